@@ -1,0 +1,36 @@
+"""mpwatch: see why a PyTorch multi-process job hangs, leaks or dies.
+
+Importing this costs nothing: no thread, no file, no environment read, no import beyond the
+interpreter's own. The hook is loaded when `instrument` is called.
+"""
+
+from __future__ import annotations
+
+__all__ = ["__version__", "instrument", "uninstrument"]
+
+__version__ = "0.1.0"
+
+
+def instrument() -> bool:
+    """Bring the hook into this process and its future children.
+
+    Safe to call twice, before or after torch is imported. It never raises and prints nothing: a
+    training must not fail because its observer did.
+
+    Returns:
+        Whether the hook is in.
+    """
+    from mpwatch import hook
+
+    return hook.instrument()
+
+
+def uninstrument() -> bool:
+    """Take the hook out again: every original object restored, thread stopped, files removed.
+
+    Returns:
+        Whether the hook is out.
+    """
+    from mpwatch import hook
+
+    return hook.uninstrument()

@@ -1,0 +1,1 @@
+"""Ways to get the hook into a running process, and out again."""

@@ -1,0 +1,1 @@
+"""Real torch programs, one failure each, and healthy ones."""

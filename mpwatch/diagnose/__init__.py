@@ -1,0 +1,1 @@
+"""What is wrong, as pure functions over snapshot and history."""

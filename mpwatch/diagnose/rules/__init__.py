@@ -1,0 +1,1 @@
+"""One failure a module; each has an id from the catalogue and a function `check`."""

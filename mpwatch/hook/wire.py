@@ -1,0 +1,176 @@
+"""What the hook and its observers say to each other: records, frames, names of files.
+
+Standard library only and importable on its own: it is loaded into other people's processes, and it
+is the one module of the hook that the rest of mpwatch may import.
+
+A ring file is a header of `HEADER_BYTES` followed by `slots` records of 64 bytes. Record number n
+lies in slot n modulo `slots`; its first field holds n + 1, so a slot never written reads as zero
+and a slot that was overwritten reads as a higher number than expected. Fields are packed in
+one `struct.pack_into`; a torn record is possible in principle, is recognised by its sequence
+number not matching the slot, and is counted as lost.
+
+A stream is a sequence of frames: four bytes of length, one byte of type, the payload. Frames from
+an observer are requests as JSON; frames to it are JSON, except for ring slices, which are raw
+records after an eight-byte count of what was lost so far.
+"""
+
+from __future__ import annotations
+
+import struct
+
+PROTOCOL = 1
+
+# --- records -------------------------------------------------------------------------------------
+
+RECORD = struct.Struct("<QQHHIQQQQQ")
+"""sequence + 1, monotonic ns, kind, flags, thread id, duration ns, bytes, key, key2, aux."""
+RECORD_BYTES = 64
+HEADER = struct.Struct("<8sHHIIIQQQ")
+"""magic, protocol, header bytes, record bytes, slots, pid, start ticks, wall ns, monotonic ns."""
+HEADER_BYTES = 4096
+MAGIC = b"mpwatch\x01"
+DEFAULT_SLOTS = 8192
+"""512 KiB: half of what a hook may use."""
+
+# Kinds. Numbers are part of the protocol: never reused.
+SHARE = 1
+"""A storage was shared. bytes; key, key2: inode and device, or hash of the name or handle."""
+REBUILD = 2
+"""A storage was rebuilt. As SHARE."""
+REDUCE_TENSOR = 3
+CACHE_SET = 4
+"""SharedCache insertion; aux: entries afterwards."""
+CACHE_SWEEP = 5
+"""SharedCache.free_dead_references; aux: entries afterwards; bytes: entries removed."""
+QUEUE_PUT = 10
+"""key: queue; duration includes time blocked; aux: depth if it is cheaply known, plus one."""
+QUEUE_GET = 11
+QUEUE_FEED = 12
+"""A feeder thread pickled and wrote one object. bytes: its size in the pipe."""
+PROCESS_START = 20
+"""key: child's pid; aux: index of the start method: 1 fork, 2 spawn, 3 forkserver."""
+PROCESS_JOIN = 21
+FORKED = 22
+"""os.fork seen from the parent; key: child's pid if known; aux: threads alive."""
+LOADER_NEXT = 30
+"""DataLoader __next__ in main; key: loader; duration: time waited; aux: batch index."""
+LOADER_PUT_INDEX = 31
+"""A task was handed out; key: loader; key2: worker id; aux: batch index."""
+LOADER_FETCH = 32
+"""A worker fetched; key2: worker id; aux: batch index; duration: fetch time."""
+LOADER_START = 33
+"""An iterator was made; key: loader; aux: workers."""
+LOADER_STOP = 34
+LOADER_FETCH_BEGIN = 35
+"""A worker began to fetch: the unfinished call that a black box shows. As LOADER_FETCH."""
+PIN_BATCH = 36
+STRATEGY = 40
+"""set_sharing_strategy; aux: 1 file_descriptor, 2 file_system."""
+CUDA_INIT = 50
+CUDA_SHARE = 51
+"""As SHARE for a CUDA storage; key: hash of the IPC handle; aux: device."""
+CUDA_REBUILD = 52
+CUDA_EVENT = 53
+EXCEPTION = 60
+"""An exception crossed a wrapper; the text is in a note. aux: kind of the wrapped call."""
+RELEASE = 61
+"""A shared storage died here. As SHARE."""
+
+KIND_NAMES: dict[int, str] = {
+    SHARE: "share",
+    REBUILD: "rebuild",
+    REDUCE_TENSOR: "reduce tensor",
+    CACHE_SET: "cache set",
+    CACHE_SWEEP: "cache sweep",
+    QUEUE_PUT: "queue put",
+    QUEUE_GET: "queue get",
+    QUEUE_FEED: "queue feed",
+    PROCESS_START: "process start",
+    PROCESS_JOIN: "process join",
+    FORKED: "forked",
+    LOADER_NEXT: "loader next",
+    LOADER_PUT_INDEX: "loader task",
+    LOADER_FETCH: "loader fetch",
+    LOADER_START: "loader start",
+    LOADER_STOP: "loader stop",
+    LOADER_FETCH_BEGIN: "loader fetch begins",
+    PIN_BATCH: "pin batch",
+    STRATEGY: "sharing strategy",
+    CUDA_INIT: "cuda init",
+    CUDA_SHARE: "cuda share",
+    CUDA_REBUILD: "cuda rebuild",
+    CUDA_EVENT: "cuda event",
+    EXCEPTION: "exception",
+    RELEASE: "release",
+}
+
+# Flags.
+FLAG_COPIED = 1
+"""SHARE: the storage was not shared before, its bytes were copied into shared memory now."""
+FLAG_FILE_SYSTEM = 2
+"""SHARE, REBUILD: strategy file_system; key is `name_key` of the segment's name."""
+FLAG_RAISED = 4
+"""The call ended in an exception."""
+FLAG_SPAWNING = 8
+"""SHARE: while a child was being started (its fd is inherited, not sent)."""
+FLAG_EMPTY = 16
+"""SHARE, REBUILD: a storage of no bytes, sent by value."""
+FLAG_CACHED = 32
+"""REBUILD: found in SharedCache, nothing was mapped."""
+
+# --- frames --------------------------------------------------------------------------------------
+
+FRAME = struct.Struct("<IB")
+"""Length of the payload in bytes, type."""
+MAX_FRAME_BYTES = 1 << 20
+"""A longer frame is refused and ends the connection."""
+HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
+REQUEST = 64
+"""From the observer: JSON `{"ask": NAME, "id": N, ...}`; see `ASKS`."""
+LOST = struct.Struct("<Q")
+"""At the head of a RECORDS payload: records lost since the hook came in."""
+
+ASKS = ("ping", "stacks", "gauges", "detach")
+"""What can be asked. `stacks` and `gauges` answer with REPLY; `detach` uninstruments."""
+
+SLICE_INTERVAL_S = 0.1
+"""The hook sends at most this often."""
+
+# --- names ---------------------------------------------------------------------------------------
+
+SOCKET_SUFFIX = ".sock"
+RING_SUFFIX = ".ring"
+NOTES_SUFFIX = ".notes"
+
+
+def stem(pid: int, start_ticks: int) -> str:
+    """Name without suffix of the files of one process; `pid` as that process sees itself."""
+    return f"{pid}-{start_ticks}"
+
+
+def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]:
+    """Directories where hooks of a user put their files, in order of preference."""
+    fallback = f"/tmp/mpwatch-{uid}"
+    return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
+
+
+def name_key(name: bytes) -> int:
+    """A 64-bit number for a segment's name or a CUDA handle, the same in every process (FNV-1a).
+
+    `hash()` will not do: it is salted per process.
+    """
+    value = 0xCBF29CE484222325
+    for byte in name:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def pack_frame(kind: int, payload: bytes) -> bytes:
+    """One frame, ready to send.
+
+    Raises:
+        ValueError: The payload is longer than `MAX_FRAME_BYTES`.
+    """
+    if len(payload) > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {len(payload)} bytes is longer than {MAX_FRAME_BYTES}")
+    return FRAME.pack(len(payload), kind) + payload

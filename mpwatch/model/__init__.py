@@ -1,0 +1,1 @@
+"""The values everything else speaks in: frozen, without files, clocks or network."""

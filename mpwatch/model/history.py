@@ -1,0 +1,68 @@
+"""How numbers moved: bounded series per process and metric, for forecasts and trends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from mpwatch.model.ids import ProcessId
+
+ProcessMetric: TypeAlias = Literal[
+    "cpu_percent",
+    "rss_bytes",
+    "private_bytes",
+    "private_dirty_bytes",
+    "shared_dirty_bytes",
+    "fds",
+    "torch_fds",
+    "maps",
+    "torch_maps",
+    "shm_bytes",
+    "threads",
+    "children",
+    "minor_faults",
+    "involuntary_switches",
+    "read_bytes",
+]
+HostMetric: TypeAlias = Literal[
+    "shm_used_bytes",
+    "shm_used_inodes",
+    "cgroup_memory_bytes",
+    "cgroup_pids",
+    "runnable",
+    "segment_bytes",
+    "segments",
+    "zombies",
+]
+
+
+class Point(NamedTuple):
+    """One value at one moment."""
+
+    at_s: float
+    value: float
+
+
+Series: TypeAlias = Sequence[Point]
+"""Oldest first. Empty when nothing was read."""
+
+NO_POINTS: Series = ()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything remembered; rules read it, `mpwatch.observe.history` fills it."""
+
+    processes: Mapping[tuple[ProcessId, ProcessMetric], Series] = field(default_factory=dict)
+    host: Mapping[HostMetric, Series] = field(default_factory=dict)
+    started_at_s: float | None = None
+    """When observation began."""
+
+    def of(self, process: ProcessId, metric: ProcessMetric) -> Series:
+        """The series of one process, oldest first; empty if never read."""
+        return self.processes.get((process, metric), NO_POINTS)
+
+    def of_host(self, metric: HostMetric) -> Series:
+        """A series of the machine, oldest first; empty if never read."""
+        return self.host.get(metric, NO_POINTS)

@@ -1,0 +1,381 @@
+"""What was measured from outside, as plain immutable values.
+
+Nothing here reads a file, a clock or the network: samples are built by `mpwatch.collect`, folded by
+`mpwatch.observe` and shown by reports and screens. `None` means "could not be read" and never zero;
+the reason is in the `problems` beside it. All `at_s` are CLOCK_MONOTONIC seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from mpwatch.model.ids import ProcessId, Role, SegmentId
+
+FdKind: TypeAlias = Literal[
+    "torch", "shm", "file", "pipe", "socket", "device", "gpu", "epoll", "event", "timer", "other"
+]
+"""What a descriptor points to; `torch` is a torch shared-memory segment, `shm` any other."""
+
+SegmentKind: TypeAlias = Literal["torch", "torch-named", "psm", "semaphore", "nccl", "other"]
+"""`torch` was unlinked at birth (file_descriptor strategy); `torch-named` still has its name."""
+
+WaitKind: TypeAlias = Literal[
+    "pipe-read",
+    "pipe-write",
+    "socket-read",
+    "socket-write",
+    "accept",
+    "semaphore",
+    "futex",
+    "child",
+    "poll",
+    "timer",
+    "disk",
+    "signal",
+    "stopped",
+    "unknown",
+]
+
+
+class FdLink(NamedTuple):
+    """One descriptor and what it points to."""
+
+    fd: int
+    kind: FdKind
+    target: str
+    """The link's text, cleaned: `pipe:[18174]`, `/dev/shm/torch_...`."""
+    inode: int | None
+    """Inode of a pipe, socket or file."""
+    is_writable: bool | None
+    """Open for writing, from the flags in fdinfo; `None` where those were not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FdSample:
+    """The descriptors of one process."""
+
+    used: int
+    soft_limit: int | None
+    hard_limit: int | None
+    by_kind: Mapping[FdKind, int] | None = None
+    links: tuple[FdLink, ...] | None = None
+    """Every link, or only pipes and sockets where there are very many; `None` if never read."""
+    read_at_s: float | None = None
+    """When `by_kind` and `links` were read: they are kept while `used` does not move."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentUse:
+    """How one process holds one shared-memory file."""
+
+    segment: SegmentId
+    path: str
+    kind: SegmentKind
+    is_linked: bool
+    creator_pid: int | None
+    """From the name `torch_<pid>_...`, as a pid of the observer's namespace."""
+    fds: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+    """Mapped address ranges, start and end."""
+    size_bytes: int | None = None
+    """`st_size`; where the file cannot be examined, the mapped length."""
+    allocated_bytes: int | None = None
+    """`st_blocks * 512`; less than the size means over-committed (sparse)."""
+    changed_wall_s: float | None = None
+    """`st_ctime`: when it was made or last unlinked."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapSample:
+    """The memory mappings of one process."""
+
+    used: int
+    limit: int | None
+    """`vm.max_map_count`."""
+    torch_count: int = 0
+    """Mappings of torch segments."""
+    libraries: tuple[str, ...] = ()
+    """Base names of mapped libraries that matter for diagnosis: cv2, libgomp, libcuda, ..."""
+    read_at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Memory of one process in bytes, from `smaps_rollup`; `rss_bytes` alone is always fresh."""
+
+    rss_bytes: int | None = None
+    pss_bytes: int | None = None
+    private_clean_bytes: int | None = None
+    private_dirty_bytes: int | None = None
+    shared_clean_bytes: int | None = None
+    shared_dirty_bytes: int | None = None
+    shmem_bytes: int | None = None
+    """`RssShmem` of `/proc/PID/status`: resident shared memory."""
+    swap_bytes: int | None = None
+    read_at_s: float | None = None
+    """When the `smaps_rollup` part was read: it is read in rotation."""
+
+    @property
+    def private_bytes(self) -> int | None:
+        """Memory nobody else shares: what ends with the process."""
+        if self.private_clean_bytes is None or self.private_dirty_bytes is None:
+            return None
+        return self.private_clean_bytes + self.private_dirty_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedOn:
+    """What a blocked thread waits for, resolved from its system call and arguments."""
+
+    kind: WaitKind
+    call: str
+    """Name of the system call, `read`, `futex`, `poll`..."""
+    targets: tuple[str, ...] = ()
+    """What it waits on: `pipe:[18174]`, `socket:[77]`, `sem 1a:77`, `pid 41826`, `futex 0x7f..`."""
+    fds: tuple[int, ...] = ()
+    address: int | None = None
+    """Futex address."""
+    segment: SegmentId | None = None
+    """The mapped file a futex lies in: a semaphore shared between processes."""
+    value: int | None = None
+    """Value of the semaphore or futex word, where it could be read."""
+    queued_bytes: int | None = None
+    """Unread bytes in the pipe waited on."""
+    timeout_s: float | None = None
+    """How long this call itself waits at most; `None` is for ever or unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSample:
+    """One thread."""
+
+    tid: int
+    name: str
+    state: str
+    """One letter, as in `/proc/PID/stat`: R S D Z T t X I."""
+    cpu_ticks: int | None
+    wchan: str | None = None
+    syscall: int | None = None
+    """Number of the system call it is blocked in; -1 if blocked outside one."""
+    waits_on: WaitedOn | None = None
+    start_ticks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcSample:
+    """One reading of one process."""
+
+    process: ProcessId
+    at_s: float
+    parent_pid: int
+    name: str
+    cmdline: tuple[str, ...]
+    state: str
+    role: Role = "other"
+    worker_id: int | None = None
+    """Number of a DataLoader worker among its parent's, from birth order; the hook knows better."""
+    rank: int | None = None
+    is_python: bool = False
+    python_version: str | None = None
+    """`3.11`, from the executable or libpython."""
+    torch_loaded: bool | None = None
+    cpu_ticks: int | None = None
+    uid: int | None = None
+    nice: int | None = None
+    exe: str | None = None
+    tty: int | None = None
+    """Controlling terminal, 0 is none."""
+    session: int | None = None
+    ns_pid: int | None = None
+    """Its pid inside its own pid namespace, where that differs."""
+    born_wall_s: float | None = None
+    threads: tuple[ThreadSample, ...] | None = None
+    thread_count: int | None = None
+    fds: FdSample | None = None
+    maps: MapSample | None = None
+    memory: MemorySample | None = None
+    segments: tuple[SegmentUse, ...] | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    cpus_allowed: int | None = None
+    """How many cpus it may run on."""
+    signals_caught: int | None = None
+    """`SigCgt` mask."""
+    oom_score_adj: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Only the variables that matter (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""
+    start_method: str | None = None
+    """How it was started, from its command line and parent: fork, spawn or forkserver."""
+    is_reused: bool = False
+    """Slow parts were not read this time but carried over."""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSample:
+    """Room on a file system, as the target sees it."""
+
+    path: str
+    total_bytes: int
+    free_bytes: int
+    total_inodes: int | None
+    free_inodes: int | None
+    """`None` where the file system does not count inodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupSample:
+    """The target's control group: the nearest limit on the way up counts."""
+
+    version: int
+    path: str
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    """`None` is unlimited or unknown; see `problems` of the host sample."""
+    memory_peak_bytes: int | None = None
+    limit_hits: int | None = None
+    """`memory.events` max, or v1 `memory.failcnt`."""
+    oom_kills: int | None = None
+    pids_current: int | None = None
+    pids_limit: int | None = None
+    pids_limit_hits: int | None = None
+    cpu_quota_cpus: float | None = None
+    throttled_periods: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """The machine or container around the job."""
+
+    at_s: float
+    wall_s: float
+    hostname: str
+    kernel: str
+    cpu_count: int | None = None
+    usable_cpus: int | None = None
+    """What affinity and quota leave to the root process."""
+    load_1m: float | None = None
+    runnable: int | None = None
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    shm: RoomSample | None = None
+    tmp: RoomSample | None = None
+    cgroup: CgroupSample | None = None
+    max_map_count: int | None = None
+    threads_max: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcessSample:
+    """One process on one GPU."""
+
+    pid: int
+    memory_bytes: int | None
+    kind: Literal["compute", "graphics"] = "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One GPU, from NVML."""
+
+    index: int
+    name: str
+    uuid: str
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilization_percent: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    processes: tuple[GpuProcessSample, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Frame(NamedTuple):
+    """One frame of a stack."""
+
+    function: str
+    file: str
+    line: int
+    locals: tuple[tuple[str, str], ...] = ()
+    """Names and shortened reprs, only when asked for."""
+
+
+StackSource: TypeAlias = Literal["py-spy", "hook"]
+
+
+@dataclass(frozen=True, slots=True)
+class StackSample:
+    """The stack of one thread, innermost frame first."""
+
+    process: ProcessId
+    tid: int | None
+    """Kernel thread id."""
+    thread_name: str
+    frames: tuple[Frame, ...]
+    source: StackSource
+    at_s: float
+    is_active: bool | None = None
+    has_gil: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StacksTaken:
+    """An input: the stacks of one process, or why there are none."""
+
+    process: ProcessId
+    at_s: float
+    source: StackSource
+    stacks: tuple[StackSample, ...] = ()
+    cost_s: float | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An input: a process is gone, and how."""
+
+    process: ProcessId
+    at_s: float
+    exit_code: int | None = None
+    signal: int | None = None
+    problem: str | None = None
+    """Why neither exit code nor signal is known."""
+
+    @property
+    def words(self) -> str:
+        """How it ended: `exit code 1`, `signal 9 (SIGKILL)` or `unknown: ...`."""
+        if self.signal is not None:
+            from signal import Signals
+
+            try:
+                name = Signals(self.signal).name
+            except ValueError:
+                name = "unknown signal"
+            return f"signal {self.signal} ({name})"
+        if self.exit_code is not None:
+            return f"exit code {self.exit_code}"
+        return f"unknown: {self.problem or 'not observed'}"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSample:
+    """An input: one reading of the whole job, root first, parents before children."""
+
+    at_s: float
+    wall_s: float
+    root: ProcessId
+    host: HostSample
+    processes: tuple[ProcSample, ...]
+    gpus: tuple[GpuSample, ...] | None = None
+    """`None` means no NVML; the reason is in `problems`."""
+    ticks_per_s: int = 100
+    cost_s: float | None = None
+    """CPU seconds this reading took."""
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""From inputs to snapshots: sources, fold, history, recordings."""

@@ -1,0 +1,1 @@
+"""A snapshot as JSON, text, HTML, metrics or trace."""

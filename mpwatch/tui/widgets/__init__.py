@@ -1,0 +1,1 @@
+"""Widgets: they draw what they are handed and know no screen."""
