@@ -243,6 +243,18 @@ class OwnCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Playback:
+    """Where a replay stands in its recording."""
+
+    at_s: float
+    """Seconds since the recording began."""
+    length_s: float
+    speed: float = 1.0
+    """Seconds of recording per second."""
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole job at one moment."""
 
@@ -264,6 +276,8 @@ class Snapshot:
     log_dropped: int = 0
     events_per_s: float | None = None
     mode: SourceMode = "live"
+    playback: Playback | None = None
+    """Set by replays only."""
     own: OwnCost = field(default_factory=OwnCost)
     problems: tuple[str, ...] = ()
 
