@@ -1,0 +1,177 @@
+"""Flows of tensors: sends joined with receipts by segment, on the machine's one clock."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import NamedTuple, TypeAlias
+
+from mpwatch.hook import wire
+from mpwatch.model.events import HookEvent
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Flow
+
+Key: TypeAlias = tuple[int, int]
+Pair: TypeAlias = tuple[ProcessId, ProcessId]
+
+OPEN_LIMIT = 65_536
+"""Segments remembered as sent but not received, or received before their sending was heard of."""
+LATE_S = 3.0
+"""Slices come ten times a second; a receipt whose sending is not heard of by then has no hook."""
+LATENCIES_KEPT = 512
+RATE_WINDOW_S = 10.0
+
+_SENDS = (wire.SHARE, wire.CUDA_SHARE)
+_RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
+
+
+class _Send(NamedTuple):
+    at_ns: int
+    sender: ProcessId
+    bytes: int
+    copied: bool
+
+
+class _Receipt(NamedTuple):
+    at_ns: int
+    receiver: ProcessId
+    bytes: int
+
+
+class _Open:
+    """Sends and receipts of one segment that have not met yet, each in order of time."""
+
+    __slots__ = ("last_sender", "receipts", "sends")
+
+    def __init__(self) -> None:
+        self.sends: deque[_Send] = deque()
+        self.receipts: deque[_Receipt] = deque()
+        self.last_sender: ProcessId | None = None
+
+
+class _Tally:
+    """What went from one process to another."""
+
+    __slots__ = ("bytes", "copied_bytes", "latencies_ns", "marks", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors = 0
+        self.bytes = 0
+        self.copied_bytes = 0
+        self.latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
+        self.marks: deque[tuple[float, int, int]] = deque()
+
+    def add(self, size: int, copied: bool, latency_ns: int | None) -> None:
+        self.tensors += 1
+        self.bytes += size
+        self.copied_bytes += size if copied else 0
+        if latency_ns is not None:
+            self.latencies_ns.append(max(0, latency_ns))
+
+    def rates(self, at_s: float) -> tuple[float | None, float | None]:
+        """Tensors and bytes a second over the last seconds; `None` after a single look."""
+        if not self.marks or at_s > self.marks[-1][0]:
+            self.marks.append((at_s, self.tensors, self.bytes))
+        while len(self.marks) > 2 and self.marks[1][0] <= at_s - RATE_WINDOW_S:
+            self.marks.popleft()
+        began_s, tensors, size = self.marks[0]
+        if at_s <= began_s:
+            return None, None
+        return (self.tensors - tensors) / (at_s - began_s), (self.bytes - size) / (at_s - began_s)
+
+
+class FlowTable:
+    """Joins what senders and receivers report; the order in which reports arrive does not matter.
+
+    The n-th receipt of a segment belongs to its n-th sending. A receipt that stays without a
+    sending (the sender has no hook) counts for the segment's creator, if `creator` knows it.
+    """
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Key, _Open] = OrderedDict()
+        self._tallies: dict[Pair, _Tally] = {}
+        self._unmatched: deque[tuple[int, Key]] = deque()
+        self._newest_ns = 0
+
+    def add(self, process: ProcessId, event: HookEvent) -> None:
+        """Take in one event of one process; kinds that are no flow are ignored."""
+        if event.flags & (wire.FLAG_EMPTY | wire.FLAG_SPAWNING | wire.FLAG_RAISED):
+            return
+        if event.kind in _SENDS:
+            is_copy = bool(event.flags & wire.FLAG_COPIED)
+            entry = self._entry(event)
+            entry.sends.append(_Send(event.at_ns, process, event.bytes, is_copy))
+            entry.last_sender = process
+        elif event.kind in _RECEIPTS:
+            entry = self._entry(event)
+            entry.receipts.append(_Receipt(event.at_ns, process, event.bytes))
+            if not entry.sends:
+                self._unmatched.append((event.at_ns, (event.key, event.key2)))
+        else:
+            return
+        self._newest_ns = max(self._newest_ns, event.at_ns)
+        self._meet(entry)
+
+    def settle(self, creators: dict[Key, ProcessId]) -> None:
+        """Give up on receipts older than `LATE_S`: count them for the segment's creator."""
+        horizon_ns = self._newest_ns - int(LATE_S * 1e9)
+        while self._unmatched and self._unmatched[0][0] < horizon_ns:
+            _, key = self._unmatched.popleft()
+            entry = self._open.get(key)
+            if entry is None or not entry.receipts:
+                continue
+            sender = entry.last_sender or creators.get(key)
+            receipt = entry.receipts.popleft()
+            if sender is not None and sender != receipt.receiver:
+                self._tally(sender, receipt.receiver).add(receipt.bytes, False, None)
+
+    def flows(self, at_s: float) -> tuple[Flow, ...]:
+        """All flows so far, the largest first."""
+        in_flight: dict[ProcessId, int] = {}
+        for entry in self._open.values():
+            for send in entry.sends:
+                in_flight[send.sender] = in_flight.get(send.sender, 0) + 1
+        flows = []
+        for (sender, receiver), tally in self._tallies.items():
+            ordered = sorted(tally.latencies_ns)
+            tensors_per_s, bytes_per_s = tally.rates(at_s)
+            flows.append(
+                Flow(
+                    sender=sender,
+                    receiver=receiver,
+                    tensors=tally.tensors,
+                    bytes=tally.bytes,
+                    copied_bytes=tally.copied_bytes,
+                    latency_p50_s=quantile(ordered, 0.50),
+                    latency_p99_s=quantile(ordered, 0.99),
+                    tensors_per_s=tensors_per_s,
+                    bytes_per_s=bytes_per_s,
+                    in_flight=in_flight.get(sender, 0),
+                )
+            )
+        flows.sort(key=lambda flow: (-flow.bytes, flow.sender, flow.receiver))
+        return tuple(flows)
+
+    def _entry(self, event: HookEvent) -> _Open:
+        key = (event.key, event.key2)
+        entry = self._open.get(key)
+        if entry is None:
+            if len(self._open) >= OPEN_LIMIT:
+                self._open.popitem(last=False)
+            entry = self._open[key] = _Open()
+        return entry
+
+    def _meet(self, entry: _Open) -> None:
+        while entry.sends and entry.receipts:
+            send, receipt = entry.sends.popleft(), entry.receipts.popleft()
+            latency_ns = receipt.at_ns - send.at_ns
+            self._tally(send.sender, receipt.receiver).add(send.bytes, send.copied, latency_ns)
+
+    def _tally(self, sender: ProcessId, receiver: ProcessId) -> _Tally:
+        return self._tallies.setdefault((sender, receiver), _Tally())
+
+
+def quantile(ordered_ns: list[int], share: float) -> float | None:
+    """The value below which a share of sorted nanoseconds lies, in seconds; `None` of nothing."""
+    if not ordered_ns:
+        return None
+    return ordered_ns[min(len(ordered_ns) - 1, int(share * len(ordered_ns)))] / 1e9

@@ -1,0 +1,307 @@
+"""From inputs to snapshots: the one place where the layers meet.
+
+The fold reads no clock and no file. The same inputs in the same order give the same snapshots, so a
+recording shows what live showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.waits import wait_graph
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import Ended, Frame, ProcSample, StackSample, StacksTaken, TreeSample
+from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.observe.flows import FlowTable
+from mpwatch.observe.history import HistoryKeeper
+from mpwatch.observe.journal import Journal
+from mpwatch.observe.ledger import HookLedger
+from mpwatch.observe.note_words import note_words
+from mpwatch.observe.people import Member, build_process, cpu_percent, cut_at_bootstrap, label
+from mpwatch.observe.segments import join_segments
+
+ENDED_KEPT = 256
+"""Ended processes shown at most: a job that starts workers at every epoch has thousands."""
+
+
+class NothingObserved(LookupError):
+    """A snapshot was asked for before the first reading of the job."""
+
+
+class Fold:
+    """Takes inputs in the order they came and makes snapshots of them."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self._engine = engine or Engine()
+        self._members: dict[ProcessId, Member] = {}
+        self._by_pid: dict[int, ProcessId] = {}
+        self._ledgers: dict[ProcessId, HookLedger] = {}
+        self._flows = FlowTable()
+        self._history = HistoryKeeper()
+        self._journal = Journal()
+        self._call_sites: dict[SegmentId, str] = {}
+        self._tree: TreeSample | None = None
+        self._segments: tuple[Segment, ...] = ()
+        self._at_s = 0.0
+        self._events_marks: list[tuple[float, int]] = []
+        self._event_count = 0
+        self._snapshot: Snapshot | None = None
+
+    def apply(self, input: Input) -> None:
+        """Take in one input; one about an unknown process is kept until it is known."""
+        self._snapshot = None
+        match input:
+            case TreeSample():
+                self._take_tree(input)
+            case Ended():
+                self._take_end(input)
+            case StacksTaken():
+                self._take_stacks(input)
+            case HookSlice():
+                self._take_slice(input)
+            case HookNote():
+                self._take_note(input)
+            case HookHello():
+                self._at_s = max(self._at_s, input.at_s)
+                self._ledger(input.process).add_hello(input)
+            case HookGauges():
+                self._at_s = max(self._at_s, input.at_s)
+                self._ledger(input.process).add_gauges(input)
+            case HookStatus():
+                self._take_status(input)
+
+    def snapshot(self) -> Snapshot:
+        """The state of the job after the inputs so far; the same object until the next input.
+
+        Raises:
+            NothingObserved: No reading of the job has come in yet.
+        """
+        if self._snapshot is None:
+            self._snapshot = self._diagnosed(self._build())
+        return self._snapshot
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    def _take_tree(self, tree: TreeSample) -> None:
+        if self._tree is None:
+            self._journal.set_clock(tree.at_s, tree.wall_s)
+        self._tree = tree
+        self._at_s = max(self._at_s, tree.at_s)
+        by_pid = {sample.process.pid: sample.process for sample in tree.processes}
+        self._by_pid.update(by_pid)
+        for sample in tree.processes:
+            self._take_sample(sample, by_pid, tree)
+        self._mark_vanished(tree)
+        self._forget_oldest()
+        self._segments = join_segments(tree.processes, self._by_pid, tree.wall_s, self._call_sites)
+        creators = {
+            (segment.segment.inode, segment.segment.device): segment.creator
+            for segment in self._segments
+            if segment.creator is not None
+        }
+        self._flows.settle(creators)
+        cpu = {
+            sample.process: cpu_percent(self._members[sample.process], tree.ticks_per_s)
+            for sample in tree.processes
+        }
+        self._history.add(tree, self._segments, cpu)
+
+    def _take_sample(
+        self, sample: ProcSample, by_pid: dict[int, ProcessId], tree: TreeSample
+    ) -> None:
+        parent = by_pid.get(sample.parent_pid)
+        member = self._members.get(sample.process)
+        if member is None:
+            self._members[sample.process] = Member(sample, parent=parent, original_parent=parent)
+            if self._history.history().started_at_s is not None:
+                words = f"{label(sample)} {sample.process.pid} was born"
+                self._journal.add(tree.at_s, "born", sample.process, words)
+            return
+        if member.parent is not None and parent is None and sample.process != tree.root:
+            words = f"{label(sample)} {sample.process.pid} lost its parent {member.parent.pid}"
+            self._journal.add(tree.at_s, "orphaned", sample.process, words)
+        member.parent = parent
+        if member.original_parent is None:
+            member.original_parent = parent
+        member.take(sample)
+
+    def _mark_vanished(self, tree: TreeSample) -> None:
+        """A process that is no longer read has ended, even if nobody saw how."""
+        present = {sample.process for sample in tree.processes}
+        for process, member in self._members.items():
+            if process not in present and member.ended is None:
+                self._end(member, Ended(process, tree.at_s, problem="it was gone at the next look"))
+
+    def _take_end(self, ended: Ended) -> None:
+        self._at_s = max(self._at_s, ended.at_s)
+        member = self._members.get(ended.process)
+        if member is None:
+            words = f"{ended.process.pid} lived only briefly, {ended.words}"
+            self._journal.add(ended.at_s, "ended", ended.process, words, _end_details(ended))
+        elif member.ended is None or member.ended.problem is not None:
+            self._end(member, ended)
+
+    def _end(self, member: Member, ended: Ended) -> None:
+        member.ended = ended
+        sample = member.sample
+        words = f"{label(sample)} {sample.process.pid} ended: {ended.words}"
+        self._journal.add(ended.at_s, "ended", sample.process, words, _end_details(ended))
+
+    def _forget_oldest(self) -> None:
+        ended = [m for m in self._members.values() if m.ended is not None]
+        if len(ended) <= ENDED_KEPT:
+            return
+        ended.sort(key=lambda member: member.ended.at_s if member.ended else 0.0)
+        for member in ended[: len(ended) - ENDED_KEPT]:
+            process = member.sample.process
+            del self._members[process]
+            self._ledgers.pop(process, None)
+            self._history.forget(process)
+
+    def _take_stacks(self, taken: StacksTaken) -> None:
+        self._at_s = max(self._at_s, taken.at_s)
+        member = self._members.get(taken.process)
+        if member is None:
+            return
+        member.stacks_problem = taken.problem
+        if taken.problem is None or taken.stacks:
+            member.stacks = _by_thread(taken.stacks)
+
+    def _take_slice(self, part: HookSlice) -> None:
+        self._at_s = max(self._at_s, part.at_s)
+        self._event_count += len(part.events)
+        self._ledger(part.process).add_slice(part)
+        for event in part.events:
+            self._flows.add(part.process, event)
+
+    def _take_note(self, note: HookNote) -> None:
+        self._ledger(note.process).add_note(note)
+        at_s = note.at_ns / 1e9
+        if note.kind == "call-site":
+            self._take_call_site(note)
+            return
+        self._journal.add(
+            at_s, note.kind, note.process, note_words(note.kind, note.data), note.data
+        )
+
+    def _take_call_site(self, note: HookNote) -> None:
+        inode, device, site = (note.data.get(name) for name in ("inode", "device", "site"))
+        if isinstance(inode, int) and isinstance(device, int) and isinstance(site, str):
+            self._call_sites[SegmentId(device, inode)] = site
+
+    def _take_status(self, status: HookStatus) -> None:
+        self._at_s = max(self._at_s, status.at_s)
+        ledger = self._ledger(status.process)
+        before = ledger.status.state if ledger.status else "absent"
+        ledger.add_status(status)
+        if before != status.state:
+            reason = f": {status.reason}" if status.reason else ""
+            words = f"hook of {status.process.pid} is {status.state}{reason}"
+            self._journal.add(status.at_s, "hook", status.process, words)
+
+    def _ledger(self, process: ProcessId) -> HookLedger:
+        ledger = self._ledgers.get(process)
+        if ledger is None:
+            ledger = self._ledgers[process] = HookLedger(process)
+        return ledger
+
+    # --- the snapshot ----------------------------------------------------------------------------
+
+    def _build(self) -> Snapshot:
+        tree = self._tree
+        if tree is None:
+            raise NothingObserved("the job has not been read yet")
+        now_ns = int(self._at_s * 1e9)
+        loaders = [
+            loader
+            for process, ledger in self._ledgers.items()
+            if process in self._members and self._members[process].ended is None
+            for loader in ledger.loaders(now_ns)
+        ]
+        return Snapshot(
+            at_s=self._at_s,
+            wall_s=tree.wall_s + (self._at_s - tree.at_s),
+            root=tree.root,
+            host=tree.host,
+            processes=tuple(self._ordered(self._processes(tree))),
+            segments=self._segments,
+            gpus=tree.gpus,
+            flows=self._flows.flows(self._at_s),
+            loaders=tuple(loaders),
+            log=self._journal.entries,
+            log_dropped=self._journal.dropped,
+            events_per_s=self._events_per_s(),
+            problems=(*tree.problems, *tree.host.problems),
+        )
+
+    def _processes(self, tree: TreeSample) -> list[Process]:
+        return [
+            build_process(
+                member,
+                self._ledgers.get(process),
+                tree.gpus or (),
+                self._history.trends(process),
+                self._at_s,
+                tree.ticks_per_s,
+            )
+            for process, member in self._members.items()
+        ]
+
+    def _ordered(self, processes: Iterable[Process]) -> Iterable[Process]:
+        """Root first, children after their parents in order of birth, orphans last."""
+        children: dict[ProcessId | None, list[Process]] = {}
+        known = {process.process: process for process in processes}
+        for process in known.values():
+            parent = process.parent if process.parent in known else None
+            children.setdefault(parent, []).append(process)
+        root = self._tree.root if self._tree else None
+        pending = [
+            (process, 0)
+            for process in sorted(
+                children.get(None, []),
+                key=lambda each: (each.process != root, each.process.start_ticks, each.pid),
+                reverse=True,
+            )
+        ]
+        while pending:
+            process, depth = pending.pop()
+            yield replace(process, depth=depth)
+            below = sorted(
+                children.get(process.process, []),
+                key=lambda each: (each.process.start_ticks, each.pid),
+                reverse=True,
+            )
+            pending.extend((child, depth + 1) for child in below)
+
+    def _events_per_s(self) -> float | None:
+        if not self._ledgers:
+            return None
+        marks = self._events_marks
+        if not marks or self._at_s > marks[-1][0]:
+            marks.append((self._at_s, self._event_count))
+        while len(marks) > 2 and marks[1][0] <= self._at_s - 5.0:
+            marks.pop(0)
+        (began_s, began), (now_s, now) = marks[0], marks[-1]
+        return (now - began) / (now_s - began_s) if now_s > began_s else None
+
+    def _diagnosed(self, snapshot: Snapshot) -> Snapshot:
+        snapshot = replace(snapshot, waits=wait_graph(snapshot))
+        return replace(snapshot, findings=self._engine.look(snapshot, self._history.history()))
+
+
+def _by_thread(stacks: Iterable[StackSample]) -> dict[int, StackSample]:
+    """Stacks by kernel thread id, without what a fork inherited."""
+    out: dict[int, StackSample] = {}
+    for index, stack in enumerate(stacks):
+        frames: tuple[Frame, ...] = cut_at_bootstrap(stack.frames)
+        tid = stack.tid if stack.tid is not None else -1 - index
+        out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
+    return out
+
+
+def _end_details(ended: Ended) -> dict[str, object]:
+    return {"exit_code": ended.exit_code, "signal": ended.signal}

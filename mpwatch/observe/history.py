@@ -1,0 +1,142 @@
+"""Keeps how numbers moved, bounded: dense for the last minutes, thinned before that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mpwatch.model.history import History, HostMetric, Point, ProcessMetric, Series
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample, TreeSample
+from mpwatch.model.snapshot import Segment, Trends
+from mpwatch.observe.segments import mapped_shm_bytes
+
+POINTS_KEPT = 240
+TREND_POINTS = 60
+
+_TRENDS: tuple[ProcessMetric, ...] = ("cpu_percent", "private_bytes", "fds", "maps", "shm_bytes")
+
+
+class _Line:
+    """One series: when it is full, every second point of its older half is dropped.
+
+    So it spans ever more time in bounded memory and is dense where forecasts look first.
+    """
+
+    __slots__ = ("points",)
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+
+    def add(self, point: Point) -> None:
+        self.points.append(point)
+        if len(self.points) > POINTS_KEPT:
+            half = len(self.points) // 2
+            self.points = self.points[:half:2] + self.points[half:]
+
+
+class HistoryKeeper:
+    """Adds one tree sample after another and hands out the series."""
+
+    def __init__(self) -> None:
+        self._processes: dict[tuple[ProcessId, ProcessMetric], _Line] = {}
+        self._host: dict[HostMetric, _Line] = {}
+        self._started_at_s: float | None = None
+
+    def add(
+        self,
+        tree: TreeSample,
+        segments: tuple[Segment, ...],
+        cpu_percent: Mapping[ProcessId, float | None],
+    ) -> None:
+        """Remember one reading of the whole job."""
+        if self._started_at_s is None:
+            self._started_at_s = tree.at_s
+        children: dict[int, int] = {}
+        for sample in tree.processes:
+            children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
+        for sample in tree.processes:
+            values = _process_values(sample)
+            values["cpu_percent"] = cpu_percent.get(sample.process)
+            values["children"] = children.get(sample.process.pid, 0)
+            for metric, value in values.items():
+                if value is not None:
+                    self._line(sample.process, metric).add(Point(tree.at_s, value))
+        for name, value in _host_values(tree, segments).items():
+            if value is not None:
+                self._host.setdefault(name, _Line()).add(Point(tree.at_s, value))
+
+    def forget(self, process: ProcessId) -> None:
+        """Drop everything about a process that nobody shows any more."""
+        for key in [key for key in self._processes if key[0] == process]:
+            del self._processes[key]
+
+    def trends(self, process: ProcessId) -> Trends:
+        """The last values of what is drawn in a row."""
+        cpu, private, fds, maps, shm = (self._last(process, metric) for metric in _TRENDS)
+        return Trends(cpu_percent=cpu, private_bytes=private, fds=fds, maps=maps, shm_bytes=shm)
+
+    def history(self) -> History:
+        """A view for rules; valid until the next `add`."""
+        processes: dict[tuple[ProcessId, ProcessMetric], Series] = {
+            key: line.points for key, line in self._processes.items()
+        }
+        host: dict[HostMetric, Series] = {key: line.points for key, line in self._host.items()}
+        return History(MappingProxyType(processes), MappingProxyType(host), self._started_at_s)
+
+    def _line(self, process: ProcessId, metric: ProcessMetric) -> _Line:
+        key = (process, metric)
+        line = self._processes.get(key)
+        if line is None:
+            line = self._processes[key] = _Line()
+        return line
+
+    def _last(self, process: ProcessId, metric: ProcessMetric) -> tuple[float | None, ...]:
+        line = self._processes.get((process, metric))
+        if line is None:
+            return ()
+        return tuple(point.value for point in line.points[-TREND_POINTS:])
+
+
+def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
+    """The numbers of one process worth remembering; a carried-over reading is not a new point."""
+    values: dict[ProcessMetric, float | None] = {
+        "threads": sample.thread_count,
+        "minor_faults": sample.minor_faults,
+        "involuntary_switches": sample.involuntary_switches,
+        "read_bytes": sample.read_bytes,
+    }
+    if sample.fds is not None:
+        values["fds"] = sample.fds.used
+        if sample.fds.by_kind is not None:
+            values["torch_fds"] = sample.fds.by_kind.get("torch", 0)
+    if sample.maps is not None and sample.maps.read_at_s is not None:
+        values["maps"] = sample.maps.used
+        values["torch_maps"] = sample.maps.torch_count
+    memory = sample.memory
+    if memory is not None:
+        values["rss_bytes"] = memory.rss_bytes
+        if memory.read_at_s is not None and memory.read_at_s >= sample.at_s - 0.5:
+            values["private_bytes"] = memory.private_bytes
+            values["private_dirty_bytes"] = memory.private_dirty_bytes
+            values["shared_dirty_bytes"] = memory.shared_dirty_bytes
+    values["shm_bytes"] = mapped_shm_bytes(sample)
+    return values
+
+
+def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMetric, float | None]:
+    host = tree.host
+    values: dict[HostMetric, float | None] = {
+        "runnable": host.runnable,
+        "segments": len(segments),
+        "segment_bytes": sum(s.size_bytes or 0 for s in segments if s.kind != "semaphore"),
+        "zombies": sum(sample.state == "Z" for sample in tree.processes),
+    }
+    if host.shm is not None:
+        values["shm_used_bytes"] = host.shm.total_bytes - host.shm.free_bytes
+        if host.shm.total_inodes is not None and host.shm.free_inodes is not None:
+            values["shm_used_inodes"] = host.shm.total_inodes - host.shm.free_inodes
+    if host.cgroup is not None:
+        values["cgroup_memory_bytes"] = host.cgroup.memory_bytes
+        values["cgroup_pids"] = host.cgroup.pids_current
+    return values

@@ -1,0 +1,213 @@
+"""What the hook of one process has told so far, added up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from mpwatch.hook import wire
+from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import GpuUse, Hook, Loader, SharedCache, WorkerLoad
+from mpwatch.observe.flows import quantile
+
+FETCHES_KEPT = 256
+RECENT_SHOWN = 30
+WAIT_WINDOW_NS = 60_000_000_000
+
+_STRATEGIES = {1: "file_descriptor", 2: "file_system"}
+
+
+class HookLedger:
+    """Adds up hello, records, notes and gauges of one process."""
+
+    def __init__(self, process: ProcessId) -> None:
+        self.process = process
+        self.status: HookStatus | None = None
+        self.hello: HookHello | None = None
+        self.gauges: Mapping[str, Any] = {}
+        self.gauges_at_s: float | None = None
+        self.strategy: str | None = None
+        self.is_cuda_initialised = False
+        self._events = 0
+        self._lost = 0
+        self._cache_entries: int | None = None
+        self._fetching: HookEvent | None = None
+        self._worker_id: int | None = None
+        self._fetched = 0
+        self._fetch_ns: deque[int] = deque(maxlen=FETCHES_KEPT)
+        self._waits: deque[tuple[int, int]] = deque()
+        self._first_next_ns: int | None = None
+        self._batches: dict[int, int] = {}
+
+    def add_status(self, status: HookStatus) -> None:
+        """Note a change of state."""
+        self.status = status
+
+    def add_hello(self, hello: HookHello) -> None:
+        """Note who the hook is."""
+        self.hello = hello
+        strategy = hello.data.get("strategy")
+        if isinstance(strategy, str):
+            self.strategy = strategy
+
+    def add_gauges(self, gauges: HookGauges) -> None:
+        """Replace the last readings."""
+        self.gauges = gauges.data
+        self.gauges_at_s = gauges.at_s
+
+    def add_note(self, note: HookNote) -> None:
+        """Take from a note what changes the state of the process."""
+        if note.kind == "cuda-init":
+            self.is_cuda_initialised = True
+
+    def add_slice(self, part: HookSlice) -> None:
+        """Count new records and follow what loaders do."""
+        self._events += len(part.events)
+        self._lost = max(self._lost, part.lost)
+        for event in part.events:
+            self._follow(event)
+
+    def _follow(self, event: HookEvent) -> None:
+        kind = event.kind
+        if kind == wire.LOADER_FETCH_BEGIN:
+            self._fetching = event
+            self._worker_id = event.key2
+        elif kind == wire.LOADER_FETCH:
+            self._fetching = None
+            self._worker_id = event.key2
+            self._fetched += 1
+            self._fetch_ns.append(event.duration_ns)
+        elif kind == wire.LOADER_NEXT:
+            self._add_wait(event)
+        elif kind in (wire.CACHE_SET, wire.CACHE_SWEEP):
+            self._cache_entries = event.aux
+        elif kind == wire.STRATEGY:
+            self.strategy = _STRATEGIES.get(event.aux, self.strategy)
+        elif kind == wire.CUDA_INIT:
+            self.is_cuda_initialised = True
+
+    def _add_wait(self, event: HookEvent) -> None:
+        if self._first_next_ns is None:
+            self._first_next_ns = event.at_ns - event.duration_ns
+        self._waits.append((event.at_ns, event.duration_ns))
+        self._batches[event.key] = self._batches.get(event.key, 0) + 1
+        while self._waits and self._waits[0][0] < event.at_ns - WAIT_WINDOW_NS:
+            self._waits.popleft()
+
+    def hook(self) -> Hook:
+        """State and counts of the hook."""
+        status, hello = self.status, self.hello
+        own = _mapping(self.gauges.get("own"))
+        return Hook(
+            state="absent" if status is None else status.state,
+            reason="" if status is None else status.reason,
+            events=self._events,
+            lost=self._lost,
+            torch=hello.torch if hello else None,
+            python=hello.python if hello else None,
+            missing=hello.missing if hello else {},
+            own_cost_ns=_integer(own.get("cpu_ns")),
+        )
+
+    def start_method(self) -> str | None:
+        """How the process was started or starts its own, as the hello says."""
+        value = self.hello.data.get("start_method") if self.hello else None
+        return value if isinstance(value, str) else None
+
+    def shared_cache(self) -> SharedCache | None:
+        """SharedCache of the process; `None` if nothing was ever heard of it."""
+        reading = _mapping(self.gauges.get("shared_cache"))
+        entries = _integer(reading.get("entries"))
+        if entries is not None:
+            limit, expired = _integer(reading.get("limit")), _integer(reading.get("expired"))
+            return SharedCache(entries, limit, expired)
+        return None if self._cache_entries is None else SharedCache(self._cache_entries)
+
+    def worker_load(self, now_ns: int) -> WorkerLoad | None:
+        """What the process does as a DataLoader worker; `None` if it never fetched."""
+        reading = _mapping(self.gauges.get("worker"))
+        worker_id = _first(self._worker_id, _integer(reading.get("worker_id")))
+        if worker_id is None:
+            return None
+        ordered = sorted(self._fetch_ns)
+        fetching = self._fetching
+        index = reading.get("index")
+        return WorkerLoad(
+            worker_id=worker_id,
+            loader=_integer(reading.get("loader")),
+            fetched=self._fetched,
+            fetch_p50_s=quantile(ordered, 0.50),
+            fetch_p99_s=quantile(ordered, 0.99),
+            recent_s=tuple(ns / 1e9 for ns in list(self._fetch_ns)[-RECENT_SHOWN:]),
+            task=fetching.aux if fetching else None,
+            task_since_s=max(0, now_ns - fetching.at_ns) / 1e9 if fetching else None,
+            index=None if index is None or fetching is None else str(index),
+        )
+
+    def loaders(self, now_ns: int) -> tuple[Loader, ...]:
+        """The live DataLoader iterators of the process, from its gauges."""
+        readings = self.gauges.get("loaders")
+        if not isinstance(readings, list):
+            return ()
+        return tuple(self._loader(reading, now_ns) for reading in map(_mapping, readings))
+
+    def _loader(self, reading: Mapping[str, Any], now_ns: int) -> Loader:
+        key = _integer(reading.get("key")) or 0
+        since_ns = _integer(reading.get("waiting_since_ns"))
+        return Loader(
+            process=self.process,
+            key=key,
+            workers=_integer(reading.get("workers")) or 0,
+            prefetch=_integer(reading.get("prefetch")),
+            next_task=_integer(reading.get("rcvd")),
+            sent_task=_integer(reading.get("sent")),
+            outstanding=_integer(reading.get("outstanding")),
+            parked=_integer(reading.get("parked")),
+            owner_worker=_integer(reading.get("owner")),
+            wait_share=self.wait_share(now_ns),
+            waiting_since_s=None if since_ns is None else max(0, now_ns - since_ns) / 1e9,
+            batches=self._batches.get(key, 0),
+            data=reading,
+        )
+
+    def wait_share(self, now_ns: int) -> float | None:
+        """Part of the last minute spent in `__next__`, 0 to 1; `None` before the first batch."""
+        if self._first_next_ns is None:
+            return None
+        start_ns = max(self._first_next_ns, now_ns - WAIT_WINDOW_NS)
+        span_ns = now_ns - start_ns
+        if span_ns <= 0:
+            return None
+        waited = sum(min(ns, max(0, at - start_ns)) for at, ns in self._waits if at > start_ns)
+        return min(1.0, waited / span_ns)
+
+    def gpu_uses(self) -> tuple[GpuUse, ...]:
+        """Readings of torch's allocator per device, where CUDA is initialised."""
+        reading = _mapping(self.gauges.get("cuda"))
+        devices = reading.get("devices")
+        if not isinstance(devices, list):
+            return ()
+        return tuple(
+            GpuUse(
+                index=_integer(device.get("index")) or 0,
+                memory_bytes=None,
+                allocated_bytes=_integer(device.get("allocated")),
+                reserved_bytes=_integer(device.get("reserved")),
+            )
+            for device in map(_mapping, devices)
+        )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one: JSON of another process promises nothing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)

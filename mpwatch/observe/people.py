@@ -1,0 +1,193 @@
+"""One process of the snapshot, joined from its reading, its hook and its stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import (
+    Ended,
+    Frame,
+    GpuSample,
+    ProcSample,
+    StackSample,
+    ThreadSample,
+)
+from mpwatch.model.snapshot import GpuUse, Process, Thread, Trends
+from mpwatch.observe.doing import doing
+from mpwatch.observe.ledger import HookLedger
+from mpwatch.observe.segments import mapped_shm_bytes
+
+
+@dataclass(slots=True)
+class Member:
+    """What is remembered of one process between samples."""
+
+    sample: ProcSample
+    earlier: ProcSample | None = None
+    """The reading before, for rates."""
+    parent: ProcessId | None = None
+    original_parent: ProcessId | None = None
+    ended: Ended | None = None
+    stacks: Mapping[int, StackSample] | None = None
+    """By kernel thread id; those without one are under negative numbers."""
+    stacks_problem: str | None = None
+    still_since: dict[int, float] | None = None
+    """By thread: since when its cpu time has not moved."""
+
+    def take(self, sample: ProcSample) -> None:
+        """Replace the reading, and note which threads have used cpu since the last."""
+        before = {thread.tid: thread for thread in self.sample.threads or ()}
+        since: dict[int, float] = {}
+        for thread in sample.threads or ():
+            old = before.get(thread.tid)
+            if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
+                since[thread.tid] = (self.still_since or {}).get(thread.tid, self.sample.at_s)
+        self.still_since = since
+        self.earlier, self.sample = self.sample, sample
+
+
+def cpu_percent(member: Member, ticks_per_s: int) -> float | None:
+    """CPU use between the last two readings; `None` after a single one."""
+    now, earlier = member.sample, member.earlier
+    if earlier is None or now.cpu_ticks is None or earlier.cpu_ticks is None:
+        return None
+    elapsed_s = now.at_s - earlier.at_s
+    if elapsed_s <= 0 or member.ended is not None:
+        return None
+    return 100 * (now.cpu_ticks - earlier.cpu_ticks) / ticks_per_s / elapsed_s
+
+
+def label(sample: ProcSample) -> str:
+    """How people call the process: `main`, `worker 3`, `rank 1`."""
+    if sample.role == "loader-worker" and sample.worker_id is not None:
+        return f"worker {sample.worker_id}"
+    if sample.role == "rank" and sample.rank is not None:
+        return f"rank {sample.rank}"
+    return sample.name if sample.role == "other" else sample.role
+
+
+def cut_at_bootstrap(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Frames without what a forked child inherited below the start of its own work.
+
+    A child made by fork has its parent's frames under `BaseProcess._bootstrap`; with them every
+    worker looks like a main process starting workers.
+    """
+    for index, frame in enumerate(frames):
+        if frame.function == "_bootstrap" and frame.file.endswith("multiprocessing/process.py"):
+            return frames[: index + 1]
+    return frames
+
+
+def build_process(
+    member: Member,
+    ledger: HookLedger | None,
+    gpus: Sequence[GpuSample],
+    trends: Trends,
+    at_s: float,
+    ticks_per_s: int,
+) -> Process:
+    """The process as snapshots show it."""
+    sample = member.sample
+    now_ns = int(at_s * 1e9)
+    hook = ledger.hook() if ledger else None
+    worker = ledger.worker_load(now_ns) if ledger and sample.role == "loader-worker" else None
+    loaders = ledger.loaders(now_ns) if ledger else ()
+    if worker is not None and worker.worker_id != sample.worker_id:
+        sample = replace(sample, worker_id=worker.worker_id)
+    threads = _threads(member, ticks_per_s)
+    problems = sample.problems
+    if member.stacks_problem:
+        problems = (*problems, f"stacks: {member.stacks_problem}")
+    process = Process(
+        process=sample.process,
+        sample=sample,
+        parent=member.parent,
+        original_parent=member.original_parent,
+        role=sample.role,
+        label=label(sample),
+        cpu_percent=cpu_percent(member, ticks_per_s),
+        private_bytes=sample.memory.private_bytes if sample.memory else None,
+        shm_bytes=mapped_shm_bytes(sample),
+        threads=threads,
+        start_method=sample.start_method or (ledger.start_method() if ledger else None),
+        sharing_strategy=ledger.strategy if ledger else None,
+        shared_cache=ledger.shared_cache() if ledger else None,
+        loader=worker,
+        gpus=_gpu_uses(sample.process.pid, gpus, ledger),
+        doing=doing(sample.role, sample.state, threads, worker, loaders, member.ended),
+        trends=trends,
+        ended=member.ended,
+        gauges=ledger.gauges if ledger else {},
+        problems=problems,
+    )
+    return process if hook is None else replace(process, hook=hook)
+
+
+def _threads(member: Member, ticks_per_s: int) -> tuple[Thread, ...]:
+    sample, earlier = member.sample, member.earlier
+    elapsed_s = sample.at_s - earlier.at_s if earlier else 0.0
+    before = {thread.tid: thread for thread in (earlier.threads or ())} if earlier else {}
+    stacks = member.stacks or {}
+    out = [
+        _thread(
+            thread,
+            before.get(thread.tid),
+            elapsed_s * ticks_per_s,
+            stacks.get(thread.tid),
+            _still_s(member, thread.tid),
+        )
+        for thread in sample.threads or ()
+    ]
+    return tuple(out)
+
+
+def _still_s(member: Member, tid: int) -> float | None:
+    since_s = (member.still_since or {}).get(tid)
+    return None if since_s is None else member.sample.at_s - since_s
+
+
+def _thread(
+    thread: ThreadSample,
+    before: ThreadSample | None,
+    elapsed_ticks: float,
+    stack: StackSample | None,
+    still_s: float | None,
+) -> Thread:
+    percent = None
+    if before is not None and thread.cpu_ticks is not None and before.cpu_ticks is not None:
+        ticks = thread.cpu_ticks - before.cpu_ticks
+        percent = 100 * ticks / elapsed_ticks if elapsed_ticks > 0 else None
+    return Thread(
+        tid=thread.tid,
+        # The kernel cuts names at 15 characters; a stack knows Python's own.
+        name=(stack.thread_name if stack and stack.thread_name else thread.name),
+        state=thread.state,
+        wchan=thread.wchan,
+        cpu_percent=percent,
+        waits_on=thread.waits_on,
+        stack=stack.frames if stack else (),
+        stack_source=stack.source if stack else None,
+        stack_at_s=stack.at_s if stack else None,
+        has_gil=stack.has_gil if stack else None,
+        still_s=still_s,
+    )
+
+
+def _gpu_uses(pid: int, gpus: Sequence[GpuSample], ledger: HookLedger | None) -> tuple[GpuUse, ...]:
+    from_hook = {use.index: use for use in ledger.gpu_uses()} if ledger else {}
+    uses = []
+    for gpu in gpus:
+        for process in gpu.processes:
+            if process.pid == pid:
+                known = from_hook.pop(gpu.index, None)
+                uses.append(
+                    GpuUse(
+                        index=gpu.index,
+                        memory_bytes=process.memory_bytes,
+                        allocated_bytes=known.allocated_bytes if known else None,
+                        reserved_bytes=known.reserved_bytes if known else None,
+                    )
+                )
+    return (*uses, *from_hook.values())
