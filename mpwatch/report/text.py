@@ -1,0 +1,134 @@
+"""Reports as plain text for a terminal, a pipe or a bug report.
+
+Pure: values and a `Paper` in, one string out, ending in a newline. Everything readable at 80
+columns; colour only repeats what a word says already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from mpwatch.model.checks import Check, CheckState
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import count_text
+from mpwatch.report.json import utc_text
+from mpwatch.report.sections import (
+    finding_lines,
+    flow_lines,
+    heading,
+    host_lines,
+    pack,
+    problem_lines,
+    process_lines,
+    segment_lines,
+    wait_lines,
+)
+from mpwatch.report.stacks import stack_lines
+from mpwatch.report.table import Emphasis, Paper
+
+PLAIN = Paper()
+
+_CHECK_EMPHASIS: dict[CheckState, Emphasis] = {
+    "ok": "good",
+    "note": "plain",
+    "warning": "warning",
+    "problem": "bad",
+}
+
+
+def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, paper: Paper = PLAIN) -> str:
+    """The whole job at one moment: findings, tree, host, segments, flows, stacks, problems."""
+    lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=True)]
+    counted = f"{len(snapshot.living())} alive"
+    if ended := len(snapshot.processes) - len(snapshot.living()):
+        counted += f", {ended} ended"
+    lines += [*heading("processes", counted, paper), *process_lines(snapshot, paper)]
+    lines += [*heading("host", "", paper), *host_lines(snapshot.host, paper)]
+    if snapshot.segments:
+        count = len(snapshot.segments)
+        note = f"{count_text(count)} segment{'s' if count != 1 else ''}"
+        lines += [*heading("shared memory", note, paper), *segment_lines(snapshot, paper)]
+    if snapshot.flows:
+        lines += heading("flows", "tensors from process to process", paper)
+        lines += flow_lines(snapshot.flows, snapshot, paper)
+    if with_stacks and (stacks := stack_lines(snapshot, paper)):
+        lines += [*heading("stacks", "innermost call first", paper), *stacks]
+    return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
+
+
+def diagnose_text(snapshot: Snapshot, *, paper: Paper = PLAIN) -> str:
+    """What is wrong, where, why and what to do; then who waits for whom."""
+    lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=False)]
+    return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
+
+
+def doctor_text(checks: Sequence[Check], *, paper: Paper = PLAIN) -> str:
+    """One entry a check: its state, what was found, what it means here, how to change it."""
+    lines: list[str] = []
+    for check in checks:
+        state = paper.paint(f"{check.state:<8}", _CHECK_EMPHASIS[check.state])
+        first, *rest = paper.wrap(f"{check.name:<18} {check.value}", " " * 9, " " * 28)
+        lines += [state + first[8:], *rest]
+        lines += paper.wrap(check.meaning, " " * 28)
+        if check.fix:
+            lines += paper.wrap(f"fix: {check.fix}", " " * 28, " " * 33)
+    counts = Counter(check.state for check in checks)
+    bad = [f"{counts[state]} {state}" for state in ("problem", "warning") if counts[state]]
+    return _text([*lines, "", ", ".join(bad) if bad else "nothing here stands in the way"])
+
+
+def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
+    """What job this is and what is known of it."""
+    root = snapshot.get(snapshot.root)
+    moment = utc_text(snapshot.wall_s)[:19].replace("T", " ")
+    parts = [f"{_program(snapshot)}  {snapshot.root.pid}", f"{moment} UTC"]
+    if root is not None:
+        python, torch = root.hook.python or root.sample.python_version, root.hook.torch
+        parts += [f"python {python}"] if python else []
+        parts += [f"torch {torch}"] if torch else []
+        parts += [method for method in (root.start_method, root.sharing_strategy) if method]
+    living = snapshot.living()
+    ready = sum(process.hook.state == "ready" for process in living)
+    parts.append(f"hook in {ready} of {len(living)}" if ready else "no hook")
+    if lost := sum(process.hook.lost for process in snapshot.processes):
+        parts.append(f"events lost {count_text(lost)}")
+    return pack(parts, paper)
+
+
+def _program(snapshot: Snapshot) -> str:
+    """The script a job runs, else its process name."""
+    root = snapshot.get(snapshot.root)
+    if root is None:
+        return "job"
+    script = next((a for a in root.sample.cmdline[1:] if not a.startswith("-")), None)
+    return script.rsplit("/", 1)[-1] if script else root.sample.name
+
+
+def _findings(snapshot: Snapshot, paper: Paper, *, is_brief: bool) -> list[str]:
+    """The findings, or that there are none."""
+    present = [finding for finding in snapshot.findings if finding.resolved_s is None]
+    if not present:
+        return [] if is_brief else ["", "Nothing was found that is known to be wrong."]
+    lines = heading("findings", _counted(present), paper)
+    return [*lines, *finding_lines(present, snapshot, paper)[:-1]]
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.severity for finding in findings)
+    return ", ".join(f"{counts[s]} {s.word}" for s in sorted(Severity, reverse=True) if counts[s])
+
+
+def _waits(snapshot: Snapshot, paper: Paper) -> list[str]:
+    lines = wait_lines(snapshot.waits, paper)
+    return [*heading("waits", "who waits for whom", paper), *lines] if lines else []
+
+
+def _problems(snapshot: Snapshot, paper: Paper) -> list[str]:
+    lines = problem_lines(snapshot, paper)
+    return [*heading("could not be read", "", paper), *lines] if lines else []
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,246 @@
+"""The names and types that scripts rely on, written down word for word."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from mpwatch.model.checks import Check
+from mpwatch.report.json import diagnose_json, doctor_json, snapshot_json, text_of
+from tests.unit.report.jobs import DEAD, MAIN, WORKER, job
+
+INT, STR, BOOL, NUMBER = (int,), (str,), (bool,), (int, float)
+LIST, OBJECT = (list,), (dict,)
+NULL = (type(None),)
+
+TOP = {
+    "schema": INT,
+    "at": STR,
+    "root": INT,
+    "host": OBJECT,
+    "processes": LIST,
+    "segments": LIST,
+    "gpus": LIST,
+    "flows": LIST,
+    "findings": LIST,
+    "problems": LIST,
+}
+PROCESS = {
+    "pid": INT,
+    "ppid": INT,
+    "start_ticks": INT,
+    "role": STR,
+    "name": STR,
+    "cmdline": LIST,
+    "state": STR,
+    "cpu_percent": NUMBER + NULL,
+    "rss_bytes": INT + NULL,
+    "pss_bytes": INT + NULL,
+    "threads": LIST,
+    "fds": OBJECT,
+    "maps": OBJECT,
+    "hook": OBJECT,
+    "start_method": STR + NULL,
+    "sharing_strategy": STR + NULL,
+    "shared_cache": OBJECT + NULL,
+    "loader": OBJECT + NULL,
+    "gpu": LIST,
+    "problems": LIST,
+}
+FDS = {"used": INT + NULL, "soft_limit": INT + NULL, "by_kind": OBJECT + NULL}
+MAPS = {"used": INT + NULL, "limit": INT + NULL}
+HOOK = {"state": STR, "reason": STR, "events": INT, "lost": INT}
+CACHE = {"entries": INT, "limit": INT + NULL, "expired": INT + NULL}
+LOADER = {"worker_id": INT + NULL}
+THREAD = {
+    "tid": INT,
+    "name": STR,
+    "state": STR,
+    "wchan": STR + NULL,
+    "cpu_percent": NUMBER + NULL,
+    "stack": LIST,
+    "stack_source": STR + NULL,
+}
+FRAME = {"function": STR, "file": STR, "line": INT}
+SEGMENT = {
+    "id": STR,
+    "path": STR,
+    "size_bytes": INT + NULL,
+    "allocated_bytes": INT + NULL,
+    "linked": BOOL,
+    "creator_pid": INT + NULL,
+    "mappers": LIST,
+    "age_s": NUMBER + NULL,
+    "kind": STR,
+}
+FLOW = {
+    "sender_pid": INT,
+    "receiver_pid": INT,
+    "tensors": INT,
+    "bytes": INT,
+    "latency_p50_s": NUMBER + NULL,
+    "latency_p99_s": NUMBER + NULL,
+    "copied_bytes": INT,
+}
+FINDING = {
+    "rule": STR,
+    "severity": STR,
+    "pid": INT + NULL,
+    "tid": INT + NULL,
+    "summary": STR,
+    "evidence": LIST,
+    "cause": STR,
+    "advice": STR,
+    "eta_s": NUMBER + NULL,
+}
+
+
+def assert_shape(document: Mapping[str, Any], shape: Mapping[str, tuple[type, ...]]) -> None:
+    assert list(document)[: len(shape)] == list(shape)
+    for key, types in shape.items():
+        assert type(document[key]) in types, key
+
+
+def document(*, with_stacks: bool = True) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(text_of(snapshot_json(job(), with_stacks=with_stacks)))
+    return read
+
+
+def test_the_document_has_the_keys_of_schema_1_and_the_same_order() -> None:
+    read = document()
+
+    assert_shape(read, TOP)
+    assert read["schema"] == 1
+    assert read["root"] == MAIN.pid
+
+
+def test_the_time_is_iso_8601_in_utc() -> None:
+    at = datetime.fromisoformat(document()["at"])
+
+    assert at == datetime.fromtimestamp(1_800_000_000, timezone.utc)
+    assert at.utcoffset() is not None
+
+
+def test_every_process_has_the_keys_of_the_contract() -> None:
+    for process in document()["processes"]:
+        assert_shape(process, PROCESS)
+        assert_shape(process["fds"], FDS)
+        assert_shape(process["maps"], MAPS)
+        assert_shape(process["hook"], HOOK)
+        for thread in process["threads"]:
+            assert_shape(thread, THREAD)
+            for frame in thread["stack"]:
+                assert_shape(frame, FRAME)
+
+
+def test_segments_flows_and_findings_have_the_keys_of_the_contract() -> None:
+    read = document()
+
+    for segment in read["segments"]:
+        assert_shape(segment, SEGMENT)
+    for flow in read["flows"]:
+        assert_shape(flow, FLOW)
+    for finding in read["findings"]:
+        assert_shape(finding, FINDING)
+    assert (len(read["segments"]), len(read["flows"]), len(read["findings"])) == (1, 1, 1)
+
+
+def test_main_says_what_was_read_of_it() -> None:
+    main = document()["processes"][0]
+
+    assert main["fds"] == {
+        "used": 642,
+        "soft_limit": 1024,
+        "by_kind": {"torch": 600, "pipe": 42},
+    }
+    assert main["maps"] == {"used": 1100, "limit": 65530}
+    assert_shape(main["shared_cache"], CACHE)
+    assert main["shared_cache"] == {"entries": 600, "limit": 1024, "expired": 12}
+    assert main["loader"] is None
+    assert main["problems"] == ["smaps_rollup: Permission denied"]
+
+
+def test_what_was_not_read_is_null_and_never_zero() -> None:
+    worker = document()["processes"][1]
+
+    assert worker["rss_bytes"] is None
+    assert worker["cpu_percent"] is None
+    assert worker["fds"] == {"used": None, "soft_limit": None, "by_kind": None}
+    assert worker["maps"] == {"used": None, "limit": None}
+
+
+def test_a_loader_worker_has_its_number_even_without_a_hook() -> None:
+    snapshot = job()
+    bare = replace(snapshot.processes[1], loader=None)
+    snapshot = replace(
+        snapshot, processes=(replace(bare, sample=replace(bare.sample, worker_id=6)),)
+    )
+
+    loader = snapshot_json(snapshot, with_stacks=False)["processes"][0]["loader"]
+
+    assert_shape(loader, LOADER)
+    assert loader["worker_id"] == 6
+    assert loader["fetched"] is None
+
+
+def test_a_flow_names_its_ends_by_pid() -> None:
+    flow = document()["flows"][0]
+
+    assert (flow["sender_pid"], flow["receiver_pid"]) == (WORKER.pid, MAIN.pid)
+    assert flow["bytes"] == flow["copied_bytes"] == 512 << 20
+
+
+def test_without_stacks_the_keys_stay_and_the_stacks_are_empty() -> None:
+    thread = document(with_stacks=False)["processes"][1]["threads"][0]
+
+    assert thread["stack"] == []
+    assert thread["stack_source"] is None
+    assert document()["processes"][1]["threads"][0]["stack"][0]["function"] == "decode"
+
+
+def test_a_process_that_ended_says_how() -> None:
+    dead = document()["processes"][2]
+
+    assert dead["pid"] == DEAD.pid
+    assert dead["state"] == "X"
+    assert dead["ended"]["signal"] == 9
+
+
+@pytest.mark.parametrize("eta_s", [math.inf, -math.inf, math.nan])
+def test_a_number_json_does_not_have_becomes_null(eta_s: float) -> None:
+    snapshot = job()
+    snapshot = replace(snapshot, findings=(replace(snapshot.findings[0], eta_s=eta_s),))
+
+    assert json.loads(text_of(diagnose_json(snapshot)))["findings"][0]["eta_s"] is None
+
+
+def test_the_diagnosis_holds_findings_and_chains() -> None:
+    read = json.loads(text_of(diagnose_json(job())))
+
+    assert read["schema"] == 1
+    assert read["findings"][0]["severity"] == "critical"
+    assert read["waits"]["chains"][0]["verdict"] == "dead-end"
+    assert read["waits"]["chains"][0]["sentence"].startswith("main waits for batch 417 <- worker")
+
+
+def test_the_doctor_gives_one_object_a_check() -> None:
+    check = Check("open files", "warning", "1024", "runs out early", "ulimit -n 65536")
+
+    read = json.loads(text_of(doctor_json((check,))))
+
+    assert read["schema"] == 1
+    assert read["checks"] == [
+        {
+            "name": "open files",
+            "state": "warning",
+            "value": "1024",
+            "meaning": "runs out early",
+            "fix": "ulimit -n 65536",
+        }
+    ]

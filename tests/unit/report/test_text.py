@@ -1,0 +1,215 @@
+"""Text reports as a person reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.model.checks import Check
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.report.table import Paper, cell_width
+from mpwatch.report.text import diagnose_text, doctor_text, dump_text
+from tests.unit.report.jobs import MAIN, finding, job, worker
+
+
+def section(text: str, title: str) -> list[str]:
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(title))
+    end = next((i for i in range(start, len(lines)) if not lines[i]), len(lines))
+    return lines[start:end]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_no_line_is_wider_than_the_paper(width: int) -> None:
+    long = replace(finding(), cause="because " * 60, evidence=("x" * 300,))
+    snapshot = replace(job(), findings=(long,))
+
+    text = dump_text(snapshot, paper=Paper(width))
+
+    assert max(map(cell_width, text.splitlines())) <= width
+
+
+def test_the_dump_begins_with_the_job_and_what_is_wrong() -> None:
+    lines = dump_text(job()).splitlines()
+
+    assert lines[0].startswith("train.py  41823   2027-01-15 08:00:00 UTC   python 3.11.7")
+    assert "hook in 1 of 2" in lines[1]
+    assert "events lost 3" in lines[1]
+    assert lines[3] == "FINDINGS  1 critical"
+
+
+def test_a_finding_says_what_where_why_and_what_to_do() -> None:
+    lines = section(diagnose_text(job(), paper=Paper(100)), "FINDINGS")
+
+    assert lines[1:] == [
+        "CRITICAL  fd-exhaustion-receiver  main 41823",
+        "  main reaches its limit of 1024 fds in 38 s",
+        "  left    38 s",
+        "  seen    642 of 1024 fds in use",
+        "          +24 fds a second, one per tensor received",
+        "  why     Every tensor received and kept holds one descriptor of the receiver.",
+        "  do      Stop keeping received tensors: clone() what you keep, at the price of a copy.",
+    ]
+
+
+def test_the_tree_is_indented_and_says_what_each_process_does() -> None:
+    assert section(dump_text(job()), "PROCESSES") == [
+        "PROCESSES  2 alive, 1 ended",
+        "PID               STATE     CPU  PRIVATE    SHM       FDS  MAPS  THR  HOOK",
+        "41823 main        sleeping   31     1.2G  84.0M  642/1024  1100    7  ready",
+        "      waits for batch 417 from worker 0",
+        "  41826 worker 0  running     -        -      -         -     -    1  silent",
+        "        data.py:31 decode",
+        "  41827 worker 1  ended       -        -      -         -     -    1  silent",
+        "        ended: signal 9 (SIGKILL)",
+    ]
+
+
+def test_on_wide_paper_what_a_process_does_stands_in_its_row() -> None:
+    lines = section(dump_text(job(), paper=Paper(120)), "PROCESSES")
+
+    assert lines[2].endswith("waits for batch 417 from worker 0")
+    assert "1100/65.5k" in lines[2]
+    assert len(lines) == 5
+
+
+def test_the_stack_of_a_forked_child_ends_at_its_bootstrap() -> None:
+    stack = "\n".join(section(dump_text(job()), "STACKS"))
+
+    assert "decode" in stack
+    assert "_bootstrap" in stack
+    assert "_launch" not in stack
+    assert "train.py:12" not in stack
+
+
+def test_equal_stacks_are_told_once_with_everybody_who_stands_in_them() -> None:
+    crowd = tuple(worker(MAIN._replace(pid=50000 + n), n) for n in range(12))
+    snapshot = replace(job(), processes=(job().processes[0], *crowd))
+
+    text = dump_text(snapshot)
+
+    assert "12 threads: worker 0 50000 MainThread, worker 1 50001 MainThread" in text
+    assert "and 6 more" in text.replace("\n    ", " ")
+    assert text.count("/home/ada/data.py:31") == 1
+
+
+def test_without_stacks_there_is_no_such_section() -> None:
+    assert "STACKS" not in dump_text(job(), with_stacks=False)
+
+
+def test_segments_of_one_maker_with_the_same_users_are_one_line() -> None:
+    one = job().segments[0]
+    more = tuple(replace(one, segment=one.segment._replace(inode=n)) for n in range(200))
+    lines = section(dump_text(replace(job(), segments=more)), "SHARED MEMORY")
+
+    assert lines[0] == "SHARED MEMORY  200 segments"
+    assert lines[2].split() == [
+        *("worker", "0", "41826", "torch", "200", "200M", "200M", "4.0", "s", "main,"),
+        *("worker", "0"),
+    ]
+
+
+def test_an_effect_is_told_below_its_cause() -> None:
+    effect = Finding(
+        rule="main-starves",
+        severity=Severity.CRITICAL,
+        summary="main waits",
+        evidence=("waited 40 s",),
+        cause="The batch never comes.",
+        advice="See the cause.",
+        effect_of="lost-batch",
+    )
+    cause = replace(effect, rule="lost-batch", effect_of=None, summary="batch 7 was lost")
+
+    text = diagnose_text(replace(job(), findings=(effect, cause)))
+
+    assert text.index("lost-batch  the whole job") < text.index("main-starves  the whole job")
+    assert "  follows from lost-batch" in text
+
+
+def test_a_cause_that_is_its_own_effect_is_still_told() -> None:
+    loop = replace(finding(), effect_of=finding().rule)
+
+    assert loop.summary in diagnose_text(replace(job(), findings=(loop,)))
+
+
+def test_the_effect_of_an_effect_is_told_too() -> None:
+    first, second, third = (
+        replace(finding(), rule=rule, effect_of=cause)
+        for rule, cause in (("first", None), ("second", "first"), ("third", "second"))
+    )
+
+    text = diagnose_text(replace(job(), findings=(third, second, first)))
+
+    assert text.index("  first  ") < text.index("  second  ") < text.index("  third  ")
+
+
+def test_findings_that_cause_each_other_are_still_told() -> None:
+    one = replace(finding(), rule="one", effect_of="other")
+    other = replace(finding(), rule="other", effect_of="one")
+
+    text = diagnose_text(replace(job(), findings=(one, other)))
+
+    assert "CRITICAL  one" in text
+    assert "CRITICAL  other" in text
+
+
+def test_resolved_findings_are_not_told() -> None:
+    gone = replace(finding(), resolved_s=499.0)
+    text = diagnose_text(replace(job(), findings=(gone,)))
+
+    assert "Nothing was found that is known to be wrong." in text
+
+
+def test_a_chain_is_told_from_the_one_who_waits() -> None:
+    assert section(diagnose_text(job()), "WAITS")[1:] == [
+        "  main waits for batch 417  for 84 s",
+        "  <- worker 0 owns it and waits for a lock  for 84 s",
+        "  dead end: Nobody will release this lock.",
+    ]
+
+
+def test_one_reason_in_many_processes_is_said_once() -> None:
+    blind = tuple(
+        replace(worker(MAIN._replace(pid=60000 + n), n), problems=("fds: Permission denied",))
+        for n in range(7)
+    )
+    snapshot = replace(job(), processes=blind)
+
+    text = dump_text(snapshot)
+
+    assert text.count("fds: Permission denied") == 1
+    assert "(worker 0, worker 1, worker 2, worker 3 and 3 more)" in text.replace("\n    ", " ")
+
+
+def test_colour_only_repeats_what_a_word_says() -> None:
+    plain, coloured = dump_text(job()), dump_text(job(), paper=Paper(80, has_colour=True))
+
+    assert "\x1b[31;1mCRITICAL\x1b[0m" in coloured
+    assert "\x1b" not in plain
+
+
+def test_a_job_whose_root_is_unknown_is_still_told() -> None:
+    host = job().host
+    snapshot = Snapshot(at_s=1.0, wall_s=1.0, root=MAIN, host=host, processes=())
+
+    assert dump_text(snapshot).startswith("job  41823   1970-01-01 00:00:01 UTC")
+
+
+def test_the_doctor_says_state_value_meaning_and_fix() -> None:
+    checks = (
+        Check("open files", "warning", "1024 soft, 524288 hard", "A long story.", "ulimit -n"),
+        Check("/dev/shm", "ok", "24.0G, 3 % used", "There is room."),
+    )
+
+    assert doctor_text(checks).splitlines() == [
+        "warning  open files         1024 soft, 524288 hard",
+        "                            A long story.",
+        "                            fix: ulimit -n",
+        "ok       /dev/shm           24.0G, 3 % used",
+        "                            There is room.",
+        "",
+        "1 warning",
+    ]
