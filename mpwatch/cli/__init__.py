@@ -1,0 +1,39 @@
+"""The command line: parse, run one command, turn what went wrong into one sentence.
+
+Every command imports what it needs when it runs: `mpwatch ps` must not pay for the dashboard.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from mpwatch.cli.arguments import parse
+from mpwatch.cli.failures import EXIT_INTERRUPTED, Failure, describe
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    0 fine, 1 findings at or above `--fail-on`, 2 usage, 3 no such process, 4 not permitted, 5 not a
+    Python process, 130 interrupted.
+    """
+    arguments = parse(sys.argv[1:] if argv is None else argv)
+    module_name, function_name = arguments.command
+    try:
+        module = importlib.import_module(module_name)
+        code: int = getattr(module, function_name)(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe left (`mpwatch dump PID | head`): nothing is wrong here. The
+        # interpreter must not try to flush again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Failure as failure:
+        print(describe(failure), file=sys.stderr)
+        return failure.exit_code
+    return code

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from mpwatch.observe.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
+
+from .worlds import MAIN, WORKER_0, job, sample, tree
+
+
+def test_a_series_grows_with_each_reading() -> None:
+    keeper = HistoryKeeper()
+    for second, used in enumerate((20, 22, 24)):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
+
+    points = keeper.history().of(MAIN, "fds")
+
+    assert [(point.at_s, point.value) for point in points] == [(0, 20), (1, 22), (2, 24)]
+
+
+def test_a_full_series_is_thinned_in_its_older_half_and_keeps_its_beginning() -> None:
+    keeper = HistoryKeeper()
+    for second in range(POINTS_KEPT * 3):
+        keeper.add(tree(float(second), sample(MAIN, float(second))), (), {})
+
+    times = [point.at_s for point in keeper.history().of(MAIN, "fds")]
+
+    assert len(times) <= POINTS_KEPT
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert times[-5:] == [float(POINTS_KEPT * 3 - n) for n in (5, 4, 3, 2, 1)]
+
+
+def test_what_was_not_read_leaves_no_point() -> None:
+    keeper = HistoryKeeper()
+    keeper.add(job(1.0), (), {MAIN: None})
+
+    assert list(keeper.history().of(MAIN, "cpu_percent")) == []
+    assert list(keeper.history().of(MAIN, "private_bytes")) == []
+    assert keeper.history().of(MAIN, "children")[0].value == 2
+
+
+def test_trends_are_the_last_values_and_empty_for_a_stranger() -> None:
+    keeper = HistoryKeeper()
+    for second in range(100):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=second)), (), {})
+
+    assert keeper.trends(MAIN).fds[-1] == 99
+    assert len(keeper.trends(MAIN).fds) == TREND_POINTS
+    assert keeper.trends(WORKER_0).fds == ()
+
+
+def test_a_forgotten_process_leaves_nothing() -> None:
+    keeper = HistoryKeeper()
+    keeper.add(job(1.0), (), {})
+    keeper.forget(WORKER_0)
+
+    assert list(keeper.history().of(WORKER_0, "fds")) == []
+    assert len(keeper.history().of(MAIN, "fds")) == 1
