@@ -1,0 +1,126 @@
+"""What every program here does first, so that it can fail without harm.
+
+A program calls `begin` once, in its main process. From then on its time is limited, it has a
+temporary folder of its own, and a guardian outside its process tree ends and removes whatever it
+leaves, also when it is killed. The other functions make a limit small, for this program alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+
+import mpwatch.demo.guardian
+
+_CLONE_NEWNS = 0x00020000  # linux/sched.h
+_MS_REC_PRIVATE = 0x4000 | 0x40000  # linux/mount.h: MS_REC | MS_PRIVATE
+
+
+def begin(about: str | None, *, seconds: float = 120.0, outlive_s: float = 0.0) -> float:
+    """Read `--seconds`, start the guardian, and return the seconds this program may run.
+
+    Args:
+        about: The program's docstring, for `--help`.
+        seconds: The default of `--seconds`.
+        outlive_s: How long processes that survive the main process are left alone. Zero but for
+            programs that are about such processes.
+    """
+    if multiprocessing.parent_process() is not None:
+        return seconds  # a spawned child runs the main module again; the guardian knows it already
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--seconds", type=float, default=seconds, help="how long to run")
+    seconds = parser.parse_args().seconds
+    folder = tempfile.mkdtemp(prefix="mpwatch-demo-")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _start_guardian(str(os.getpid()), str(seconds), str(outlive_s), folder)
+    return seconds
+
+
+def tiny_shm(mib: int) -> None:
+    """Give this process and its children a `/dev/shm` of their own, of `mib` MiB.
+
+    This is what a container's 64 MiB look like, at a size that fills in seconds.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = (
+        libc.unshare(_CLONE_NEWNS) == 0
+        and libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None) == 0
+        and libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=%dm" % mib) == 0
+    )
+    if not done:
+        _give_up(
+            "this program needs the right to mount a small /dev/shm of its own "
+            f"({os.strerror(ctypes.get_errno())}): run it as root or under `unshare -rm`"
+        )
+
+
+def small_cgroup(controller: str, limit_file: str, limit: int) -> None:
+    """Move this process, and so its later children, into a cgroup of its own with one limit.
+
+    Args:
+        controller: `memory` or `pids`.
+        limit_file: The file that holds the limit in cgroup v2; v1's name is derived.
+        limit: Bytes or processes.
+    """
+    name = f"mpwatch-demo-{os.getpid()}"
+    for parent, v2 in _cgroup_folders(controller):
+        group = os.path.join(parent, name)
+        file = limit_file if v2 or controller == "pids" else "memory.limit_in_bytes"
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        with open(os.path.join(tempfile.gettempdir(), "cgroup"), "w") as note:
+            note.write(group)
+        try:
+            _write(os.path.join(group, file), str(limit))
+            _write(os.path.join(group, "cgroup.procs"), str(os.getpid()))
+        except OSError:
+            continue
+        return
+    _give_up(
+        f"this program needs the right to make a cgroup with a {controller} limit: run as root"
+    )
+
+
+def _cgroup_folders(controller: str) -> list[tuple[str, bool]]:
+    """Folders of this process's own cgroup, with whether each is of version 2."""
+    found = []
+    with open("/proc/self/cgroup") as lines:
+        for line in lines:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if controller in controllers.split(","):
+                found.append((f"/sys/fs/cgroup/{controllers}{path}", False))
+            elif not controllers:
+                found.append((f"/sys/fs/cgroup{path}", True))
+    return found
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _start_guardian(*arguments: str) -> None:
+    """Start the guardian; it has left this process's tree when this returns."""
+    script = mpwatch.demo.guardian.__file__
+    subprocess.run(
+        [sys.executable, "-I", "-S", script, *arguments],
+        check=True,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _give_up(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+    sys.exit(2)

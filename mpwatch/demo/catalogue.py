@@ -1,0 +1,71 @@
+"""Every demonstration there is, in the order of the catalogue of failures."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mpwatch.demo.entries import (
+    distributed,
+    gpu,
+    hangs,
+    healthy,
+    life_cycle,
+    memory,
+    results,
+    starting,
+    throughput,
+    transport,
+)
+from mpwatch.demo.scenario import Scenario
+
+__all__ = ["Scenario", "command", "find", "scenarios"]
+
+
+def scenarios() -> tuple[Scenario, ...]:
+    """All scenarios, healthy ones first, those without a program included."""
+    parts = (
+        healthy,
+        transport,
+        starting,
+        hangs,
+        life_cycle,
+        memory,
+        throughput,
+        results,
+        gpu,
+        distributed,
+    )
+    return tuple(scenario for part in parts for scenario in part.SCENARIOS)
+
+
+def find(name: str) -> Scenario:
+    """The scenario of this name.
+
+    Raises:
+        KeyError: There is none.
+    """
+    for scenario in scenarios():
+        if scenario.name == name:
+            return scenario
+    raise KeyError(name)
+
+
+def command(
+    scenario: Scenario, python: str = sys.executable, seconds: float | None = None
+) -> list[str]:
+    """Arguments that run a scenario.
+
+    Args:
+        scenario: One with a program.
+        python: An interpreter that can import torch and `mpwatch.demo`.
+        seconds: How long it may run; the program's own default if `None`.
+
+    Raises:
+        ValueError: The scenario has no program; the text says why.
+    """
+    if scenario.not_runnable:
+        raise ValueError(f"{scenario.name} cannot be run: {scenario.not_runnable}")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{scenario.stem}.py")
+    limit = [] if seconds is None else ["--seconds", f"{seconds:g}"]
+    return [python, script, *scenario.arguments, *limit]

@@ -1,0 +1,7 @@
+"""Part C: deadlocks and hangs."""
+
+from __future__ import annotations
+
+from mpwatch.demo.scenario import Scenario
+
+SCENARIOS: tuple[Scenario, ...] = ()

@@ -1,0 +1,7 @@
+"""Part G: silently wrong results."""
+
+from __future__ import annotations
+
+from mpwatch.demo.scenario import Scenario
+
+SCENARIOS: tuple[Scenario, ...] = ()

@@ -1,0 +1,164 @@
+"""Ends a demonstration in time, with all it started, however badly it is stuck.
+
+The programs of this package show processes that hang in native code, survive their parent or are
+killed, so none of them can be trusted to clean up after itself. This process is started by
+`mpwatch.demo.bounds`, leaves the demonstration's process tree at once, and looks at it from
+outside: it remembers every descendant it has ever seen, and once the main process has gone it ends
+the rest, removes the segments they made, their cgroup and their temporary folder.
+
+It is run as a script and needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+
+LOOK_EVERY_MS = 150
+GRACE_S = 5.0
+"""Seconds a program may run on after its time, before it is told to end."""
+TERM_S = 2.0
+TRACKER_S = 1.5
+"""Seconds a resource tracker gets to remove what it tracks."""
+
+
+def start_ticks(pid: int) -> str | None:
+    """Field 22 of the process's stat, or `None` if it is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def children(pid: int) -> list[int]:
+    """Pids of the children of all threads of a process."""
+    found: list[int] = []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        try:
+            with open(path) as listing:
+                found += map(int, listing.read().split())
+        except OSError:
+            continue
+    return found
+
+
+class Family:
+    """A process and every descendant ever seen, by pid and start time."""
+
+    def __init__(self, main: int) -> None:
+        self._known: dict[int, str] = {}
+        self._main = main
+        self.look()
+
+    @property
+    def pids(self) -> list[int]:
+        """Pids of all members, living or not."""
+        return list(self._known)
+
+    def look(self) -> None:
+        """Take in descendants that are new since the last look."""
+        waiting = [self._main, *self.living()]
+        seen: set[int] = set()
+        while waiting:
+            pid = waiting.pop()
+            ticks = start_ticks(pid)
+            if pid in seen or ticks is None:
+                continue
+            seen.add(pid)
+            self._known.setdefault(pid, ticks)
+            waiting += children(pid)
+
+    def living(self) -> list[int]:
+        """Members that still run; a reused pid is not one."""
+        return [pid for pid, ticks in self._known.items() if start_ticks(pid) == ticks]
+
+    def end(self) -> None:
+        """Kill all that still run; resource trackers get a moment to finish their work."""
+        until = time.monotonic() + TRACKER_S
+        while living := self.living():
+            self.look()
+            late = time.monotonic() > until
+            for pid in living:
+                if late or not is_resource_tracker(pid):
+                    send(pid, signal.SIGKILL)
+            if time.monotonic() > until + 2:
+                return  # in uninterruptible sleep: nothing more can be done from here
+            time.sleep(0.05)
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Whether this is the process that unlinks named semaphores and shared memory."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+            return b"resource_tracker" in cmdline.read()
+    except OSError:
+        return False
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def watch(main: int, until_s: float, outlive_s: float) -> Family:
+    """Wait until the main process has ended, by itself or because its time was over."""
+    family = Family(main)
+    try:
+        pidfd = os.pidfd_open(main)
+    except ProcessLookupError:
+        return family
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    while not poll.poll(LOOK_EVERY_MS):
+        family.look()
+        if time.monotonic() > until_s + TERM_S:
+            send(main, signal.SIGKILL)
+        elif time.monotonic() > until_s:
+            send(main, signal.SIGTERM)
+    os.close(pidfd)
+    rest_until_s = time.monotonic() + outlive_s
+    while family.living() and time.monotonic() < rest_until_s:
+        time.sleep(LOOK_EVERY_MS / 1000)
+        family.look()
+    return family
+
+
+def tidy(pids: list[int], folder: str) -> None:
+    """Remove segments made by these processes, the cgroup noted in the folder, and the folder."""
+    for pid in pids:
+        for path in glob.glob(f"/dev/shm/torch_{pid}_*"):
+            os.unlink(path)
+    try:
+        with open(os.path.join(folder, "cgroup")) as note:
+            groups = note.read().split()
+    except FileNotFoundError:
+        groups = []
+    for group in groups:
+        os.rmdir(group)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """Leave the caller's tree, then watch it: arguments are pid, seconds, seconds after, folder."""
+    if os.fork():
+        os._exit(0)
+    pid, seconds, outlive_s, folder = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    until_s = time.monotonic() + float(seconds) + GRACE_S
+    family = watch(int(pid), until_s, float(outlive_s))
+    family.end()
+    tidy(family.pids, folder)
+
+
+if __name__ == "__main__":
+    main()

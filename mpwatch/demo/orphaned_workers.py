@@ -1,0 +1,39 @@
+"""Lose the main process to SIGKILL while its workers are at work.
+
+Nobody tells the workers. They would look for their parent between two batches, but these never
+get there: their batches are plain numbers, larger than a pipe holds, so each worker waits for
+somebody to read what nobody will read any more.
+"""
+
+import os
+import signal
+import time
+
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+KILLED_AFTER_S = 6
+SURVIVE_S = 40
+
+
+class Sequences(Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, index):
+        return list(range(index, index + 40_000))
+
+
+def main():
+    seconds = begin(__doc__, outlive_s=SURVIVE_S)
+    loader = DataLoader(Sequences(), batch_size=4, num_workers=2, collate_fn=list)
+    batches = iter(loader)
+    next(batches)
+    print("ready", flush=True)
+    time.sleep(min(KILLED_AFTER_S, seconds))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The table of demonstrations agrees with the files beside it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mpwatch.demo
+from mpwatch.demo.catalogue import Scenario, command, find, scenarios
+
+FOLDER = Path(mpwatch.demo.__file__).parent
+MACHINERY = {"__init__", "bounds", "catalogue", "guardian", "scenario"}
+RUNNABLE = [scenario for scenario in scenarios() if not scenario.not_runnable]
+
+
+def test_every_name_is_used_once() -> None:
+    names = [scenario.name for scenario in scenarios()]
+
+    assert len(names) == len(set(names))
+
+
+def test_every_program_has_a_row_and_every_row_a_program() -> None:
+    files = {path.stem for path in FOLDER.glob("*.py")} - MACHINERY
+
+    assert {scenario.stem for scenario in RUNNABLE} == files
+
+
+def test_a_failure_names_the_rule_it_is_about() -> None:
+    for scenario in scenarios():
+        healthy = scenario.name.startswith("healthy")
+        assert healthy == (scenario.expected == ()), scenario.name
+        assert not set(scenario.expected) & set(scenario.also), scenario.name
+        assert scenario.layer in ("proc", "stacks", "hook"), scenario.name
+
+
+def test_nothing_takes_more_memory_than_three_hundred_mebibytes() -> None:
+    assert max(scenario.memory_mib for scenario in RUNNABLE) <= 300
+
+
+def test_a_scenario_is_found_by_its_name() -> None:
+    assert find("healthy").expected == ()
+    with pytest.raises(KeyError):
+        find("no-such-scenario")
+
+
+def test_the_command_runs_the_file_of_the_scenario_for_the_time_asked() -> None:
+    python, script, *rest = command(find("healthy"), python="python3", seconds=7)
+
+    assert python == "python3"
+    assert Path(script) == FOLDER / "healthy.py"
+    assert rest == ["--seconds", "7"]
+
+
+def test_a_scenario_without_a_program_has_no_command_but_a_reason() -> None:
+    for scenario in scenarios():
+        if scenario.not_runnable:
+            with pytest.raises(ValueError, match="cannot be run"):
+                command(scenario)
+
+
+@pytest.mark.parametrize("scenario", RUNNABLE, ids=lambda scenario: scenario.name)
+def test_a_program_begins_within_bounds_says_what_it_shows_and_reports_ready(
+    scenario: Scenario,
+) -> None:
+    source = (FOLDER / f"{scenario.stem}.py").read_text()
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+    assert ast.get_docstring(ast.parse(source))
+    assert "begin" in called
+    assert '"ready"' in source
+
+
+def test_the_catalogue_is_read_without_torch() -> None:
+    code = (
+        "import sys, mpwatch.demo.catalogue as c; c.scenarios();"
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
