@@ -1,0 +1,106 @@
+"""Which failure is the consequence of which, so that effects are shown under their cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mpwatch.model.findings import Finding
+
+CAUSES_OF: Mapping[str, tuple[str, ...]] = {
+    "worker-exited-unexpectedly": (
+        "worker-segfault",
+        "shm-full-sigbus",
+        "worker-oom-killed",
+        "shm-full-enospc",
+        "fd-exhaustion-receiver",
+        "max-map-count",
+        "spawn-unpicklable-object",
+        "no-main-guard",
+        "spawn-temporary-tensor-fd",
+        "main-not-importable",
+    ),
+    "orphaned-workers": ("worker-oom-killed", "worker-segfault", "torchrun-agent-killed-orphans"),
+    "shm-full-enospc": (
+        "file-system-strategy-leak",
+        "prefetch-memory-blowup",
+        "loader-iterator-leak",
+    ),
+    "semlock-enospc": ("shm-full-enospc",),
+    "shm-full-sigbus": ("shm-full-enospc",),
+    "fd-exhaustion-receiver": ("loader-iterator-leak",),
+    "feeder-thread-drops-batch": (
+        "shm-full-enospc",
+        "fd-exhaustion-producer",
+        "tmpdir-socket-path-too-long",
+        "max-map-count",
+    ),
+    "worker-oom-killed": (
+        "copy-on-write-growth",
+        "persistent-workers-leak",
+        "prefetch-memory-blowup",
+        "loader-iterator-leak",
+    ),
+    "queue-lock-held-by-dead": (
+        "worker-oom-killed",
+        "worker-segfault",
+        "worker-exited-unexpectedly",
+    ),
+    "pool-hang-after-worker-death": (
+        "worker-oom-killed",
+        "worker-segfault",
+        "worker-exited-unexpectedly",
+    ),
+    "event-set-hangs": ("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"),
+    "rank-stuck-in-collective": (
+        "collective-mismatch",
+        "stuck-worker-io",
+        "feeder-thread-drops-batch",
+        "fork-openmp",
+        "fork-with-threads-lock",
+        "worker-exited-unexpectedly",
+    ),
+    "loader-starvation": (
+        "cpu-affinity-collapse",
+        "cpu-oversubscription",
+        "straggler-worker",
+        "stuck-worker-io",
+        "unreused-buffers-copied",
+    ),
+    "straggler-worker": ("stuck-worker-io",),
+    "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
+    "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault"),
+    "elastic-agent-wedged": ("stuck-worker-io",),
+    "pids-limit": ("loader-iterator-leak", "zombie-processes"),
+    "store-port-in-use": ("torchrun-agent-killed-orphans", "orphaned-workers"),
+}
+"""Effect to possible causes, the likeliest first; an effect without a found cause stands alone."""
+
+
+def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
+    """The cause of each finding that has one among the others, as rule ids; never in a circle."""
+    present = list(findings)
+    rules = {finding.rule for finding in present}
+    chosen: dict[Finding, str] = {}
+    for finding in present:
+        if finding.effect_of is not None:
+            chosen[finding] = finding.effect_of
+            continue
+        for cause in CAUSES_OF.get(finding.rule, ()):
+            if cause in rules and not _leads_back(cause, finding.rule, rules):
+                chosen[finding] = cause
+                break
+    return chosen
+
+
+def _leads_back(cause: str, effect: str, rules: set[str]) -> bool:
+    """Whether the cause is itself, through others present, a consequence of the effect."""
+    seen: set[str] = set()
+    waiting = [cause]
+    while waiting:
+        rule = waiting.pop()
+        if rule == effect:
+            return True
+        if rule not in seen:
+            seen.add(rule)
+            waiting.extend(up for up in CAUSES_OF.get(rule, ()) if up in rules)
+    return False

@@ -1,0 +1,164 @@
+"""Runs all rules over a snapshot and keeps what they find steady over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from mpwatch.diagnose.catalogue import RULES, Rule
+from mpwatch.diagnose.causes import with_causes
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+
+LINGER_S = 3.0
+"""A finding that is not seen for less than this is still held: values near a threshold jitter."""
+CALM_S = 10.0
+"""A finding keeps its highest severity for this long."""
+SHOWN_RESOLVED_S = 60.0
+"""How long a finding is shown as resolved before it is dropped."""
+RULE_FAILED = "rule-failed"
+
+_Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A finding and its course so far."""
+
+    finding: Finding
+    first_seen_s: float
+    last_seen_s: float
+    worst: Severity
+    worst_at_s: float
+    resolved_s: float | None = None
+
+
+class Engine:
+    """Turns snapshots, one after another, into findings that do not flicker.
+
+    One engine follows one job. When time runs backwards, as in a replay that is sought, or the job
+    is another one, it starts anew.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
+        self._rules = rules
+        self._held: dict[_Key, _Held] = {}
+        self._root: ProcessId | None = None
+        self._at_s = float("-inf")
+
+    def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
+        """Run every rule and return what is wrong.
+
+        Returns:
+            Present findings, most severe first, each followed by its effects; then the resolved
+            ones, `resolved_s` set, until they are dropped.
+        """
+        if snapshot.root != self._root or snapshot.at_s < self._at_s:
+            self._held.clear()
+        self._root, self._at_s = snapshot.root, snapshot.at_s
+        for finding in self._found(snapshot, history):
+            self._see(finding, snapshot.at_s)
+        self._settle(snapshot.at_s)
+        return _ordered([_shown(held) for held in self._held.values()])
+
+    def _found(self, snapshot: Snapshot, history: History) -> Iterable[Finding]:
+        """What the rules say now; a rule that raises says that."""
+        for rule in self._rules:
+            try:
+                yield from rule.check(snapshot, history)
+            except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
+                yield _failure_of(rule, error)
+
+    def _see(self, finding: Finding, at_s: float) -> None:
+        """Take in one finding, new or seen before."""
+        held = self._held.get(finding.key)
+        if held is None or held.resolved_s is not None:
+            self._held[finding.key] = _Held(finding, at_s, at_s, finding.severity, at_s)
+            return
+        held.finding, held.last_seen_s = finding, at_s
+        if finding.severity >= held.worst or at_s - held.worst_at_s > CALM_S:
+            held.worst, held.worst_at_s = finding.severity, at_s
+
+    def _settle(self, at_s: float) -> None:
+        """Resolve what has not been seen for a while, drop what was resolved long ago."""
+        for key, held in list(self._held.items()):
+            if held.resolved_s is None and at_s - held.last_seen_s >= LINGER_S:
+                held.resolved_s = at_s
+            elif held.resolved_s is not None and at_s - held.resolved_s >= SHOWN_RESOLVED_S:
+                del self._held[key]
+
+
+def _shown(held: _Held) -> Finding:
+    """The finding with the times the engine knows."""
+    return replace(
+        held.finding,
+        severity=held.worst,
+        first_seen_s=held.first_seen_s,
+        resolved_s=held.resolved_s,
+        eta_s=held.finding.eta_s if held.resolved_s is None else None,
+    )
+
+
+def _failure_of(rule: Rule, error: Exception) -> Finding:
+    """A finding about a rule that raised."""
+    where = "unknown place"
+    trace = error.__traceback__
+    while trace is not None:
+        where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return Finding(
+        rule=RULE_FAILED,
+        severity=Severity.INFO,
+        subject=rule.id,
+        summary=f"the rule {rule.id} failed and says nothing about this job",
+        evidence=(f"{type(error).__name__}: {error}", where),
+        cause="A defect in mpwatch, or a reading it did not expect. Other rules are not affected.",
+        advice="Report it with a recording of this job. The job itself need not be at fault.",
+    )
+
+
+def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Root causes by severity, each followed by its effects; resolved ones last."""
+    present = [finding for finding in findings if finding.resolved_s is None]
+    causes = with_causes(present)
+    named = [replace(finding, effect_of=causes.get(finding)) for finding in present]
+    by_cause: dict[str, list[Finding]] = {}
+    rules = {finding.rule for finding in named}
+    tops: list[Finding] = []
+    for finding in sorted(named, key=_urgency):
+        if finding.effect_of is None or finding.effect_of not in rules:
+            tops.append(finding)
+        else:
+            by_cause.setdefault(finding.effect_of, []).append(finding)
+    ordered: list[Finding] = []
+    for top in sorted(tops, key=lambda top: _urgency_with_effects(top, by_cause)):
+        _append_with_effects(top, by_cause, ordered)
+    resolved = sorted(
+        (finding for finding in findings if finding.resolved_s is not None),
+        key=lambda finding: -(finding.resolved_s or 0.0),
+    )
+    return (*ordered, *resolved)
+
+
+def _append_with_effects(
+    finding: Finding, by_cause: dict[str, list[Finding]], into: list[Finding]
+) -> None:
+    """Append a finding and, the first time its rule comes up, everything it causes."""
+    into.append(finding)
+    for effect in by_cause.pop(finding.rule, ()):
+        _append_with_effects(effect, by_cause, into)
+
+
+def _urgency(finding: Finding) -> tuple[float, ...]:
+    """Sort key: most severe, then soonest, then oldest."""
+    eta_s = float("inf") if finding.eta_s is None else finding.eta_s
+    return (-finding.severity, eta_s, finding.first_seen_s or 0.0)
+
+
+def _urgency_with_effects(top: Finding, by_cause: dict[str, list[Finding]]) -> tuple[float, ...]:
+    """A cause is as urgent as the worst of its direct effects."""
+    family = [top, *by_cause.get(top.rule, ())]
+    return (-max(f.severity for f in family), *_urgency(top))

@@ -1,0 +1,195 @@
+"""When a rising number meets its limit: robust slopes that stay quiet on plateaus and sawtooth.
+
+The slope is the median of all pairwise slopes (Theil 1950, Sen 1968), so that a fifth of the points
+may be wrong without moving it. A line is only believed if it rose in every third of the window, if
+it does not slow down so much that it would level off below the limit, and if the same height was
+not reached before and given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point, Series
+
+WINDOW_S = 120.0
+"""Older points do not count towards the slope."""
+MIN_POINTS = 5
+MIN_SPAN_S = 2.0
+MAX_POINTS = 24
+"""The series is thinned to this many points: pairs grow with the square."""
+MIN_CONFIDENCE = 0.6
+MAX_HORIZON_S = 24 * 3600.0
+"""A limit further away than this is no news."""
+DROP_SHARE = 0.25
+"""A fall by this share of the whole range makes a sawtooth."""
+
+CRITICAL_WITHIN_S = 60.0
+WARNING_WITHIN_S = 15 * 60.0
+INFO_WITHIN_S = 2 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A straight line towards a limit."""
+
+    value: float
+    """The last value."""
+    limit: float
+    per_s: float
+    """Slope, in units of the value a second; positive."""
+    eta_s: float
+    """Seconds from the last point until the limit."""
+    confidence: float
+    """0 to 1: how straight the line is and how consistently it rises."""
+    span_s: float
+    """Length of the window the slope was taken from."""
+
+    @property
+    def severity(self) -> Severity | None:
+        """How urgent it is, or `None` if the limit is too far away to speak of."""
+        if self.eta_s <= CRITICAL_WITHIN_S:
+            return Severity.CRITICAL
+        if self.eta_s <= WARNING_WITHIN_S:
+            return Severity.WARNING
+        return Severity.INFO if self.eta_s <= INFO_WITHIN_S else None
+
+
+def forecast(series: Series, limit: float, *, window_s: float = WINDOW_S) -> Forecast | None:
+    """Say when a series meets a limit, or nothing if it is not clearly on its way there.
+
+    Args:
+        series: Values over time, oldest first.
+        limit: The value that does damage.
+        window_s: How much of the past counts towards the slope, seconds.
+
+    Returns:
+        The forecast; `None` on too few points, on a plateau, a sawtooth or a falling line, and once
+        the limit is reached, because then there is nothing left to foresee.
+    """
+    if len(series) < MIN_POINTS:
+        return None
+    last = series[-1]
+    recent = _since(series, last.at_s - window_s)
+    first = recent[0]
+    span_s = last.at_s - first.at_s
+    if len(recent) < MIN_POINTS or span_s < MIN_SPAN_S or not first.value < last.value < limit:
+        return None
+    # The mean slope costs nothing and rules out nearly every series of a healthy job.
+    if (limit - last.value) * span_s > 4 * MAX_HORIZON_S * (last.value - first.value):
+        return None
+    if _was_there_before(series, last.value):
+        return None
+    return _line(_thinned(recent), limit)
+
+
+def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:
+    """The robust slope per second of the last `window_s` seconds; `None` on too few points."""
+    if len(series) < MIN_POINTS:
+        return None
+    recent = _thinned(_since(series, series[-1].at_s - window_s))
+    if len(recent) < MIN_POINTS or recent[-1].at_s - recent[0].at_s < MIN_SPAN_S:
+        return None
+    return median(_pair_slopes(recent))
+
+
+def _line(points: Sequence[Point], limit: float) -> Forecast | None:
+    """Fit and judge the line through some points whose last one is the highest of interest."""
+    first, last = points[0], points[-1]
+    span_s = last.at_s - first.at_s
+    if not _rises_throughout(points):
+        return None
+    slopes = _pair_slopes(points)
+    per_s = median(slopes)
+    if per_s <= 0 or _levels_off(points, limit):
+        return None
+    confidence = _confidence(points, slopes, per_s)
+    eta_s = (limit - last.value) / per_s
+    if confidence < MIN_CONFIDENCE or eta_s > MAX_HORIZON_S:
+        return None
+    return Forecast(last.value, limit, per_s, eta_s, confidence, span_s)
+
+
+def _since(series: Series, at_s: float) -> Sequence[Point]:
+    """The tail of a series from a moment on."""
+    if series[0].at_s >= at_s:
+        return series
+    return [point for point in series if point.at_s >= at_s]
+
+
+def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+    """At most `MAX_POINTS`, evenly taken, the last one always among them."""
+    if len(points) <= MAX_POINTS:
+        return points
+    step = (len(points) - 1) / (MAX_POINTS - 1)
+    return [points[round(index * step)] for index in range(MAX_POINTS)]
+
+
+def _was_there_before(series: Series, value: float) -> bool:
+    """Whether this height was reached, and given back, earlier: a sawtooth below its old peak."""
+    values = [point.value for point in series]
+    least_drop = DROP_SHARE * (max(values) - min(values))
+    running = values[0]
+    peak: float | None = None
+    for current in values:
+        if running - current > least_drop:
+            peak = running if peak is None else max(peak, running)
+            running = current
+        running = max(running, current)
+    # Peaks of a sawtooth differ a little; a tenth above the old one is new ground.
+    return peak is not None and value <= peak + 0.4 * least_drop
+
+
+def _rises_throughout(points: Sequence[Point]) -> bool:
+    """Whether each third of the time ended higher than it began."""
+    first, last = points[0], points[-1]
+    third_s = (last.at_s - first.at_s) / 3
+    before = first.value
+    for end_s in (first.at_s + third_s, first.at_s + 2 * third_s, last.at_s):
+        at_end = max(p.value for p in points if p.at_s <= end_s + 1e-9)
+        if at_end <= before:
+            return False
+        before = at_end
+    return True
+
+
+def _levels_off(points: Sequence[Point], limit: float) -> bool:
+    """Whether a growth that slows down as it did so far would end below the limit."""
+    first, last = points[0], points[-1]
+    middle_s = (first.at_s + last.at_s) / 2
+    middle = min(points, key=lambda point: abs(point.at_s - middle_s))
+    early_s, late_s = middle.at_s - first.at_s, last.at_s - middle.at_s
+    if early_s <= 0 or late_s <= 0:
+        return True
+    early = (middle.value - first.value) / early_s
+    late = (last.value - middle.value) / late_s
+    if early <= 0 or late >= 0.7 * early:
+        return False
+    # Halves shrink by this factor, so the rest of the way is a geometric series.
+    shrink = max(late, 0.0) / early
+    return last.value + late * late_s * shrink / (1 - shrink) < limit
+
+
+def _pair_slopes(points: Sequence[Point]) -> list[float]:
+    """Slopes between all pairs of points that lie apart in time; `[0.0]` if none do."""
+    return [
+        (later.value - earlier.value) / (later.at_s - earlier.at_s)
+        for index, earlier in enumerate(points)
+        for later in points[index + 1 :]
+        if later.at_s > earlier.at_s
+    ] or [0.0]
+
+
+def _confidence(points: Sequence[Point], slopes: Sequence[float], per_s: float) -> float:
+    """How many pairs rise rather than fall, lessened by the scatter around the line."""
+    rising = sum(each > 0 for each in slopes)
+    falling = sum(each < 0 for each in slopes)
+    agreement = (rising - falling) / len(slopes)
+    levels = [point.value - per_s * point.at_s for point in points]
+    level = median(levels)
+    scatter = median(abs(each - level) for each in levels)
+    rise = per_s * (points[-1].at_s - points[0].at_s)
+    return max(0.0, agreement * (1 - min(1.0, scatter / rise)))

@@ -1,0 +1,79 @@
+"""How near something that can run out is to its limit, now and by its trend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpwatch.diagnose.forecast import Forecast, forecast
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import Series
+from mpwatch.model.units import rate_text, seconds_text
+
+AT_LIMIT = 0.97
+"""From this share on the next step of a program may fail."""
+NEAR_LIMIT = 0.9
+SUSTAINED_S = 4.0
+"""A rise shorter than this may be a start: workers, pipes and first batches all come at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """Something that has run out, soon will, or has little left."""
+
+    used: float
+    limit: float
+    severity: Severity
+    ahead: Forecast | None
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until the limit, where that can be foreseen."""
+        return None if self.ahead is None else self.ahead.eta_s
+
+    @property
+    def eta_words(self) -> str | None:
+        """The time left in words."""
+        return None if self.ahead is None else seconds_text(self.ahead.eta_s)
+
+    def trend_words(self, what: str, unit: str = "") -> tuple[str, ...]:
+        """The trend as evidence: `mappings +120/s over the last 30 s`; empty without one."""
+        if self.ahead is None:
+            return ()
+        over = seconds_text(self.ahead.span_s)
+        return (f"{what} {rate_text(self.ahead.per_s, unit)} over the last {over}",)
+
+
+def approach(
+    used: float,
+    limit: float,
+    series: Series,
+    *,
+    near: float = NEAR_LIMIT,
+    worth_forecasting: float = 0.0,
+    series_limit: float | None = None,
+) -> Approach | None:
+    """Judge how near a limit is.
+
+    Args:
+        used: What is in use.
+        limit: What can be used; positive.
+        series: The values whose trend counts, oldest first.
+        near: Share of the limit from which standing still is worth a warning.
+        worth_forecasting: Share below which a rise is taken for a start.
+        series_limit: The limit of the series, where it is a part of what is used.
+
+    Returns:
+        The approach; `None` if the limit is far away in amount and in time.
+    """
+    share = used / limit
+    ahead = None
+    if share >= worth_forecasting and len(series) > 1:
+        if series[-1].at_s - series[0].at_s >= SUSTAINED_S:
+            ahead = forecast(series, limit if series_limit is None else series_limit)
+        if ahead is not None and ahead.severity is None:
+            ahead = None
+    if share >= AT_LIMIT:
+        return Approach(used, limit, Severity.CRITICAL, ahead)
+    if ahead is not None and ahead.severity is not None:
+        return Approach(used, limit, ahead.severity, ahead)
+    return Approach(used, limit, Severity.WARNING, None) if share >= near else None

@@ -1,0 +1,115 @@
+"""`/dev/shm` is full or about to be, in bytes or in files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from mpwatch.diagnose.limits import Approach, approach
+from mpwatch.diagnose.resources import segment_bytes, used_bytes
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History, Series
+from mpwatch.model.samples import RoomSample
+from mpwatch.model.snapshot import Segment, Snapshot
+from mpwatch.model.units import bytes_text, count_text, rate_text
+
+RULE = "shm-full-enospc"
+WORTH_FORECASTING = 0.3
+"""Prefetched batches fill part of it within seconds of a start and then stay."""
+
+
+class _Room(NamedTuple):
+    """One of the two things that can run out."""
+
+    subject: str
+    used: float
+    total: float
+    series: Series
+    text: Callable[[float | None], str]
+    unit: str
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding if the file system for shared memory has no room left, or soon none."""
+    shm = snapshot.host.shm
+    if shm is None or not snapshot.living():
+        return
+    for room in _rooms(shm, history):
+        near = approach(room.used, room.total, room.series, worth_forecasting=WORTH_FORECASTING)
+        if near is not None:
+            yield _finding(snapshot, shm, room, near)
+
+
+def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:
+    """Bytes, and inodes where the file system limits them."""
+    if shm.total_bytes > 0:
+        series = history.of_host("shm_used_bytes")
+        used = used_bytes(shm)
+        yield _Room("bytes", used, shm.total_bytes, series, bytes_text, "B")
+    if shm.total_inodes and shm.free_inodes is not None:
+        taken = shm.total_inodes - shm.free_inodes
+        series = history.of_host("shm_used_inodes")
+        yield _Room("files", taken, shm.total_inodes, series, count_text, "")
+
+
+def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -> Finding:
+    """Put the numbers into words."""
+    filled = f"{room.text(room.used)} of {room.text(room.total)}"
+    noun = "" if room.subject == "bytes" else " files"
+    evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, room)]
+    evidence += near.trend_words(room.subject, room.unit)
+    summary = f"{shm.path} is nearly full: {filled}{noun} in use"
+    if near.ahead is not None:
+        summary = (
+            f"{shm.path} ({room.text(room.total)}{noun}) is full in {near.eta_words} "
+            f"at {rate_text(near.ahead.per_s, room.unit)}"
+        )
+    return Finding(
+        rule=RULE,
+        severity=near.severity,
+        subject=room.subject,
+        summary=summary,
+        evidence=tuple(evidence),
+        cause=_CAUSE,
+        advice=_ADVICE if room.subject == "bytes" else _ADVICE_FILES,
+        eta_s=near.eta_s,
+    )
+
+
+def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
+    """How much of it this job holds, and who made the most."""
+    own = [s for s in snapshot.segments if s.kind != "semaphore"]
+    if room.subject != "bytes":
+        yield f"{len(own)} segments of this job"
+        return
+    held = segment_bytes(own)
+    yield f"{len(own)} segments of this job hold {bytes_text(held)}"
+    if held < 0.5 * room.used:
+        yield f"the other {bytes_text(room.used - held)} belong to no process of this job"
+    by_maker: defaultdict[str, list[Segment]] = defaultdict(list)
+    for segment in own:
+        maker = snapshot.get(segment.creator)
+        unknown = "an unknown process" if segment.creator_pid is None else f"{segment.creator_pid}"
+        by_maker[maker.label if maker is not None else unknown].append(segment)
+    most = sorted(by_maker.items(), key=lambda item: -segment_bytes(item[1]))[:3]
+    if most:
+        yield "made by " + ", ".join(f"{who}: {bytes_text(segment_bytes(s))}" for who, s in most)
+
+
+_CAUSE = (
+    "Tensors on their way between processes live in /dev/shm, and a container gives it 64 MiB "
+    "unless told otherwise. Needed is about workers x prefetch_factor x bytes of a batch, plus "
+    "what main still holds. Full, sharing a tensor fails with 'No space left on device (28)'; in "
+    "a worker's feeder thread the batch is lost silently and main waits for ever."
+)
+_ADVICE = (
+    "Give the container more: docker run --shm-size=8g or --ipc=host (which shares it with the "
+    "host), a memory-backed volume in Kubernetes; it counts as memory of the job. Or need less: "
+    "lower prefetch_factor or num_workers (less read-ahead), smaller types (uint8 images, cast "
+    "after the transfer), and keep no batches."
+)
+_ADVICE_FILES = (
+    "Each shared tensor is one file: collate many small tensors into few, and keep none. The "
+    "number of files is a mount option of the tmpfs (nr_inodes) and needs root to raise."
+)

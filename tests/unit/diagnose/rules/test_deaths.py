@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.deaths import death_of
+from mpwatch.diagnose.rules import (
+    orphaned_workers,
+    worker_exited_unexpectedly,
+    worker_oom_killed,
+    worker_segfault,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import Ended, WaitedOn
+from mpwatch.model.snapshot import GpuUse, Process
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    MIB,
+    NOW_S,
+    cgroup,
+    fds,
+    found,
+    gone,
+    history,
+    line,
+    main,
+    maps,
+    only,
+    pid,
+    process,
+    thread,
+    world,
+)
+
+RULES = (
+    orphaned_workers.check,
+    worker_exited_unexpectedly.check,
+    worker_oom_killed.check,
+    worker_segfault.check,
+)
+
+
+def dead_worker(at_s: float = NOW_S - 5, role: str = "loader-worker", **how: Any) -> Process:
+    return process(
+        200,
+        role,  # type: ignore[arg-type]
+        ended=Ended(pid(200), at_s, **how),
+        maps=maps(900, libraries=("libcv2.so",)),
+        more={"doing": "data.py:31 decode", "private_bytes": 412 * MIB},
+    )
+
+
+def dead_main(at_s: float = NOW_S - 4, **how: Any) -> Process:
+    return main(ended=Ended(pid(MAIN), at_s, **how))
+
+
+@pytest.mark.parametrize(
+    ("how", "death"),
+    [
+        ({"signal": 11}, "crash"),
+        ({"signal": 7}, "crash"),
+        ({"signal": 15}, "shutdown"),
+        ({"signal": 2}, "shutdown"),
+        ({"signal": 9}, "killed"),
+        ({"exit_code": 0}, "normal"),
+        ({"exit_code": 1}, "failed"),
+        ({"exit_code": 143}, "shutdown"),
+        ({}, "unknown"),
+    ],
+)
+def test_ends_are_told_apart(how: dict[str, Any], death: str) -> None:
+    assert death_of(gone(1, **how)) == death
+
+
+def test_nobody_is_blamed_when_a_job_ends_normally() -> None:
+    over = world(dead_main(exit_code=0), dead_worker(exit_code=0), process(201, ended=gone(201)))
+
+    assert [f for check in RULES for f in check(over, history())] == []
+
+
+def test_nobody_is_blamed_when_a_job_is_asked_to_stop() -> None:
+    over = world(dead_main(signal=15), dead_worker(signal=15))
+
+    assert [f for check in RULES for f in check(over, history())] == []
+
+
+def test_nobody_is_blamed_when_a_job_is_interrupted_and_its_children_fail_with_it() -> None:
+    over = world(dead_main(signal=2), dead_worker(role="spawned", exit_code=1))
+
+    assert [f for check in RULES for f in check(over, history())] == []
+
+
+def test_workers_that_follow_a_killed_main_are_no_finding_of_their_own() -> None:
+    over = world(dead_main(NOW_S - 20, signal=9), dead_worker(exit_code=1))
+
+    assert found(worker_exited_unexpectedly.check, over) == []
+
+
+def test_a_kill_of_the_whole_tree_is_no_finding() -> None:
+    over = world(dead_main(signal=9), dead_worker(signal=9))
+
+    assert [f for check in RULES for f in check(over, history())] == []
+
+
+def test_a_crash_is_named_with_signal_and_libraries() -> None:
+    finding = only(worker_segfault.check, world(main(), dead_worker(signal=11)))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "SIGSEGV" in finding.summary
+    assert any("libcv2.so" in each for each in finding.evidence)
+    assert any("decode" in each for each in finding.evidence)
+
+
+def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
+    dead = process(200, "spawned", ended=gone(200, signal=6))
+
+    assert "SIGABRT" in only(worker_segfault.check, world(main(), dead)).summary
+
+
+def test_a_crash_of_something_that_is_not_python_is_not_ours() -> None:
+    other = process(200, "other", is_python=False, ended=gone(200, signal=11))
+
+    assert found(worker_segfault.check, world(main(), other)) == []
+
+
+def test_a_bus_error_is_left_to_its_own_rule() -> None:
+    assert found(worker_segfault.check, world(main(), dead_worker(signal=7))) == []
+
+
+def test_a_kill_at_the_memory_limit_is_put_down_to_it() -> None:
+    big = main(more={"private_bytes": 900 * MIB})
+    job = world(
+        big,
+        dead_worker(signal=9),
+        cgroup=cgroup(memory_bytes=500 * MIB, memory_limit_bytes=1024 * MIB),
+    )
+    past = history(
+        host={
+            "cgroup_memory_bytes": line(1000 * MIB),
+            "cgroup_oom_kills": line(1, per_s=1 / 30),
+            "cgroup_limit_hits": line(70, per_s=2),
+        }
+    )
+
+    finding = only(worker_oom_killed.check, job, past)
+
+    assert finding.severity is Severity.CRITICAL
+    assert any("counted 1 out-of-memory kills" in each for each in finding.evidence)
+    assert any("of 1.0G" in each for each in finding.evidence)
+    assert any("met 60 times" in each for each in finding.evidence)
+    assert any("main (100): 900M" in each for each in finding.evidence)
+    assert found(worker_exited_unexpectedly.check, job, past) == []
+
+
+def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:
+    job = world(
+        main(),
+        dead_worker(signal=9),
+        cgroup=cgroup(memory_bytes=100 * MIB, memory_limit_bytes=1024 * MIB),
+    )
+    past = history(host={"cgroup_limit_hits": line(70, per_s=2)})
+
+    assert found(worker_oom_killed.check, job, past) == []
+    assert "SIGKILL" in only(worker_exited_unexpectedly.check, job, past).summary
+
+
+def test_memory_without_a_kill_is_no_kill() -> None:
+    job = world(main(), cgroup=cgroup(memory_bytes=99, memory_limit_bytes=100))
+
+    assert found(worker_oom_killed.check, job) == []
+
+
+def test_a_worker_that_fails_is_named_while_its_parent_lives() -> None:
+    finding = only(worker_exited_unexpectedly.check, world(main(), dead_worker(exit_code=3)))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "exit code 3" in finding.summary
+    assert any("main (100) still runs" in each for each in finding.evidence)
+
+
+def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
+    job = world(dead_main(exit_code=1), dead_worker(exit_code=3))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert any("main (100) ended 1.0 s later: exit code 1" in each for each in finding.evidence)
+
+
+def test_a_worker_seen_to_end_after_its_failing_parent_is_worth_a_look() -> None:
+    job = world(dead_main(NOW_S - 6, exit_code=1), dead_worker(exit_code=3))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert any("1.0 s earlier" in each for each in finding.evidence)
+
+
+def test_a_quiet_end_that_brings_its_parent_down_is_named() -> None:
+    job = world(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0))
+
+    assert "without an error" in only(worker_exited_unexpectedly.check, job).cause
+
+
+def test_a_worker_whose_shard_has_run_out_may_leave() -> None:
+    job = world(main(), dead_worker(exit_code=0), process(201))
+
+    assert found(worker_exited_unexpectedly.check, job) == []
+
+
+def test_a_child_killed_by_an_unknown_hand_is_a_warning_only() -> None:
+    job = world(main(), dead_worker(role="spawned", signal=9))
+
+    assert only(worker_exited_unexpectedly.check, job).severity is Severity.WARNING
+
+
+def test_a_worker_of_an_unknown_parent_is_judged_by_its_end_alone() -> None:
+    lost = process(200, parent=None, ended=gone(200, exit_code=3))
+
+    assert only(worker_exited_unexpectedly.check, world(main(), lost)).evidence
+
+
+def orphan(**keywords: Any) -> Process:
+    return process(200, parent=None, original_parent=MAIN, **keywords)
+
+
+def test_a_worker_that_outlives_its_parent_is_named_with_what_it_holds() -> None:
+    stuck = thread(202, name="QueueFeederThread", waits=WaitedOn("pipe-write", "write"))
+    survivor = orphan(threads=[stuck], more={"private_bytes": 91 * MIB, "shm_bytes": 8 * MIB})
+
+    finding = only(orphaned_workers.check, world(dead_main(NOW_S - 30, signal=9), survivor))
+
+    assert finding.severity is Severity.WARNING
+    assert "outlived main (100) by 30 s" in finding.summary
+    assert any("91.0M of memory, 8.0M of shared memory" in each for each in finding.evidence)
+    assert any("QueueFeederThread is blocked writing" in each for each in finding.evidence)
+    assert "kill 200" in finding.advice
+
+
+@pytest.mark.parametrize("holding", [{"fds": fds(20, gpu=3)}, {"more": {"gpus": (GpuUse(0, 1),)}}])
+def test_a_survivor_that_holds_a_gpu_is_critical(holding: dict[str, object]) -> None:
+    job = world(dead_main(NOW_S - 30, signal=9), orphan(**holding))
+
+    finding = only(orphaned_workers.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert any("a GPU" in each for each in finding.evidence)
+
+
+def test_a_fresh_orphan_is_given_the_time_to_notice() -> None:
+    assert found(orphaned_workers.check, world(dead_main(NOW_S - 4, signal=9), orphan())) == []
+
+
+def test_an_orphan_that_has_ended_or_waits_to_be_reaped_is_no_finding() -> None:
+    dead = dead_main(NOW_S - 30, signal=9)
+
+    assert found(orphaned_workers.check, world(dead, orphan(ended=gone(200)))) == []
+    assert found(orphaned_workers.check, world(dead, orphan(state="Z"))) == []
+
+
+def test_helpers_that_outlive_main_are_no_orphans() -> None:
+    dead = dead_main(NOW_S - 30, signal=9)
+    tracker = process(300, "resource-tracker", parent=None, original_parent=MAIN)
+
+    assert found(orphaned_workers.check, world(dead, tracker)) == []
+
+
+def test_a_root_attached_to_directly_is_no_orphan() -> None:
+    root = process(200, parent=None, original_parent=7)
+
+    assert found(orphaned_workers.check, world(root)) == []
+
+
+def test_a_worker_whose_parent_was_never_seen_to_end_is_no_orphan() -> None:
+    assert found(orphaned_workers.check, world(main(), orphan())) == []
+    assert found(orphaned_workers.check, world(main(), process(200, parent=None))) == []

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import Any
+
+from mpwatch.diagnose.rules import fd_exhaustion_producer as producer
+from mpwatch.diagnose.rules import fd_exhaustion_receiver as receiver
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Hook, Process
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    fds,
+    found,
+    history,
+    line,
+    main,
+    maps,
+    only,
+    process,
+    thread,
+    uses,
+    world,
+)
+
+
+def hoarder(used: int = 642, torch: int = 600, **keywords: Any) -> Process:
+    return main(
+        fds=fds(used, torch=torch),
+        maps=maps(1600, torch=torch),
+        segments=uses(40, creator=200),
+        **keywords,
+    )
+
+
+def sender(used: int = 700, torch: int = 650, mapped: int = 1) -> Process:
+    return process(
+        300,
+        "spawned",
+        fds=fds(used, torch=torch),
+        maps=maps(1000, torch=mapped),
+        segments=uses(3, creator=300),
+        threads=[
+            thread(
+                301,
+                name="QueueFeederThread",
+                waits=WaitedOn("pipe-write", "write", queued_bytes=65_000),
+            )
+        ],
+    )
+
+
+def test_received_tensors_kept_are_named_before_the_limit_with_the_time_left() -> None:
+    past = history({(MAIN, "torch_fds"): line(600, per_s=24)})
+
+    finding = only(receiver.check, world(hoarder(), process(200)), past)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.eta_s is not None
+    assert 15 < finding.eta_s < 17
+    assert "limit of 1024 fds in 16 s" in finding.summary
+    assert any("40 by loader-worker 200 (200)" in each for each in finding.evidence)
+    assert "hook" in finding.advice
+
+
+def test_a_receiver_with_the_hook_in_is_not_told_to_bring_it() -> None:
+    past = history({(MAIN, "torch_fds"): line(600, per_s=24)})
+
+    finding = only(receiver.check, world(hoarder(hook=Hook("ready"))), past)
+
+    assert "hook" not in finding.advice
+
+
+def test_a_full_table_is_critical_without_any_history() -> None:
+    finding = only(receiver.check, world(hoarder(1020, 980)))
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.eta_s is None
+
+
+def test_a_nearly_full_table_that_stands_still_is_a_warning() -> None:
+    assert only(receiver.check, world(hoarder(950, 900))).severity is Severity.WARNING
+
+
+def test_a_prefetch_plateau_is_quiet() -> None:
+    past = history({(MAIN, "torch_fds"): line(600)})
+
+    assert found(receiver.check, world(hoarder()), past) == []
+
+
+def test_the_first_seconds_of_a_job_are_quiet() -> None:
+    past = history({(MAIN, "torch_fds"): line(600, per_s=200, seconds=3, step_s=0.5)})
+
+    assert found(receiver.check, world(hoarder()), past) == []
+
+
+def test_a_leak_of_other_descriptors_is_somebody_elses_failure() -> None:
+    job = world(main(fds=fds(1020, file=900, torch=20), maps=maps(900, torch=20)))
+
+    assert found(receiver.check, job) == []
+    assert found(producer.check, job) == []
+
+
+def test_a_process_whose_descriptors_could_not_be_read_is_quiet() -> None:
+    assert found(receiver.check, world(main(), process(200))) == []
+    assert found(producer.check, world(main(), process(200))) == []
+
+
+def test_an_unlimited_table_cannot_be_exhausted() -> None:
+    job = world(main(fds=fds(9000, None, torch=8000), maps=maps(9000, torch=8000)))
+
+    assert found(receiver.check, job) == []
+
+
+def test_a_sender_is_no_receiver_and_the_other_way_round() -> None:
+    assert found(receiver.check, world(main(), sender(1020, 980))) == []
+    assert found(producer.check, world(hoarder(1020, 980))) == []
+
+
+def test_unfetched_tickets_are_named_before_the_limit() -> None:
+    past = history({(300, "torch_fds"): line(650, per_s=5)})
+
+    finding = only(producer.check, world(main(), sender()), past)
+
+    assert finding.severity is Severity.WARNING
+    assert "limit of 1024 fds in 65 s" in finding.summary
+    assert any("about 649 sent, not fetched" in each for each in finding.evidence)
+    assert any("65000 unread bytes" in each for each in finding.evidence)
+    assert "maxsize" in finding.advice
+
+
+def test_a_sender_that_keeps_its_own_tensors_is_told_so() -> None:
+    finding = only(producer.check, world(main(), sender(1020, 980, mapped=980)))
+
+    assert "it made and keeps" in finding.summary
+    assert "keeps the ones it made" in finding.cause
+
+
+def test_a_bounded_queue_is_quiet() -> None:
+    past = history({(300, "torch_fds"): line(650)})
+
+    assert found(producer.check, world(main(), sender()), past) == []
+
+
+def test_a_sender_without_readable_mappings_is_judged_by_what_it_made() -> None:
+    own = process(300, "spawned", fds=fds(1020, torch=980), segments=uses(9, creator=300))
+
+    assert only(producer.check, world(main(), own)).process == own.process
+
+
+def test_descriptors_are_counted_by_segment_where_kinds_are_unknown() -> None:
+    held = uses(990, creator=200)
+    job = world(main(fds=fds(1010), maps=maps(1800, torch=990), segments=held))
+
+    assert only(receiver.check, job).severity is Severity.CRITICAL

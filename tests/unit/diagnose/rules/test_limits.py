@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from mpwatch.diagnose.rules import max_map_count, shm_full_enospc
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Hook
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    MIB,
+    found,
+    gone,
+    history,
+    line,
+    main,
+    maps,
+    only,
+    process,
+    room,
+    segment,
+    uses,
+    world,
+)
+
+
+def test_mappings_on_their_way_to_the_limit_are_named_with_the_time_left() -> None:
+    job = world(main(maps=maps(30_000, torch=29_000), segments=uses(5, creator=200)))
+    past = history({(MAIN, "maps"): line(30_000, per_s=500)})
+
+    finding = only(max_map_count.check, job, past)
+
+    assert finding.severity is Severity.WARNING
+    assert "65530 in 71 s" in finding.summary
+    assert "one page" in finding.cause
+    assert any("5 by pid 200" in each for each in finding.evidence)
+    assert "hook" in finding.advice
+
+
+def test_a_process_at_the_map_limit_is_critical() -> None:
+    job = world(main(maps=maps(65_000, torch=64_000), hook=Hook("ready")))
+
+    finding = only(max_map_count.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "hook" not in finding.advice
+
+
+def test_mappings_of_other_things_are_not_blamed_on_torch() -> None:
+    finding = only(max_map_count.check, world(main(maps=maps(60_000, torch=10))))
+
+    assert finding.severity is Severity.WARNING
+    assert "not torch's" in finding.cause
+
+
+def test_the_hosts_limit_counts_where_the_sample_has_none() -> None:
+    job = world(main(maps=maps(65_000, None, torch=64_000)), max_map_count=65_530)
+
+    assert only(max_map_count.check, job).severity is Severity.CRITICAL
+
+
+def test_a_start_that_maps_libraries_quickly_is_quiet() -> None:
+    past = history({(MAIN, "maps"): line(2_000, per_s=400, seconds=5)})
+
+    assert found(max_map_count.check, world(main(maps=maps(2_000))), past) == []
+
+
+def test_unknown_mappings_are_quiet() -> None:
+    assert found(max_map_count.check, world(main())) == []
+    assert found(max_map_count.check, world(main(maps=maps(9, None)))) == []
+
+
+def shm_job(used: int, total: int = 64 * MIB) -> object:
+    return room(total, total - used)
+
+
+def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
+    held = [segment(i, creator=200, allocated_bytes=8 * MIB) for i in range(7)]
+    job = world(main(), process(200), shm=room(64 * MIB, MIB), segments=tuple(held))
+
+    finding = only(shm_full_enospc.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert any("7 segments of this job hold 56.0M" in each for each in finding.evidence)
+    assert any("loader-worker 200: 56.0M" in each for each in finding.evidence)
+    assert "--shm-size" in finding.advice
+
+
+def test_a_dev_shm_filled_by_others_says_so() -> None:
+    own = (segment(1, None, allocated_bytes=MIB),)
+    finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 0), segments=own))
+
+    assert any("63.0M belong to no process of this job" in each for each in finding.evidence)
+    assert any("an unknown process: 1.0M" in each for each in finding.evidence)
+
+
+def test_a_filling_dev_shm_is_foreseen() -> None:
+    past = history(host={"shm_used_bytes": line(30 * MIB, per_s=MIB / 2)})
+
+    finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 34 * MIB)), past)
+
+    assert finding.eta_s is not None
+    assert 67 < finding.eta_s < 69
+    assert "full in 68 s at +512" in finding.summary
+
+
+def test_running_out_of_files_is_named_although_bytes_are_free() -> None:
+    finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 60 * MIB, 1000, 5)))
+
+    assert finding.subject == "files"
+    assert "995 of 1000 files in use" in finding.summary
+
+
+def test_a_prefetch_plateau_below_nine_tenths_is_quiet() -> None:
+    past = history(host={"shm_used_bytes": line(50 * MIB)})
+
+    assert found(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 14 * MIB)), past) == []
+
+
+def test_the_first_prefetch_is_quiet() -> None:
+    past = history(host={"shm_used_bytes": line(12 * MIB, per_s=2 * MIB, seconds=5)})
+
+    assert found(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 52 * MIB)), past) == []
+
+
+def test_an_unreadable_or_absent_dev_shm_is_quiet() -> None:
+    assert found(shm_full_enospc.check, world(main())) == []
+    assert found(shm_full_enospc.check, world(main(), shm=room(0, 0))) == []
+
+
+def test_a_job_that_is_over_needs_no_room() -> None:
+    over = main(ended=gone(MAIN, exit_code=0))
+
+    assert found(shm_full_enospc.check, world(over, shm=room(64 * MIB, 0))) == []

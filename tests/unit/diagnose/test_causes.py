@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from mpwatch.diagnose.causes import CAUSES_OF, with_causes
+from mpwatch.model.findings import Finding, Severity
+
+
+def finding(rule: str) -> Finding:
+    return Finding(rule, Severity.WARNING, rule, ("seen",), "cause", "advice")
+
+
+def test_the_likeliest_cause_present_is_chosen() -> None:
+    effect = finding("worker-exited-unexpectedly")
+
+    chosen = with_causes([effect, finding("shm-full-enospc"), finding("worker-segfault")])
+
+    assert chosen[effect] == "worker-segfault"
+
+
+def test_causes_never_form_a_circle() -> None:
+    rules = sorted({*CAUSES_OF, *(cause for causes in CAUSES_OF.values() for cause in causes)})
+    chosen = {f.rule: cause for f, cause in with_causes(map(finding, rules)).items()}
+
+    for rule in rules:
+        seen = set()
+        at: str | None = rule
+        while at is not None:
+            assert at not in seen
+            seen.add(at)
+            at = chosen.get(at)

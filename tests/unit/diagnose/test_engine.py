@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mpwatch.diagnose.catalogue import RULES, Rule
+from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, SHOWN_RESOLVED_S, Engine
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
+
+
+def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) -> Finding:
+    return Finding(rule, severity, "summary", ("seen",), "cause", "advice", **more)  # type: ignore[arg-type]
+
+
+class Script:
+    """A rule that says what it is told to say next."""
+
+    def __init__(self, *looks: Iterable[Finding]) -> None:
+        self._looks = iter(looks)
+
+    def __call__(self, snapshot: Snapshot, history: History) -> Iterator[Finding]:
+        yield from next(self._looks, ())
+
+
+def engine(*looks: Iterable[Finding]) -> Engine:
+    return Engine((Rule("scripted", Script(*looks)),))
+
+
+def look(engine: Engine, after_s: float) -> tuple[Finding, ...]:
+    return engine.look(world(main(), at_s=NOW_S + after_s), NO_HISTORY)
+
+
+def test_a_healthy_job_of_every_role_raises_nothing() -> None:
+    workers = [process(200 + i) for i in range(3)]
+    others = [process(300, "resource-tracker"), process(301, "forkserver"), process(302, "rank")]
+
+    assert Engine().look(world(main(), *workers, *others), NO_HISTORY) == ()
+
+
+def test_every_rule_has_its_own_id() -> None:
+    ids = [rule.id for rule in RULES]
+
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_finding_remembers_when_it_was_first_seen() -> None:
+    watched = engine([finding("a")], [finding("a")])
+
+    look(watched, 0)
+
+    assert [f.first_seen_s for f in look(watched, 5)] == [NOW_S]
+
+
+def test_a_finding_missed_once_does_not_flicker() -> None:
+    watched = engine([finding("a")], [], [finding("a")])
+
+    look(watched, 0)
+
+    assert [f.resolved_s for f in look(watched, 1)] == [None]
+    assert [f.first_seen_s for f in look(watched, 2)] == [NOW_S]
+
+
+def test_a_finding_that_is_gone_is_resolved_then_dropped() -> None:
+    watched = engine([finding("a", eta_s=4.0)])
+    look(watched, 0)
+
+    (resolved,) = look(watched, LINGER_S)
+
+    assert resolved.resolved_s == NOW_S + LINGER_S
+    assert resolved.eta_s is None
+    assert len(look(watched, LINGER_S + SHOWN_RESOLVED_S - 1)) == 1
+    assert look(watched, LINGER_S + SHOWN_RESOLVED_S) == ()
+
+
+def test_a_finding_that_comes_back_is_new() -> None:
+    watched = engine([finding("a")], [], [finding("a")])
+    look(watched, 0)
+    look(watched, 10)
+
+    (again,) = look(watched, 20)
+
+    assert (again.first_seen_s, again.resolved_s) == (NOW_S + 20, None)
+
+
+def test_severity_falls_only_after_it_has_been_lower_for_a_while() -> None:
+    low, high = [finding("a", Severity.WARNING)], [finding("a", Severity.CRITICAL)]
+    watched = engine(low, high, low, low)
+
+    seen = [look(watched, after_s)[0].severity for after_s in (0, 1, 2, 12)]
+
+    assert seen == [Severity.WARNING, Severity.CRITICAL, Severity.CRITICAL, Severity.WARNING]
+
+
+def test_the_most_severe_and_soonest_comes_first() -> None:
+    watched = engine(
+        [
+            finding("a", Severity.INFO),
+            finding("b", Severity.CRITICAL, eta_s=50.0),
+            finding("c", Severity.CRITICAL, eta_s=5.0),
+            finding("d"),
+        ]
+    )
+
+    assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
+
+
+def test_effects_stand_below_their_cause_however_severe_they_are() -> None:
+    watched = engine(
+        [
+            finding("other", Severity.WARNING),
+            finding("feeder-thread-drops-batch", Severity.CRITICAL),
+            finding("shm-full-enospc", Severity.WARNING),
+        ]
+    )
+
+    seen = look(watched, 0)
+
+    assert [(f.rule, f.effect_of) for f in seen] == [
+        ("shm-full-enospc", None),
+        ("feeder-thread-drops-batch", "shm-full-enospc"),
+        ("other", None),
+    ]
+
+
+def test_an_effect_without_its_cause_stands_alone() -> None:
+    (alone,) = look(engine([finding("feeder-thread-drops-batch")]), 0)
+
+    assert alone.effect_of is None
+
+
+def test_a_rule_may_name_the_cause_itself() -> None:
+    watched = engine([finding("x"), finding("y", Severity.CRITICAL, effect_of="x")])
+
+    assert [(f.rule, f.effect_of) for f in look(watched, 0)] == [("x", None), ("y", "x")]
+
+
+def test_a_named_cause_that_is_absent_does_not_hide_its_effect() -> None:
+    assert len(look(engine([finding("y", effect_of="nowhere")]), 0)) == 1
+
+
+def test_a_rule_that_raises_is_a_finding_and_the_others_go_on() -> None:
+    def broken(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+        yield finding("half")
+        raise KeyError("fds")
+
+    watched = Engine((Rule("broken", broken), Rule("fine", Script([finding("a")]))))
+
+    seen = {f.rule: f for f in look(watched, 0)}
+
+    assert set(seen) == {"half", "a", RULE_FAILED}
+    assert seen[RULE_FAILED].subject == "broken"
+    assert seen[RULE_FAILED].severity is Severity.INFO
+    assert "KeyError: 'fds'" in seen[RULE_FAILED].evidence
+
+
+def test_another_job_starts_with_a_clean_slate() -> None:
+    watched = engine([finding("a")])
+    look(watched, 0)
+
+    assert watched.look(world(main(7), root=pid(7)), NO_HISTORY) == ()
+
+
+def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
+    watched = engine([finding("a")])
+    look(watched, 100)
+
+    assert look(watched, 50) == ()
