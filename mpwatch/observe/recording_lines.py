@@ -1,0 +1,268 @@
+"""The lines of a recording: one input each, as JSON, tagged with its kind.
+
+`{"k": "tree", "v": {...}}`. Readers skip kinds and keys they do not know, so newer recordings can
+be read as far as they are understood. Most of a tree does not change from one reading to the next;
+such a tree is written as a `change`: of each process only the fields that differ from the tree
+before it. A key member begins with a whole tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, get_type_hints
+
+import msgspec
+
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import Ended, ProcSample, StacksTaken, TreeSample
+from mpwatch.model.text import MESSAGE_LIMIT, clean
+
+SCHEMA = 1
+"""Version of the lines. Raised only when old readers would misunderstand new lines."""
+
+KINDS: dict[str, type] = {
+    "tree": TreeSample,
+    "ended": Ended,
+    "stacks": StacksTaken,
+    "hello": HookHello,
+    "slice": HookSlice,
+    "note": HookNote,
+    "gauges": HookGauges,
+    "status": HookStatus,
+}
+HEADER_KIND = "header"
+CHANGE_KIND = "change"
+
+CANNOT_ENCODE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+"""What msgspec raises for a value JSON cannot hold."""
+
+_KIND_OF: dict[type, str] = {type_: kind for kind, type_ in KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line of a recording: who recorded what, where and when."""
+
+    schema: int
+    mpwatch: str = ""
+    """Version of mpwatch that wrote it."""
+    host: str = ""
+    root: ProcessId | None = None
+    at_s: float = 0.0
+    """CLOCK_MONOTONIC seconds at its beginning."""
+    wall_s: float = 0.0
+
+
+class LineEncoder:
+    """Turns inputs into lines; remembers the last tree, to write only what changed since."""
+
+    def __init__(self) -> None:
+        self._encode = msgspec.json.Encoder(enc_hook=_plain).encode
+        self._before: dict[ProcessId, ProcSample] | None = None
+
+    @property
+    def follows_a_tree(self) -> bool:
+        """Whether the next tree would be written as a change."""
+        return self._before is not None
+
+    def forget(self) -> None:
+        """Write the next tree whole."""
+        self._before = None
+
+    def header(self, header: Header) -> bytes:
+        """The line a recording begins with."""
+        return self._line(HEADER_KIND, header)
+
+    def line(self, input: Input) -> bytes:
+        """One input, newline included.
+
+        Raises:
+            CANNOT_ENCODE: It holds a value that JSON cannot hold.
+        """
+        if not isinstance(input, TreeSample):
+            return self._line(_KIND_OF[type(input)], input)
+        before = self._before
+        line = (
+            self._line("tree", input)
+            if before is None
+            else self._line(CHANGE_KIND, _changes(input, before))
+        )
+        self._before = {sample.process: sample for sample in input.processes}
+        return line
+
+    def _line(self, kind: str, value: object) -> bytes:
+        return self._encode({"k": kind, "v": value}) + b"\n"
+
+
+class LineDecoder:
+    """Turns lines into inputs again; the counterpart of `LineEncoder`."""
+
+    def __init__(self) -> None:
+        self.not_understood = 0
+        """Lines of a kind or shape this version does not know."""
+        self._before: dict[ProcessId, ProcSample] | None = None
+
+    def forget(self) -> None:
+        """Lines will be skipped: a change cannot be read until a whole tree came."""
+        self._before = None
+
+    def input(self, line: bytes) -> Input | None:
+        """The input of one line; `None` for a header or what is not understood."""
+        try:
+            return self._input(_harmless(line))
+        except _NothingBefore:
+            return None
+        except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError):
+            self.not_understood += 1
+            return None
+
+    def _input(self, line: bytes) -> Input | None:
+        envelope = _envelopes().decode(line)
+        if envelope.k == HEADER_KIND:
+            return None
+        if envelope.k == CHANGE_KIND:
+            tree = self._tree(envelope.v)
+        else:
+            value: Input = _decoder(envelope.k)(envelope.v)
+            if not isinstance(value, TreeSample):
+                return value
+            tree = value
+        self._before = {sample.process: sample for sample in tree.processes}
+        return tree
+
+    def _tree(self, raw: msgspec.Raw) -> TreeSample:
+        """A whole tree from the one before and what changed.
+
+        Raises:
+            _NothingBefore: The tree before is not known, because a part was lost.
+        """
+        if self._before is None:
+            raise _NothingBefore
+        change = _changed_trees().decode(raw)
+        tree: TreeSample = replace(
+            _decoder("tree")(msgspec.json.encode({**change.tree, "processes": []})),
+            processes=tuple(self._sample(one, self._before) for one in change.processes),
+        )
+        return tree
+
+    def _sample(
+        self, changed: dict[str, msgspec.Raw], before: Mapping[ProcessId, ProcSample]
+    ) -> ProcSample:
+        decoders = _field_decoders()
+        values = {name: decoders[name](raw) for name, raw in changed.items() if name in decoders}
+        sample = before.get(values["process"])
+        return ProcSample(**values) if sample is None else replace(sample, **values)
+
+
+class _NothingBefore(ValueError):
+    """A change whose tree was lost."""
+
+
+class _Envelope(msgspec.Struct):
+    """One line, its value still as text."""
+
+    k: str
+    v: msgspec.Raw
+
+
+class _Change(msgspec.Struct):
+    """A tree without its processes, and of each process what changed."""
+
+    tree: dict[str, msgspec.Raw]
+    processes: list[dict[str, msgspec.Raw]]
+
+
+def read_header(line: bytes) -> Header | None:
+    """The header in the first line of a recording, or `None` if that is none."""
+    try:
+        envelope = _envelopes().decode(_harmless(line))
+        if envelope.k != HEADER_KIND:
+            return None
+        return msgspec.json.decode(envelope.v, type=Header)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+def moment_of(input: Input) -> float:
+    """When an input came, CLOCK_MONOTONIC seconds."""
+    return input.at_ns / 1e9 if isinstance(input, HookNote) else input.at_s
+
+
+def _changes(tree: TreeSample, before: Mapping[ProcessId, ProcSample]) -> dict[str, object]:
+    """What of a tree differs from the samples before it."""
+    processes = []
+    for sample in tree.processes:
+        earlier = before.get(sample.process)
+        names = _field_names()
+        if earlier is not None:
+            names = tuple(n for n in names if getattr(earlier, n) != getattr(sample, n))
+        changed = {name: getattr(sample, name) for name in names}
+        processes.append({"process": sample.process, **changed})
+    whole = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "processes"}
+    return {"tree": whole, "processes": processes}
+
+
+def _plain(value: Any) -> Any:
+    """Mappings other than dict, for msgspec.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a recording cannot hold {type(value).__name__}")
+
+
+def _harmless(line: bytes) -> bytes:
+    """The line with its texts cleaned: a recording may come from anybody.
+
+    Plain ASCII without a backslash cannot hold anything harmful, and that is nearly every line.
+    """
+    if line.isascii() and b"\\" not in line:
+        return line
+    return msgspec.json.encode(_cleaned(msgspec.json.decode(line)))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value, MESSAGE_LIMIT)
+    if isinstance(value, list):
+        return [_cleaned(one) for one in value]
+    if isinstance(value, dict):
+        return {clean(name): _cleaned(one) for name, one in value.items()}
+    return value
+
+
+# Decoders are made on first use: making one walks all types, and most commands read no recording.
+
+
+@cache
+def _decoder(kind: str) -> Callable[[bytes | msgspec.Raw], Any]:
+    return msgspec.json.Decoder(KINDS[kind]).decode
+
+
+@cache
+def _envelopes() -> msgspec.json.Decoder[_Envelope]:
+    return msgspec.json.Decoder(_Envelope)
+
+
+@cache
+def _changed_trees() -> msgspec.json.Decoder[_Change]:
+    return msgspec.json.Decoder(_Change)
+
+
+@cache
+def _field_names() -> tuple[str, ...]:
+    return tuple(field.name for field in fields(ProcSample) if field.name != "process")
+
+
+@cache
+def _field_decoders() -> dict[str, Callable[[bytes | msgspec.Raw], Any]]:
+    hints = get_type_hints(ProcSample)
+    return {
+        field.name: msgspec.json.Decoder(hints[field.name]).decode for field in fields(ProcSample)
+    }
