@@ -1,0 +1,162 @@
+"""Which processes belong to a job: the root's descendants, also those whose parents have died."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mpwatch.collect import procfs, roles
+from mpwatch.collect.procfs import Stat
+from mpwatch.model.ids import ProcessId
+
+SCAN_INTERVAL_S = 5.0
+MEMBERS_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the job as it is now."""
+
+    stat: Stat
+    parent: ProcessId | None
+    """The parent it had when it was first seen; `None` for the root and for strays."""
+
+
+class Membership:
+    """Remembers who was seen as a descendant, so that an orphan stays in the tree.
+
+    Whoever was never seen below the root (its parent started it and died between two looks) is
+    recognised by a slow scan: it hangs on init or on a subreaper above the root, has the root's
+    process group, and is a multiprocessing helper or runs a member's command line.
+    """
+
+    def __init__(
+        self, root: ProcessId, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._root = root
+        self._proc = proc
+        self._clock = clock
+        self._parents: dict[ProcessId, ProcessId | None] = {root: None}
+        self._has_children_files = procfs.has_children_files(proc)
+        self._last_pid = b""
+        self._scanned: tuple[float, frozenset[int]] = (-SCAN_INTERVAL_S, frozenset())
+
+    def update(self) -> list[Member]:
+        """Look again; parents before children, empty once nobody is left."""
+        living: dict[int, Stat] = {}
+        for process in list(self._parents):
+            stat = procfs.read_stat(self._proc, process.pid)
+            if stat is not None and stat.start_ticks == process.start_ticks:
+                living[stat.pid] = stat
+            else:
+                del self._parents[process]
+        if self._may_have_births():
+            self._descend(list(living.values()), living)
+            self._find_strays(living)
+        return self._ordered(living)
+
+    def remember(self, child: ProcessId, parent: ProcessId) -> None:
+        """Take in a child that was seen between two looks."""
+        if parent in self._parents:
+            self._parents.setdefault(child, parent)
+
+    def _may_have_births(self) -> bool:
+        """Whether any process was made on this machine since the last look.
+
+        The kernel shows the pid it gave out last in `loadavg`: one read instead of one a thread.
+        """
+        try:
+            last = procfs.read(f"{self._proc}/loadavg", 256).split()[-1]
+        except (OSError, IndexError):
+            return True
+        is_same, self._last_pid = last == self._last_pid, last
+        return not is_same
+
+    def _descend(self, parents: list[Stat], living: dict[int, Stat]) -> None:
+        """Find children, their children, and so on."""
+        by_parent = None if self._has_children_files else self._children_by_scan()
+        queue = list(parents)
+        while queue and len(living) < MEMBERS_LIMIT:
+            parent = queue.pop()
+            if by_parent is not None:
+                found = by_parent.get(parent.pid, [])
+            else:
+                tids = procfs.task_ids(self._proc, parent.pid)
+                found = procfs.children(self._proc, parent.pid, tids)
+            for pid in found:
+                stat = procfs.read_stat(self._proc, pid) if pid not in living else None
+                if stat is not None:
+                    living[pid] = stat
+                    self._parents[stat.process] = parent.process
+                    queue.append(stat)
+
+    def _children_by_scan(self) -> dict[int, list[int]]:
+        """Children by parent of the whole machine, where the kernel does not list them."""
+        found: dict[int, list[int]] = {}
+        for pid in procfs.pids(self._proc):
+            stat = procfs.read_stat(self._proc, pid)
+            if stat is not None:
+                found.setdefault(stat.parent_pid, []).append(pid)
+        return found
+
+    def _find_strays(self, living: dict[int, Stat]) -> None:
+        """Look for pieces of the job that were orphaned before they were ever seen."""
+        now_s = self._clock()
+        scanned_at_s, before = self._scanned
+        root = living.get(self._root.pid)
+        if now_s - scanned_at_s < SCAN_INTERVAL_S or root is None:
+            return
+        current = frozenset(procfs.pids(self._proc))
+        self._scanned = (now_s, current)
+        elders = self._elders(root)
+        commands: set[tuple[str, ...]] | None = None
+        for pid in current - before - living.keys():
+            stat = procfs.read_stat(self._proc, pid)
+            if stat is None or stat.parent_pid not in elders:
+                continue
+            if stat.group != root.group or stat.start_ticks < root.start_ticks:
+                continue
+            if commands is None:
+                commands = {self._cmdline(member) for member in living}
+            cmdline = self._cmdline(pid)
+            if cmdline and (cmdline in commands or roles.is_helper(stat.name, cmdline)):
+                living[pid] = stat
+                self._parents[stat.process] = None
+                self._descend([stat], living)
+
+    def _elders(self, root: Stat) -> set[int]:
+        """Who adopts the root's orphans: its ancestors, as far as they are subreapers, and init."""
+        elders = {1}
+        pid = root.parent_pid
+        while pid > 1 and pid not in elders:
+            elders.add(pid)
+            stat = procfs.read_stat(self._proc, pid)
+            pid = stat.parent_pid if stat is not None else 0
+        return elders
+
+    def _cmdline(self, pid: int) -> tuple[str, ...]:
+        """A command line, empty if it cannot be read."""
+        try:
+            return procfs.read_cmdline(self._proc, pid)
+        except OSError:
+            return ()
+
+    def _ordered(self, living: dict[int, Stat]) -> list[Member]:
+        """The root first, parents before children, siblings by birth, strays last."""
+        by_process = {stat.process: stat for stat in living.values()}
+        below: dict[ProcessId | None, list[Stat]] = {}
+        for process, stat in by_process.items():
+            parent = self._parents.get(process)
+            below.setdefault(parent if parent in by_process else None, []).append(stat)
+        for siblings in below.values():
+            siblings.sort(
+                key=lambda s: (s.process != self._root, s.start_ticks, s.pid), reverse=True
+            )
+        ordered: list[Member] = []
+        stack = below.pop(None, [])
+        while stack:
+            stat = stack.pop()
+            ordered.append(Member(stat, self._parents.get(stat.process)))
+            stack.extend(below.pop(stat.process, ()))
+        return ordered

@@ -1,0 +1,367 @@
+"""One process, read piece by piece: what moved is read anew, the rest is carried over."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
+
+from mpwatch.collect import fds, maps, memory, procfs, segments, threads
+from mpwatch.collect.blocked import WaitResolver
+from mpwatch.collect.fds import Descriptors
+from mpwatch.collect.identity import Identity
+from mpwatch.collect.maps import Mappings
+from mpwatch.collect.procfs import Stat
+from mpwatch.collect.roles import Part
+from mpwatch.collect.segments import CreatorOf, ExtentCache
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import (
+    FdSample,
+    MapSample,
+    MemorySample,
+    ProcSample,
+    SegmentUse,
+    ThreadSample,
+)
+
+T = TypeVar("T")
+
+SLOW_S = 30.0
+"""Parts that did not move are read again after this long all the same."""
+PATIENCE = 50
+"""A part that took t seconds is not read again for t times this: at most 2 % of a cpu each."""
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
+
+
+class Plan(NamedTuple):
+    """What to read of one process this time."""
+
+    threads: bool
+    links: bool
+    maps: bool
+    memory: bool
+
+
+class Due(NamedTuple):
+    """Which expensive parts of a process are worth reading, and since when they are waiting."""
+
+    links_read_at_s: float | None
+    """When they were read last; `None` if they need not be read."""
+    maps_read_at_s: float | None
+    memory_read_at_s: float | None
+
+
+@dataclass(slots=True)
+class Slow:
+    """When an expensive part was read, what that cost, and what it saw then."""
+
+    read_at_s: float = float("-inf")
+    cost_s: float = 0.0
+    mark: object = None
+    """What moves when the part is worth reading again."""
+
+    def is_due(self, mark: object, at_s: float, interval_s: float = SLOW_S) -> bool:
+        """Whether something moved or it was long ago, and it is not too expensive."""
+        age_s = at_s - self.read_at_s
+        return age_s >= self.cost_s * PATIENCE and (mark != self.mark or age_s > interval_s)
+
+    def done(self, mark: object, at_s: float, cost_s: float) -> None:
+        """Note a reading."""
+        self.mark, self.read_at_s, self.cost_s = mark, at_s, cost_s
+
+
+@dataclass(slots=True)
+class Kept:
+    """What was read of a process so far."""
+
+    threads: dict[int, threads.KeptThread] = field(default_factory=dict)
+    descriptors: Descriptors | None = None
+    mappings: Mappings | None = None
+    segments: tuple[SegmentUse, ...] | None = None
+    memory: MemorySample | None = None
+    sample: ProcSample | None = None
+    """The last one: what has not run since keeps its small counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What readings of all processes of one moment share."""
+
+    proc: str
+    at_s: float
+    wall_s: float
+    syscalls: dict[int, str]
+    max_map_count: int | None
+    extents: ExtentCache
+    cpu_clock: Callable[[], float]
+
+
+class ProcessReader:
+    """Reads one process again and again."""
+
+    def __init__(self, process: ProcessId) -> None:
+        self._process = process
+        self._kept = Kept()
+        self._links, self._maps, self._memory = Slow(), Slow(), Slow()
+        self._used: int | None = None
+        self._problems: dict[str, str] = {}
+
+    def due(self, around: Surroundings, stat: Stat) -> Due:
+        """Count descriptors and say which expensive parts have something new."""
+        try:
+            self._used = fds.count(around.proc, self._process.pid)
+            self._problems.pop("descriptors", None)
+        except OSError as error:
+            self._used = None
+            self._note("descriptors", error)
+        mark = (self._used, stat.thread_count)
+        return Due(
+            self._links.read_at_s if self._links.is_due(self._used, around.at_s) else None,
+            self._maps.read_at_s if self._maps.is_due(mark, around.at_s) else None,
+            self._memory.read_at_s if self._memory.is_due(None, around.at_s, 0.0) else None,
+        )
+
+    def read(
+        self,
+        around: Surroundings,
+        stat: Stat,
+        identity: Identity,
+        part: Part,
+        plan: Plan,
+        outside_pid: CreatorOf,
+    ) -> ProcSample:
+        """Read what the plan says and put it together with what is known."""
+        is_ended = stat.state in ("Z", "X")
+        if is_ended:
+            self._kept, self._problems = Kept(sample=self._kept.sample), {}
+        else:
+            self._read_slow(around, stat, plan, outside_pid)
+            if plan.threads:
+                self._read_threads(around, outside_pid)
+        sample = self._assemble(around, stat, identity, part, is_ended)
+        self._kept.sample = sample
+        return sample
+
+    def _read_slow(
+        self, around: Surroundings, stat: Stat, plan: Plan, outside_pid: CreatorOf
+    ) -> None:
+        """Descriptors, mappings and memory, as planned."""
+        kept, pid = self._kept, self._process.pid
+        has_news = False
+        if plan.links:
+            with_cost = self._timed(around, "descriptors", fds.read_descriptors, pid)
+            if with_cost is not None:
+                kept.descriptors, cost_s = with_cost
+                self._links.done(self._used, around.at_s, cost_s)
+                has_news = True
+        # Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
+        # lock would hang the reader as well.
+        if self._is_stuck(stat):
+            self._problems["mappings"] = "mappings: not read while the process is in state D"
+            plan = plan._replace(maps=False, memory=False)
+        if plan.maps and self._read_maps(around, stat):
+            has_news = True
+        if plan.memory:
+            with_memory = self._timed(
+                around, "memory", lambda proc, p: memory.read_rollup(proc, p, around.at_s), pid
+            )
+            if with_memory is not None:
+                kept.memory, cost_s = with_memory
+                self._memory.done(None, around.at_s, cost_s)
+        if has_news:
+            kept.segments = segments.join(
+                pid,
+                kept.descriptors.held if kept.descriptors is not None else (),
+                kept.mappings.files if kept.mappings is not None else (),
+                around.extents,
+                outside_pid,
+                around.at_s,
+            )
+
+    def _read_maps(self, around: Surroundings, stat: Stat) -> bool:
+        """Parse the mappings; whether that worked."""
+        found = self._timed(around, "mappings", maps.read_mappings, self._process.pid)
+        if found is None:
+            return False
+        self._kept.mappings, cost_s = found
+        self._maps.done((self._used, stat.thread_count), around.at_s, cost_s)
+        return True
+
+    def _read_threads(self, around: Surroundings, outside_pid: CreatorOf) -> None:
+        """All threads, with what the blocked ones wait for."""
+        resolver = WaitResolver(
+            around.proc,
+            self._process.pid,
+            around.syscalls,
+            lambda: self._kept.mappings,
+            outside_pid,
+            around.at_s,
+            around.wall_s,
+        )
+        # The mappings may have been read after a thread began to wait on a semaphore in them.
+        if self._maps.read_at_s == around.at_s:
+            self._kept.threads = {
+                tid: kept
+                for tid, kept in self._kept.threads.items()
+                if kept.sample.waits_on is None or kept.sample.waits_on.kind != "futex"
+            }
+        self._kept.threads = threads.read_threads(
+            around.proc, self._process.pid, self._kept.threads, resolver
+        )
+
+    def _is_stuck(self, stat: Stat) -> bool:
+        """Whether any thread was last seen in uninterruptible sleep."""
+        return stat.state == "D" or any(
+            kept.sample.state == "D" for kept in self._kept.threads.values()
+        )
+
+    def _timed(
+        self, around: Surroundings, part: str, read: Callable[[str, int], T], pid: int
+    ) -> tuple[T, float] | None:
+        """The result with its cost in cpu seconds, or `None` with the problem noted."""
+        before_s = around.cpu_clock()
+        try:
+            found = read(around.proc, pid)
+        except OSError as error:
+            self._note(part, error)
+            return None
+        self._problems.pop(part, None)
+        return found, around.cpu_clock() - before_s
+
+    def _note(self, part: str, error: OSError) -> None:
+        """Remember why a part is missing; that the process has gone is no problem of a part."""
+        if not isinstance(error, procfs.GONE):
+            self._problems[part] = f"{part}: {error.strerror or 'unreadable'}"
+
+    def _assemble(
+        self, around: Surroundings, stat: Stat, identity: Identity, part: Part, is_ended: bool
+    ) -> ProcSample:
+        """One sample of everything known."""
+        kept = self._kept
+        status = self._status(around, is_ended)
+        read_bytes, written_bytes = self._io(around, stat, is_ended)
+        return ProcSample(
+            process=self._process,
+            at_s=around.at_s,
+            parent_pid=stat.parent_pid,
+            name=stat.name,
+            cmdline=identity.cmdline,
+            state=stat.state,
+            role=part.role,
+            worker_id=part.worker_id,
+            rank=part.rank,
+            is_python=identity.is_python,
+            python_version=identity.python_version,
+            torch_loaded=kept.mappings.has_torch if kept.mappings is not None else None,
+            cpu_ticks=stat.cpu_ticks,
+            uid=identity.uid,
+            nice=stat.nice,
+            exe=identity.exe,
+            tty=stat.tty,
+            session=stat.session,
+            ns_pid=identity.ns_pid,
+            born_wall_s=identity.born_wall_s,
+            threads=self._threads(),
+            thread_count=stat.thread_count,
+            fds=self._fds(identity),
+            maps=self._map_sample(around),
+            memory=self._memory_sample(stat, status, is_ended),
+            segments=kept.segments,
+            minor_faults=stat.minor_faults,
+            major_faults=stat.major_faults,
+            voluntary_switches=_int(status.get(b"voluntary_ctxt_switches")),
+            involuntary_switches=_int(status.get(b"nonvoluntary_ctxt_switches")),
+            read_bytes=read_bytes,
+            written_bytes=written_bytes,
+            cpus_allowed=_bits(status.get(b"Cpus_allowed")),
+            signals_caught=_mask(status.get(b"SigCgt")),
+            oom_score_adj=identity.oom_score_adj,
+            environment=identity.environment,
+            start_method=part.start_method,
+            is_reused=self._links.read_at_s < around.at_s or self._maps.read_at_s < around.at_s,
+            problems=(*identity.problems, *self._problems.values()),
+        )
+
+    def _threads(self) -> tuple[ThreadSample, ...] | None:
+        """The threads, or `None` if they were never read."""
+        return tuple(kept.sample for kept in self._kept.threads.values()) or None
+
+    def _fds(self, identity: Identity) -> FdSample | None:
+        """The fresh count with the last listing."""
+        if self._used is None:
+            return None
+        listing = self._kept.descriptors
+        return FdSample(
+            used=self._used,
+            soft_limit=identity.soft_limit,
+            hard_limit=identity.hard_limit,
+            by_kind=listing.by_kind if listing is not None else None,
+            links=listing.links if listing is not None else None,
+            read_at_s=self._links.read_at_s if listing is not None else None,
+        )
+
+    def _map_sample(self, around: Surroundings) -> MapSample | None:
+        """The last reading of the mappings."""
+        found = self._kept.mappings
+        if found is None:
+            return None
+        return MapSample(
+            used=found.used,
+            limit=around.max_map_count,
+            torch_count=found.torch_count,
+            libraries=found.libraries,
+            read_at_s=self._maps.read_at_s,
+        )
+
+    def _memory_sample(
+        self, stat: Stat, status: dict[bytes, bytes], is_ended: bool
+    ) -> MemorySample | None:
+        """The fresh resident sizes with the last `smaps_rollup`."""
+        if is_ended:
+            return None
+        shmem = status.get(b"RssShmem", b"").split()
+        return replace(
+            self._kept.memory or MemorySample(),
+            rss_bytes=stat.rss_pages * PAGE_BYTES,
+            shmem_bytes=int(shmem[0]) * 1024 if shmem else None,
+        )
+
+    def _status(self, around: Surroundings, is_ended: bool) -> dict[bytes, bytes]:
+        """The small counters of `status`."""
+        if is_ended:
+            return {}
+        try:
+            return procfs.parse_status(procfs.read(f"{around.proc}/{self._process.pid}/status"))
+        except OSError:
+            return {}
+
+    def _io(
+        self, around: Surroundings, stat: Stat, is_ended: bool
+    ) -> tuple[int | None, int | None]:
+        """Bytes read and written by system calls, pipes included; kept while it has not run."""
+        last = self._kept.sample
+        if is_ended or (last is not None and last.cpu_ticks == stat.cpu_ticks):
+            return (last.read_bytes, last.written_bytes) if last is not None else (None, None)
+        try:
+            data = procfs.read(f"{around.proc}/{self._process.pid}/io", 1024)
+        except OSError:
+            return None, None
+        found = dict(_IO.findall(data))
+        return _int(found.get(b"rchar")), _int(found.get(b"wchar"))
+
+
+def _int(text: bytes | None) -> int | None:
+    return int(text) if text else None
+
+
+def _mask(text: bytes | None) -> int | None:
+    return int(text, 16) if text else None
+
+
+def _bits(text: bytes | None) -> int | None:
+    """How many bits a mask of cpus has."""
+    return int(text.replace(b",", b""), 16).bit_count() if text else None

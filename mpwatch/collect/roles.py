@@ -1,0 +1,202 @@
+"""What each process of a torch job is for: pure functions over readings.
+
+Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
+
+- multiprocessing starts its helpers as `python -c "from multiprocessing.MODULE import ..."`.
+  Children of a forkserver are forks of it and keep its command line; only the parent differs.
+- A fork child has its parent's command line.
+- torch names the threads of a DataLoader worker `pt_data_worker` (2.7 and later); the main thread's
+  name is the process's.
+- inductor compiles in `torch/_inductor/compile_worker/__main__.py` and in forks of that.
+- torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mpwatch.model.ids import ProcessId, Role
+
+WORKER_NAME = "pt_data_worker"
+_FORKSERVER = "from multiprocessing.forkserver import main"
+_SPAWN = "from multiprocessing.spawn import spawn_main"
+_TRACKER = "from multiprocessing.resource_tracker import main"
+_COMPILE_WORKER = "torch/_inductor/compile_worker/"
+_LAUNCHER_SCRIPTS = frozenset(
+    ("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx")
+)
+_LAUNCHER_MODULES = frozenset(
+    ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the role of a process is derived from."""
+
+    process: ProcessId
+    parent: ProcessId | None
+    """The parent within the job, remembered from before it was orphaned."""
+    name: str
+    cmdline: tuple[str, ...]
+    is_python: bool
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Part(NamedTuple):
+    """What a process is in the job."""
+
+    role: Role
+    start_method: str | None = None
+    """fork, spawn or forkserver, where multiprocessing started it."""
+    rank: int | None = None
+    worker_id: int | None = None
+
+
+def assign(facts: Sequence[Facts]) -> dict[ProcessId, Part]:
+    """Give every process of a job its part.
+
+    Args:
+        facts: The job, parents before children, the root first.
+    """
+    known = {fact.process: fact for fact in facts}
+    parts: dict[ProcessId, Part] = {}
+    for fact in facts:
+        above = known.get(fact.parent) if fact.parent is not None else None
+        part = _part(fact, above, parts.get(above.process) if above is not None else None)
+        parts[fact.process] = part._replace(rank=_number(fact.environment.get("RANK")))
+    return parts
+
+
+def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
+    """The part of one process whose parent already has its own."""
+    if _base(fact.cmdline) == "torch_shm_manager" or fact.name.startswith("torch_shm_manag"):
+        return Part("shm-manager")
+    if not fact.is_python:
+        return Part("other")
+    code = inline_code(fact.cmdline)
+    if code.startswith(_TRACKER):
+        return Part("resource-tracker")
+    if code.startswith(_FORKSERVER):
+        if parent is not None and inline_code(parent.cmdline).startswith(_FORKSERVER):
+            return _worker_or(fact, "spawned", "forkserver")
+        return _worker_or(fact, "forkserver", None)
+    if any(_COMPILE_WORKER in argument for argument in fact.cmdline[:3]):
+        return Part("compile-worker")
+    if code.startswith(_SPAWN):
+        return _worker_or(fact, "spawned", "spawn")
+    if fact.name == WORKER_NAME:
+        return Part("loader-worker", "fork")
+    if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
+        return Part("spawned", "fork")
+    if is_launcher(fact.cmdline):
+        return Part("launcher")
+    return Part(_own_program(fact, parents_part))
+
+
+def _worker_or(fact: Facts, otherwise: Role, method: str | None) -> Part:
+    """A DataLoader worker if it is called so; its server or another child if not."""
+    if fact.name == WORKER_NAME:
+        return Part("loader-worker", method or "forkserver")
+    return Part(otherwise, method)
+
+
+def _own_program(fact: Facts, parents_part: Part | None) -> Role:
+    """The part of a Python program that multiprocessing did not start."""
+    if parents_part is None:
+        return "main"
+    if parents_part.role == "launcher":
+        return "rank" if "RANK" in fact.environment else "main"
+    # Below a shell or another wrapper the first Python is the program; below Python it is a tool.
+    return "main" if parents_part == Part("other", rank=parents_part.rank) else "other"
+
+
+def inline_code(cmdline: Sequence[str]) -> str:
+    """The program given with `-c`, or an empty string."""
+    for index, argument in enumerate(cmdline[1:-1], 1):
+        if argument == "-c":
+            return cmdline[index + 1].lstrip()
+        if not argument.startswith("-"):
+            break
+    return ""
+
+
+def is_launcher(cmdline: Sequence[str]) -> bool:
+    """Whether this starts ranks: torchrun, torch.distributed.run, deepspeed, accelerate."""
+    for index, argument in enumerate(cmdline[:8]):
+        if argument == "-m":
+            return index + 1 < len(cmdline) and cmdline[index + 1] in _LAUNCHER_MODULES
+        if index and argument.startswith("-"):
+            continue
+        if _base((argument,)) in _LAUNCHER_SCRIPTS:
+            return True
+        if index:
+            return False
+    return False
+
+
+def is_helper(name: str, cmdline: Sequence[str]) -> bool:
+    """Whether this can only be a piece of a multiprocessing job, wherever it hangs in the tree."""
+    return (
+        inline_code(cmdline).startswith((_TRACKER, _FORKSERVER, _SPAWN))
+        or _base(cmdline) == "torch_shm_manager"
+        or name == WORKER_NAME
+    )
+
+
+def number_workers(births: Iterable[ProcessId], ticks_per_s: int = 100) -> dict[ProcessId, int]:
+    """Number the DataLoader workers of one parent, dead ones included, by order of birth.
+
+    Workers of one loader are started back to back; a pause many times longer than the usual one
+    begins another loader (validation, next epoch), which counts from 0 again. A guess: the hook
+    knows the numbers themselves.
+    """
+    ordered = sorted(births, key=lambda process: (process.start_ticks, process.pid))
+    numbers: dict[ProcessId, int] = {}
+    number, previous_ticks, longest_gap = 0, 0, ticks_per_s // 10
+    for process in ordered:
+        gap = process.start_ticks - previous_ticks
+        if numbers and gap > max(2 * ticks_per_s, 10 * longest_gap):
+            number, longest_gap = 0, ticks_per_s // 10
+        elif numbers:
+            longest_gap = max(longest_gap, gap)
+        numbers[process] = number
+        number, previous_ticks = number + 1, process.start_ticks
+    return numbers
+
+
+_BY_FUNCTION: Mapping[tuple[str, str], Role] = {
+    ("_worker_loop", "torch/utils/data/_utils/worker.py"): "loader-worker",
+    ("worker", "multiprocessing/pool.py"): "pool-worker",
+    ("_process_worker", "concurrent/futures/process.py"): "pool-worker",
+}
+
+
+def role_by_stack(frames: Iterable[tuple[str, str]]) -> Role | None:
+    """The role that the main thread's stack gives away, or `None`.
+
+    A Pool worker is an ordinary fork or spawn child from outside: only its stack tells.
+
+    Args:
+        frames: Function and file, innermost first. What lies outside `_bootstrap` is the parent's
+            stack, copied by fork, and says nothing about the child.
+    """
+    for function, file in frames:
+        if function == "_bootstrap" and file.endswith("multiprocessing/process.py"):
+            return None
+        for (name, path), role in _BY_FUNCTION.items():
+            if function == name and file.endswith(path):
+                return role
+    return None
+
+
+def _base(cmdline: Sequence[str]) -> str:
+    """Base name of the first argument."""
+    return cmdline[0].rsplit("/", 1)[-1] if cmdline else ""
+
+
+def _number(text: str | None) -> int | None:
+    """A rank from the environment."""
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else None

@@ -1,0 +1,227 @@
+"""The whole job in one reading."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from mpwatch.collect import procfs, roles, syscalls
+from mpwatch.collect.gpu import GpuCollector
+from mpwatch.collect.host import HostCollector
+from mpwatch.collect.identity import Identity, is_stale, read_identity
+from mpwatch.collect.jobs import Job, find_jobs
+from mpwatch.collect.membership import Member, Membership
+from mpwatch.collect.reading import Due, Plan, ProcessReader, Surroundings
+from mpwatch.collect.roles import Facts, Part
+from mpwatch.collect.segments import ExtentCache
+from mpwatch.collect.wanted import Wanted
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import GpuSample, HostSample, ProcSample, TreeSample
+
+__all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SEGMENT_MEMORY_S = 300.0
+
+
+class TreeCollector:
+    """Reads a job again and again, remembering who belongs to it and what has not moved."""
+
+    def __init__(
+        self,
+        root: ProcessId,
+        *,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._root = root
+        self._proc = proc
+        self._clocks = (clock, wall)
+        self.membership = Membership(root, proc, clock)
+        self._host = HostCollector(proc)
+        self._gpus = GpuCollector(clock)
+        self._crew = _Crew(proc)
+
+    def collect(self, wanted: Wanted) -> TreeSample | None:
+        """Read the job once.
+
+        Returns:
+            The reading, or `None` once the root and all its known descendants have ended.
+        """
+        started_s = time.thread_time()
+        members = self.membership.update()
+        if all(member.stat.state in ("Z", "X") for member in members):
+            return None
+        clock, wall = self._clocks
+        at_s, wall_s = clock(), wall()
+        self._crew.meet(members, at_s, wall_s)
+        host = self._read_host(members, at_s, wall_s)
+        processes = self._crew.read(members, wanted, at_s, wall_s, host.max_map_count)
+        gpus, gpu_problems = self._read_gpus(wanted)
+        return TreeSample(
+            at_s=at_s,
+            wall_s=wall_s,
+            root=self._root,
+            host=host,
+            processes=processes,
+            gpus=gpus,
+            ticks_per_s=TICKS_PER_S,
+            cost_s=time.thread_time() - started_s,
+            problems=gpu_problems,
+        )
+
+    def _read_host(self, members: list[Member], at_s: float, wall_s: float) -> HostSample:
+        """The surroundings, as the first living process sees them."""
+        first = next(m.stat.process for m in members if m.stat.state not in ("Z", "X"))
+        tmp = self._crew.identity(first).environment.get("TMPDIR")
+        try:
+            data = procfs.read(f"{self._proc}/{first.pid}/status")
+            mask = procfs.parse_status(data).get(b"Cpus_allowed", b"").replace(b",", b"")
+            affinity = int(mask, 16).bit_count() if mask else None
+        except OSError:
+            affinity = None
+        return self._host.collect(first.pid, tmp, affinity, at_s, wall_s)
+
+    def _read_gpus(self, wanted: Wanted) -> tuple[tuple[GpuSample, ...] | None, tuple[str, ...]]:
+        """The GPUs, or why there are none."""
+        if not wanted.gpu:
+            return None, ()
+        reading = self._gpus.collect()
+        return reading.gpus, reading.problems
+
+
+class _Crew:
+    """The readers of all members, and what they know of each other."""
+
+    def __init__(self, proc: str) -> None:
+        self._proc = proc
+        self._readers: dict[ProcessId, ProcessReader] = {}
+        self._identities: dict[ProcessId, Identity] = {}
+        self._workers: dict[ProcessId, list[ProcessId]] = {}
+        """DataLoader workers ever seen, by parent: the dead ones keep their numbers."""
+        self._extents = ExtentCache(proc)
+        self._boot_wall_s = procfs.boot_wall_s(proc)
+
+    def identity(self, process: ProcessId) -> Identity:
+        """The lasting facts of a member."""
+        return self._identities[process]
+
+    def meet(self, members: list[Member], at_s: float, wall_s: float) -> None:
+        """Get to know new members, look again at changed ones, forget those who left."""
+        here = {member.stat.process for member in members}
+        for process in self._readers.keys() - here:
+            del self._readers[process], self._identities[process]
+        for member in members:
+            process = member.stat.process
+            known = self._identities.get(process)
+            if process not in self._readers:
+                self._readers[process] = ProcessReader(process)
+            if is_stale(known, member.stat, at_s):
+                self._identities[process] = read_identity(
+                    self._proc, member.stat, known, self._boot_wall_s, TICKS_PER_S, at_s, wall_s
+                )
+
+    def read(
+        self,
+        members: list[Member],
+        wanted: Wanted,
+        at_s: float,
+        wall_s: float,
+        max_map_count: int | None,
+    ) -> tuple[ProcSample, ...]:
+        """One sample a member."""
+        around = Surroundings(
+            proc=self._proc,
+            at_s=at_s,
+            wall_s=wall_s,
+            syscalls=syscalls.names(os.uname().machine),
+            max_map_count=max_map_count,
+            extents=self._extents,
+            cpu_clock=time.thread_time,
+        )
+        parts = self._parts(members)
+        plans = self._plans(members, wanted, around)
+        inside = {
+            identity.ns_pid: process.pid
+            for process, identity in self._identities.items()
+            if identity.ns_pid is not None
+        }
+        samples = []
+        for member in members:
+            process = member.stat.process
+            identity = self._identities[process]
+            outside_pid = inside.get if identity.ns_pid is not None else _same
+            samples.append(
+                self._readers[process].read(
+                    around, member.stat, identity, parts[process], plans[process], outside_pid
+                )
+            )
+        self._extents.forget_before(at_s - SEGMENT_MEMORY_S)
+        return tuple(samples)
+
+    def _parts(self, members: list[Member]) -> dict[ProcessId, Part]:
+        """What each member is for, with the numbers of DataLoader workers."""
+        facts = [self._facts(member) for member in members]
+        parts = roles.assign(facts)
+        for member in members:
+            process = member.stat.process
+            if parts[process].role == "loader-worker" and member.parent is not None:
+                siblings = self._workers.setdefault(member.parent, [])
+                if process not in siblings:
+                    siblings.append(process)
+        for siblings in self._workers.values():
+            for process, number in roles.number_workers(siblings, TICKS_PER_S).items():
+                if process in parts:
+                    parts[process] = parts[process]._replace(worker_id=number)
+        return parts
+
+    def _facts(self, member: Member) -> Facts:
+        """What the role of a member is derived from."""
+        identity = self._identities[member.stat.process]
+        return Facts(
+            process=member.stat.process,
+            parent=member.parent,
+            name=member.stat.name,
+            cmdline=identity.cmdline,
+            is_python=identity.is_python,
+            environment=identity.environment,
+        )
+
+    def _plans(
+        self, members: list[Member], wanted: Wanted, around: Surroundings
+    ) -> dict[ProcessId, Plan]:
+        """What to read of whom: of those with news, the ones that have waited longest."""
+        dues = {m.stat.process: self._readers[m.stat.process].due(around, m.stat) for m in members}
+        if wanted.is_full:
+            return dict.fromkeys(dues, Plan(wanted.threads, links=True, maps=True, memory=True))
+        links = _oldest(dues, lambda due: due.links_read_at_s, wanted.links_count)
+        mappings = _oldest(dues, lambda due: due.maps_read_at_s, wanted.maps_count)
+        memory = _oldest(dues, lambda due: due.memory_read_at_s, wanted.memory_count)
+        plans = {}
+        for process, due in dues.items():
+            is_looked_at = process == wanted.looked_at
+            plans[process] = Plan(
+                threads=wanted.threads or is_looked_at,
+                links=process in links or (is_looked_at and due.links_read_at_s is not None),
+                maps=process in mappings or (is_looked_at and due.maps_read_at_s is not None),
+                memory=process in memory or (is_looked_at and due.memory_read_at_s is not None),
+            )
+        return plans
+
+
+def _oldest(
+    dues: dict[ProcessId, Due], read_at_s: Callable[[Due], float | None], count: int | None
+) -> frozenset[ProcessId]:
+    """Those whose reading is oldest among the ones that need one."""
+    waiting = [
+        (at_s, process) for process, due in dues.items() if (at_s := read_at_s(due)) is not None
+    ]
+    waiting.sort()
+    return frozenset(process for _, process in waiting[:count])
+
+
+def _same(pid: int) -> int | None:
+    """A pid of the observer's own namespace."""
+    return pid
