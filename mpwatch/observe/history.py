@@ -139,4 +139,7 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
     if host.cgroup is not None:
         values["cgroup_memory_bytes"] = host.cgroup.memory_bytes
         values["cgroup_pids"] = host.cgroup.pids_current
+        values["cgroup_oom_kills"] = host.cgroup.oom_kills
+        values["cgroup_limit_hits"] = host.cgroup.limit_hits
+        values["cgroup_throttled_periods"] = host.cgroup.throttled_periods
     return values

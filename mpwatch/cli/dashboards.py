@@ -1,0 +1,100 @@
+"""Commands that open the dashboard: the picker, attach, replay."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mpwatch.cli.failures import Failure
+from mpwatch.cli.targets import bring, hook_use, target
+from mpwatch.model.ids import ProcessId
+from mpwatch.observe.intake import HookUse
+from mpwatch.observe.source import Source
+
+
+def pick(arguments: argparse.Namespace) -> int:
+    """Let a person choose one of the running torch jobs, then watch it."""
+    need_terminal("mpwatch ps")
+    from mpwatch.collect.jobs import find_jobs
+    from mpwatch.tui.picker import pick as pick_job
+
+    chosen = pick_job(find_jobs)
+    if chosen is None:
+        return 0
+    return watch(chosen, hook="bring", refresh_hz=arguments.refresh, readonly=arguments.readonly)
+
+
+def attach(arguments: argparse.Namespace) -> int:
+    """Watch one running job."""
+    process = target(arguments.pid)
+    need_terminal(f"mpwatch dump {arguments.pid}")
+    return watch(
+        process,
+        hook=hook_use(arguments, "bring"),
+        refresh_hz=arguments.refresh,
+        record=arguments.record,
+        readonly=arguments.readonly,
+    )
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Show a recording."""
+    from mpwatch.observe.recording import NotARecording
+    from mpwatch.observe.replay import ReplaySource
+
+    need_terminal(f"mpwatch diagnose {arguments.file}")
+    try:
+        source = ReplaySource(arguments.file)
+    except NotARecording as error:
+        raise Failure(str(error), f"mpwatch record PID -o {arguments.file}") from None
+    except OSError as error:
+        raise Failure(f"{arguments.file} cannot be read: {error.strerror}.") from None
+    return show(source, title=arguments.file, refresh_hz=4.0, readonly=True)
+
+
+def need_terminal(instead: str) -> None:
+    """Refuse where there is no terminal to draw on.
+
+    Raises:
+        Failure: Standard input or output is no terminal.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure("The dashboard needs a terminal, and there is none here.", instead)
+
+
+def watch(
+    process: ProcessId,
+    *,
+    hook: HookUse,
+    refresh_hz: float,
+    record: str | None = None,
+    readonly: bool = False,
+) -> int:
+    """The dashboard on a live job."""
+    from mpwatch.observe.live import LiveOptions, LiveSource
+
+    if record is not None:
+        check_writable(record)
+    options = LiveOptions(refresh_hz=refresh_hz, hook=hook, record=record)
+    source = LiveSource(process, options, bring=bring)
+    return show(source, title=str(process.pid), refresh_hz=refresh_hz, readonly=readonly)
+
+
+def show(source: Source, *, title: str, refresh_hz: float, readonly: bool) -> int:
+    """The dashboard on any source."""
+    from mpwatch.tui.app import run_dashboard
+
+    return run_dashboard(source, title=title, refresh_hz=refresh_hz, readonly=readonly)
+
+
+def check_writable(path: str) -> None:
+    """Refuse a recording that could not be written, before anything starts.
+
+    Raises:
+        Failure: The file cannot be opened for writing.
+    """
+    try:
+        with open(path, "ab"):
+            return
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,158 @@
+"""Commands that start something: run, demo."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+
+from mpwatch.cli import children
+from mpwatch.cli.dashboards import check_writable, watch
+from mpwatch.cli.failures import Failure
+from mpwatch.cli.progress import Progress
+from mpwatch.collect.errors import CannotWatch
+from mpwatch.collect.proc import identify
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start a program with the hook in; the exit code is the program's."""
+    if not arguments.is_module and not os.path.exists(arguments.target):
+        raise Failure(f"There is no file {arguments.target}.", "mpwatch run -m MODULE")
+    if arguments.record is not None:
+        check_writable(arguments.record)
+    command = children.hooked_command(
+        [arguments.target, *arguments.arguments], is_module=arguments.is_module
+    )
+    if _has_terminal() and not arguments.headless:
+        return _behind_dashboard(command, arguments)
+    if arguments.record is None:
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    return _recorded(command, arguments)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Run a demonstration with the dashboard on it; without a terminal print a report."""
+    from mpwatch.demo import catalogue
+
+    if arguments.list_scenarios:
+        print(_scenario_table())
+        return 0
+    try:
+        scenario = catalogue.find(arguments.scenario)
+    except KeyError:
+        sentence = f"There is no scenario {arguments.scenario!r}."
+        raise Failure(sentence, "mpwatch demo --list") from None
+    if scenario.not_runnable:
+        raise Failure(f"{scenario.name} has no program: {scenario.not_runnable}")
+    if importlib.util.find_spec("torch") is None:
+        sentence = "The demonstrations are torch programs, and torch is not installed here."
+        raise Failure(sentence, f"{sys.executable} -m pip install torch numpy")
+    _, *argv = catalogue.command(scenario, sys.executable)
+    command = children.hooked_command(argv)
+    with children.captured() as output:
+        child = children.start(command, output)
+        try:
+            if _has_terminal():
+                return watch(_identity(child), hook="use", refresh_hz=arguments.refresh)
+            print(_report(child, scenario.shows_s, output.name))
+            return 0
+        finally:
+            children.end(child)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _identity(child: subprocess.Popen[bytes]) -> ProcessId:
+    try:
+        return identify(child.pid)
+    except CannotWatch as error:
+        raise Failure(f"The program ended at once: {error.message}") from None
+
+
+def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
+    """The program's output waits in a file while the dashboard has the terminal."""
+    with children.captured() as output:
+        child = children.start(command, output)
+        with children.passing_signals(child):
+            watch(
+                _identity(child),
+                hook="use",
+                refresh_hz=arguments.refresh,
+                record=arguments.record,
+            )
+            if child.poll() is None:
+                print(
+                    "The dashboard is closed; the program goes on, and this is what it prints:",
+                    file=sys.stderr,
+                )
+            children.pour(output.name, child)
+            return children.leave_as(child.wait())
+
+
+def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
+    """The program owns the terminal; beside it everything is recorded until it ends."""
+    from mpwatch.observe.once import LookOptions, watch_for
+    from mpwatch.observe.recording import RecordingWriter
+
+    child = children.start(command)
+    with children.passing_signals(child):
+        try:
+            process = _identity(child)
+        except Failure:
+            return children.leave_as(child.wait())
+        writer = RecordingWriter(arguments.record, process)
+        try:
+            watch_for(
+                process,
+                365 * 86_400.0,
+                LookOptions(),
+                keep=writer.write,
+                stop=lambda: child.poll() is not None,
+                period_s=1.0 / arguments.refresh,
+            )
+        finally:
+            writer.close()
+        if writer.problem is not None:
+            print(f"mpwatch: {writer.problem}", file=sys.stderr)
+        return children.leave_as(child.wait())
+
+
+def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
+    """What the dashboard would show, as text, once the demonstration shows something."""
+    from mpwatch.cli.looks import paper
+    from mpwatch.observe.once import LookOptions, watch_for
+    from mpwatch.report import text as text_report
+
+    seconds = shows_s + 10.0
+    with Progress("the demonstration runs", seconds) as progress:
+
+        def each(seen: Snapshot) -> None:
+            progress.say(f"{len(seen.living())} processes")
+
+        snapshot = watch_for(_identity(child), seconds, LookOptions(), each=each)
+    if snapshot is None:
+        with open(output, encoding="utf-8", errors="replace") as file:
+            raise Failure(f"The program ended at once and printed: {file.read(2000)}")
+    return text_report.dump_text(snapshot, paper=paper())
+
+
+def _scenario_table() -> str:
+    from mpwatch.cli.looks import paper
+    from mpwatch.demo import catalogue
+    from mpwatch.report.table import Column, table
+
+    rows = [
+        (
+            scenario.name,
+            scenario.title + (f" ({scenario.not_runnable})" * bool(scenario.not_runnable)),
+        )
+        for scenario in catalogue.scenarios()
+    ]
+    return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, paper()))

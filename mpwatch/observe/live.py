@@ -1,0 +1,261 @@
+"""A running job as a source of snapshots."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from mpwatch.collect.wanted import Wanted
+from mpwatch.model.commands import (
+    Command,
+    Follow,
+    Pause,
+    Seek,
+    SetRefresh,
+    SetSpeed,
+    StartRecording,
+    TakeStacks,
+)
+from mpwatch.model.events import HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.fold import Fold
+from mpwatch.observe.inbox import Inbox
+from mpwatch.observe.intake import HookUse, Intake
+from mpwatch.observe.looks import LookPlan, Request, StackThread
+from mpwatch.observe.own import OwnMeter
+from mpwatch.observe.recording import RecordingWriter
+from mpwatch.observe.source import Deliver
+
+LISTEN_S = 0.1
+"""Hooks send at most ten times a second."""
+GAUGES_S = 2.0
+"""How often a hook is asked for its gauges."""
+ENDED_REFRESH_S = 1.0
+
+Bring: TypeAlias = Callable[[Sequence[ProcSample], Callable[[HookStatus], None]], None]
+"""Brings the hook into processes; reports each as a status. Runs on a thread of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """How to observe."""
+
+    refresh_hz: float = 1.0
+    hook: HookUse = "use"
+    stacks: bool = True
+    """Take stacks unasked: at first sight and of what stands still."""
+    record: str | None = None
+
+
+class LiveSource:
+    """Observes one job on a thread of its own; see `mpwatch.observe.source.Source`."""
+
+    def __init__(
+        self,
+        root: ProcessId,
+        options: LiveOptions | None = None,
+        *,
+        bring: Bring | None = None,
+        intake: Intake | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options or LiveOptions()
+        self._intake = intake or Intake(root, hooks=self._options.hook != "ignore")
+        self._bring = bring if self._options.hook == "bring" else None
+        self._clock = clock
+        self._period_s = 1.0 / self._options.refresh_hz
+        self._fold = Fold()
+        self._lock = threading.Lock()
+        self._inbox = Inbox()
+        self._stacks = StackThread(self._intake, self._inbox)
+        self._plan = LookPlan()
+        self._recorder: RecordingWriter | None = None
+        self._brought: set[ProcessId] = set()
+        self._gauges_asked_s: dict[ProcessId, float] = {}
+        self._own = OwnMeter(clock)
+        self._is_ended = False
+        self._stopping = threading.Event()
+        self._failure: str | None = None
+        self._listen_s = 0.0
+        self._thread = threading.Thread(target=self._run, name="mpwatch-observer", daemon=True)
+        self._deliver: Deliver = _nowhere
+
+    # --- the Source interface --------------------------------------------------------------------
+
+    @property
+    def is_live(self) -> bool:
+        """Always."""
+        return True
+
+    def start(self, deliver: Deliver) -> None:
+        """Begin observing; the first snapshot comes as soon as the tree has been read once."""
+        self._deliver = deliver
+        if self._options.record is not None:
+            self._recorder = RecordingWriter(self._options.record, self._intake.root)
+        self._stacks.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End observing; a dump of stacks that has begun is not waited for."""
+        self._stopping.set()
+        self._stacks.stop()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=5.0)
+
+    def ask(self, command: Command) -> str | None:
+        """Do what a person asked for; see `Source.ask`."""
+        match command:
+            case TakeStacks(process=process, native=native, locals=locals):
+                self._take_stacks(process, native, locals)
+            case Follow(process=process):
+                self._plan.followed = process
+            case SetRefresh(hz=hz):
+                self._period_s = 1.0 / max(0.05, hz)
+            case StartRecording(path=path):
+                return self._switch_recording(path)
+            case Pause():
+                return None
+            case Seek() | SetSpeed():
+                return "A running job cannot be sought; record it, then replay the file."
+        return None
+
+    # --- the observing thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        next_s = self._clock()
+        try:
+            while not self._stopping.is_set():
+                if self._clock() >= next_s:
+                    self._guarded(self._tick)
+                    next_s = max(next_s + self._period_s, self._clock() + self._period_s / 4)
+                self._listen_s = min(LISTEN_S, max(0.0, next_s - self._clock()))
+                self._guarded(self._hear)
+        finally:
+            if self._recorder is not None:
+                self._recorder.close()
+            self._intake.close()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Do one step; what goes wrong in it is shown, and watching goes on."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the one boundary of the observing thread
+            self._failure = f"watching failed for a moment: {type(error).__name__}: {error}"
+            self._stopping.wait(LISTEN_S)
+
+    def _hear(self) -> None:
+        for each in (*self._intake.listen(self._listen_s), *self._inbox.drain()):
+            self._apply(each)
+
+    def _tick(self) -> None:
+        if self._is_ended:
+            self._deliver(self._current())
+            return
+        tree = self._intake.read(Wanted(looked_at=self._plan.followed))
+        if tree is None:
+            self._listen_s = 0.0
+            self._hear()
+            self._is_ended = True
+            self._period_s = max(self._period_s, ENDED_REFRESH_S)
+        else:
+            self._apply(tree)
+        snapshot = self._current()
+        if not self._is_ended:
+            self._look(snapshot)
+            self._ask_gauges(snapshot)
+            self._bring_in(snapshot)
+        self._deliver(snapshot)
+
+    def _apply(self, input: Input) -> None:
+        if self._recorder is not None:
+            self._recorder.write(input)
+        with self._lock:
+            self._fold.apply(input)
+
+    def _current(self) -> Snapshot:
+        with self._lock:
+            snapshot = self._fold.snapshot()
+        problems = snapshot.problems
+        if self._recorder is not None and self._recorder.problem is not None:
+            problems = (*problems, self._recorder.problem)
+        if self._failure is not None:
+            problems = (*problems, self._failure)
+        return replace(
+            snapshot,
+            mode="ended" if self._is_ended else "live",
+            own=self._own.read(snapshot),
+            problems=problems,
+        )
+
+    def _look(self, snapshot: Snapshot) -> None:
+        if not self._options.stacks:
+            return
+        for process in self._plan.due(snapshot):
+            self._stacks_of(snapshot, Request(process))
+
+    def _stacks_of(self, snapshot: Snapshot, request: Request) -> None:
+        """Through the hook where it answers and suffices, else from outside."""
+        known = snapshot.get(request.process)
+        is_ready = known is not None and known.hook.state == "ready"
+        hooks = self._intake.hooks
+        if is_ready and hooks is not None and not (request.native or request.locals):
+            hooks.ask(request.process, "stacks")
+        else:
+            self._stacks.ask(request)
+
+    def _take_stacks(self, process: ProcessId | None, native: bool, locals: bool) -> None:
+        with self._lock:
+            snapshot = self._fold.snapshot()
+        for each in snapshot.living():
+            if each.sample.is_python and process in (None, each.process):
+                self._stacks_of(snapshot, Request(each.process, native, locals))
+
+    def _ask_gauges(self, snapshot: Snapshot) -> None:
+        if self._intake.hooks is None:
+            return
+        for process in snapshot.living():
+            last_s = self._gauges_asked_s.get(process.process, 0.0)
+            if process.hook.state == "ready" and snapshot.at_s - last_s >= GAUGES_S:
+                self._gauges_asked_s[process.process] = snapshot.at_s
+                self._intake.hooks.ask(process.process, "gauges")
+
+    def _bring_in(self, snapshot: Snapshot) -> None:
+        """Hand processes without a hook to the injector, each once, on a thread of its own."""
+        if self._bring is None:
+            return
+        bare = [
+            process.sample
+            for process in snapshot.living()
+            if process.hook.state == "absent" and process.process not in self._brought
+        ]
+        if not bare:
+            return
+        self._brought.update(sample.process for sample in bare)
+        threading.Thread(
+            target=self._bring,
+            args=(bare, self._inbox.put),
+            name="mpwatch-bring-in",
+            daemon=True,
+        ).start()
+
+    def _switch_recording(self, path: str | None) -> str | None:
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+        if path is None:
+            return None
+        try:
+            self._recorder = RecordingWriter(path, self._intake.root)
+        except OSError as error:
+            return f"{path} cannot be written: {error.strerror}."
+        return None
+
+
+def _nowhere(_snapshot: Snapshot) -> None:
+    """Where snapshots go before `start`."""

@@ -1,0 +1,122 @@
+"""When to take whose stacks: stacks cost a hundred times more than anything else that is read.
+
+A process is looked at when a person asks for it or follows it, when it is seen for the first time,
+and when it has begun to stand still. A process with a hook is asked through it, in microseconds;
+others cost py-spy's 20 ms of cpu each.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import StacksTaken
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.observe.inbox import Inbox
+
+STILL_S = 3.0
+"""A process none of whose threads used cpu for so long stands still."""
+AGAIN_S = 30.0
+"""A standing process is looked at again after so long: its stack should not have moved."""
+FOLLOW_S = 0.5
+FIRST_LOOKS_PER_TICK = 4
+
+
+class Taker(Protocol):
+    """Takes the stacks of one process; the collector of stacks, or a stand-in."""
+
+    def take(self, process: ProcessId, *, native: bool, locals: bool) -> StacksTaken:
+        """Take them now; a problem is in the result."""
+        ...
+
+
+class Request(NamedTuple):
+    """One process to look at."""
+
+    process: ProcessId
+    native: bool = False
+    locals: bool = False
+
+
+class StackThread:
+    """Takes stacks on a thread of its own, one process after another."""
+
+    def __init__(self, taker: Taker, inbox: Inbox) -> None:
+        self._taker = taker
+        self._inbox = inbox
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._waiting: set[ProcessId] = set()
+        self._thread = threading.Thread(target=self._run, name="mpwatch-stacks", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the process at hand."""
+        self._requests.put(None)
+
+    def ask(self, request: Request) -> None:
+        """Put a process in line, unless it already is."""
+        if request.process not in self._waiting:
+            self._waiting.add(request.process)
+            self._requests.put(request)
+
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            taken = self._taker.take(request.process, native=request.native, locals=request.locals)
+            self._waiting.discard(request.process)
+            self._inbox.put(taken)
+
+
+class LookPlan:
+    """Decides after each snapshot which processes are worth a look without being asked for."""
+
+    def __init__(self) -> None:
+        self._looked_at_s: dict[ProcessId, float] = {}
+        self.followed: ProcessId | None = None
+
+    def due(self, snapshot: Snapshot) -> list[ProcessId]:
+        """Processes to look at now, the followed one first."""
+        at_s = snapshot.at_s
+        first: list[ProcessId] = []
+        due: list[ProcessId] = []
+        for process in snapshot.living():
+            if not _has_python_stack(process):
+                continue
+            last_s = self._looked_at_s.get(process.process)
+            if process.process == self.followed and (last_s is None or at_s - last_s >= FOLLOW_S):
+                due.insert(0, process.process)
+            elif last_s is None:
+                first.append(process.process)
+            elif _is_worth_another(process, at_s - last_s):
+                due.append(process.process)
+        due.extend(first[:FIRST_LOOKS_PER_TICK])
+        self._looked_at_s.update(dict.fromkeys(due, at_s))
+        return due
+
+
+def _has_python_stack(process: Process) -> bool:
+    return process.sample.is_python and process.sample.state not in ("Z", "X", "D", "T", "t")
+
+
+def _is_worth_another(process: Process, since_s: float) -> bool:
+    """Whether it began to stand still after the last look, or has stood for long since."""
+    stills = [thread.still_s for thread in process.threads]
+    if not stills or any(still is None or still < STILL_S for still in stills):
+        return False
+    stood_s = min(still for still in stills if still is not None)
+    return stood_s < since_s or since_s >= AGAIN_S
+
+
+def take_each(
+    takers: Callable[[ProcessId], StacksTaken], processes: Iterable[ProcessId]
+) -> list[StacksTaken]:
+    """Stacks of several processes at once, four at a time; each has its own time limit."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(pool.map(takers, processes))

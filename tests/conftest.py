@@ -1,0 +1,109 @@
+"""Programs under test: started, waited for by their own word, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+READY_S = 60.0
+"""Long enough for torch to be imported on a machine that does other things as well."""
+
+
+class Program:
+    """A real program of a test, with the lines it has printed so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def wait_for(self, word: str, deadline_s: float = READY_S) -> str:
+        """Wait for a line that starts with a word and return it; fail with all output if not."""
+        end_s = time.monotonic() + deadline_s
+        seen = 0
+        while True:
+            for line in self.lines[seen:]:
+                seen += 1
+                if line.startswith(word):
+                    return line
+            if not self._read(end_s):
+                heard = "\n".join(self.lines)
+                pytest.fail(f"no line {word!r} within {deadline_s:.0f} s; it printed:\n{heard}")
+
+    def wait(self, deadline_s: float = READY_S) -> int:
+        """Wait for its end, reading all it prints; return its exit code (negative: a signal)."""
+        end_s = time.monotonic() + deadline_s
+        while self._read(end_s):
+            continue
+        return self.process.wait(max(0.1, end_s - time.monotonic()))
+
+    def _read(self, end_s: float) -> bool:
+        stream = self.process.stdout
+        assert stream is not None
+        ready, _, _ = select.select([stream], [], [], max(0.0, end_s - time.monotonic()))
+        if not ready:
+            return False
+        data = os.read(stream.fileno(), 65536)
+        if not data:
+            return False
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.lines.extend(line.decode("utf-8", "replace") for line in lines)
+        return True
+
+    def end(self) -> None:
+        """Kill it with everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start programs: `start("loader.py", "--workers", "2")` or `start(["python", ...])`."""
+    running: list[Program] = []
+
+    def run(what: str | list[str], *arguments: str, env: dict[str, str] | None = None) -> Program:
+        command = what if isinstance(what, list) else [sys.executable, str(PROGRAMS / what)]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            start_new_session=True,
+        )
+        running.append(Program(process))
+        return running[-1]
+
+    yield run
+    for program in running:
+        program.end()
+
+
+@pytest.fixture(autouse=True)
+def _runtime_directory_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Keep the hooks of tests away from those of real jobs."""
+    folder = tmp_path_factory.mktemp("run")
+    folder.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))

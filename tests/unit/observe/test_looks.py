@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.fold import Fold
+from mpwatch.observe.looks import AGAIN_S, FIRST_LOOKS_PER_TICK, LookPlan
+
+from .worlds import MAIN, WORKER_0, sample, tree
+
+
+def standing(*seconds: float, ticks: int = 5) -> list[Snapshot]:
+    """Snapshots of one Python process that uses no cpu after the first."""
+    fold, out = Fold(), []
+    for at_s in seconds:
+        thread = ThreadSample(100, "python", "S", ticks)
+        reading = replace(sample(MAIN, at_s, threads=(thread,)), is_python=True)
+        fold.apply(tree(at_s, reading))
+        out.append(fold.snapshot())
+    return out
+
+
+def test_each_process_is_looked_at_once_when_it_is_new() -> None:
+    first, second = standing(1.0, 2.0)
+    plan = LookPlan()
+
+    assert plan.due(first) == [MAIN]
+    assert plan.due(second) == []
+
+
+def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_rarely() -> None:
+    plan = LookPlan()
+    times = [float(second) for second in range(1, 61)]
+
+    looked = [at_s for at_s, seen in zip(times, standing(*times), strict=True) if plan.due(seen)]
+
+    assert looked[0] == 1.0
+    assert len(looked) <= 2 + int(60 / AGAIN_S)
+    assert looked[1:]
+
+
+def test_a_followed_process_is_looked_at_every_time() -> None:
+    plan = LookPlan()
+    plan.followed = MAIN
+
+    assert [plan.due(seen) for seen in standing(1.0, 1.5, 2.0)] == [[MAIN]] * 3
+
+
+def test_many_new_processes_are_looked_at_over_several_ticks() -> None:
+    fold = Fold()
+    many = [
+        replace(sample(ProcessId(200 + n, n), 1.0, parent=100), is_python=True) for n in range(20)
+    ]
+    fold.apply(tree(1.0, sample(MAIN, 1.0, role="main"), *many))
+    plan = LookPlan()
+
+    first, second = plan.due(fold.snapshot()), plan.due(fold.snapshot())
+
+    assert len(first) == len(second) == FIRST_LOOKS_PER_TICK
+    assert not set(first) & set(second)
+
+
+def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
+    fold = Fold()
+    stuck = replace(sample(MAIN, 1.0, state="D"), is_python=True)
+    fold.apply(tree(1.0, stuck, sample(WORKER_0, 1.0, parent=100)))
+
+    assert LookPlan().due(fold.snapshot()) == []
