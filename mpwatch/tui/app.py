@@ -1,0 +1,181 @@
+"""The dashboard as a program: takes snapshots from a source and shows them until told to quit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
+
+from textual import events
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from mpwatch.model.findings import Finding
+from mpwatch.model.ids import ProcessId
+from mpwatch.observe.source import Source
+from mpwatch.tui.commands import JumpProvider
+from mpwatch.tui.messages import SnapshotArrived
+from mpwatch.tui.present.manual import KeyHelp, manual
+from mpwatch.tui.screens.dashboard import Dashboard
+from mpwatch.tui.screens.finding import FindingScreen
+from mpwatch.tui.screens.help import HelpScreen
+from mpwatch.tui.screens.live import LiveScreen
+from mpwatch.tui.screens.pages import PagesScreen
+from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
+from mpwatch.tui.watch import Watch
+
+
+class MpwatchApp(App[int]):
+    """Shows one job; every screen draws the same moment.
+
+    Args:
+        source: Where snapshots come from; started on mount, stopped before the program ends.
+        title: What is watched, until the first snapshot says it.
+        refresh_hz: How often snapshots are expected; shown in the status line.
+        readonly: Whether everything that acts on processes is refused.
+        keymap: Keys by binding id, in place of the usual ones.
+    """
+
+    TITLE = "mpwatch"
+    CSS_PATH = "dashboard.tcss"
+    COMMANDS: ClassVar[set[type[JumpProvider]]] = App.COMMANDS | {JumpProvider}  # type: ignore[assignment]
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "pause", "Pause, go on", id="pause"),
+        Binding("question_mark", "help", "Help about this screen", key_display="?", id="help"),
+        Binding("q", "quit", "Quit", id="quit", priority=False),
+    ]
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        title: str = "",
+        refresh_hz: float = 1.0,
+        readonly: bool = False,
+        keymap: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly)
+        self.dashboard = Dashboard(self.watch_state)
+        self._own_keymap = dict(keymap or {})
+
+    def on_mount(self) -> None:
+        """Open the first screen and let the source begin."""
+        if self._own_keymap:
+            self.set_keymap(self._own_keymap)
+        self.push_screen(self.dashboard)
+        source = self.watch_state.source
+        # Called on the source's thread; posting a message is what may be done from there.
+        source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
+
+    def _deliver(self, message: SnapshotArrived) -> None:
+        self.post_message(message)
+
+    def on_unmount(self) -> None:
+        """Let the source end before the program does."""
+        self.watch_state.source.stop()
+
+    def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
+        """Show the newest state on the screen in front."""
+        if self.watch_state.arrived(message.snapshot):
+            self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the screen in front again."""
+        screen = self.screen
+        if isinstance(screen, LiveScreen):
+            screen.show_moment()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say one clear sentence where there is no room for a screen."""
+        too_small = event.size.width < LEAST_WIDTH or event.size.height < LEAST_HEIGHT
+        is_shown = isinstance(self.screen, TooSmallScreen)
+        if too_small and not is_shown:
+            self.push_screen(TooSmallScreen())
+        elif is_shown and not too_small:
+            self.pop_screen()
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def action_pause(self) -> None:
+        """Hold the screen still, or go on."""
+        self.watch_state.toggle_pause()
+        self.redraw()
+
+    def action_help(self) -> None:
+        """Explain the screen in front and its keys."""
+        screen = self.screen
+        if isinstance(screen, PagesScreen):
+            page = screen.view.page
+            self.push_screen(HelpScreen(manual(page.title, page.help, self._keys())))
+        elif isinstance(screen, LiveScreen):
+            self.push_screen(HelpScreen(manual(screen.help_title, screen.help_lines, self._keys())))
+
+    def _keys(self) -> list[KeyHelp]:
+        """The keys that work here, as they are mapped, each action once."""
+        found: dict[str, tuple[list[str], str]] = {}
+        for active in self.screen.active_bindings.values():
+            binding = active.binding
+            if not binding.description or binding.id is None or binding.id.startswith("table."):
+                continue
+            if binding.id.startswith(("page.", "lines.")):
+                continue
+            keys, _ = found.setdefault(binding.id, ([], binding.description))
+            keys.append(self.get_key_display(binding))
+        return [KeyHelp(" ".join(dict.fromkeys(keys)), words) for keys, words in found.values()]
+
+    def jump_to(self, process: ProcessId) -> None:
+        """Show a process in the tree."""
+        self._to_dashboard()
+        self.run_worker(self.dashboard.jump_to(process), exclusive=True, group="jump")
+
+    def open_finding(self, finding: Finding) -> None:
+        """Show a finding in full."""
+        self._to_dashboard()
+        self.push_screen(FindingScreen(self.watch_state, finding))
+
+    def _to_dashboard(self) -> None:
+        while self.screen is not self.dashboard and len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the command palette offers beside jumps."""
+        yield SystemCommand("view: pause or go on", "Hold the screen still", self.action_pause)
+        for digit, page in self.dashboard.pages.items():
+            yield SystemCommand(
+                f"page: {page.title}", page.help[0] if page.help else "", self._page_opener(digit)
+            )
+        yield from super().get_system_commands(screen)
+
+    def _page_opener(self, digit: str) -> Callable[[], None]:
+        def open_page() -> None:
+            self._to_dashboard()
+            self.run_worker(self.dashboard.action_page(digit), exclusive=True, group="jump")
+
+        return open_page
+
+
+def run_dashboard(
+    source: Source,
+    *,
+    title: str,
+    refresh_hz: float = 1.0,
+    readonly: bool = False,
+    keymap: Mapping[str, str] | None = None,
+) -> int:
+    """Show a job until the person quits.
+
+    Args:
+        source: Not yet started; it is stopped before this returns.
+        title: What is watched, until the first snapshot says it.
+        refresh_hz: How often the source samples.
+        readonly: Refuse everything that acts on processes.
+        keymap: Keys by binding id, in place of the usual ones.
+
+    Returns:
+        An exit code.
+    """
+    app = MpwatchApp(source, title=title, refresh_hz=refresh_hz, readonly=readonly, keymap=keymap)
+    result = app.run()
+    return app.return_code or 0 if result is None else result

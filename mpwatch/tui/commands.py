@@ -1,0 +1,56 @@
+"""The command palette: what depends on the job, found by typing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from mpwatch.model.findings import Finding
+from mpwatch.model.snapshot import Process
+
+if TYPE_CHECKING:
+    from mpwatch.tui.app import MpwatchApp
+
+
+class JumpProvider(Provider):
+    """Jumps to processes and findings by any part of their names."""
+
+    @property
+    def _app(self) -> MpwatchApp:
+        from mpwatch.tui.app import MpwatchApp
+
+        assert isinstance(self.app, MpwatchApp)
+        return self.app
+
+    def _targets(self) -> list[tuple[str, str, Process | Finding]]:
+        moment = self._app.watch_state.moment
+        if moment is None:
+            return []
+        snapshot = moment.snapshot
+        findings = [(f"finding: {f.rule}", f.summary, f) for f in snapshot.findings]
+        processes = [
+            (f"process: {p.pid} {p.label}", p.doing or moment.state(p), p)
+            for p in snapshot.processes
+        ]
+        return [*findings, *processes]
+
+    def _open(self, target: Process | Finding) -> None:
+        if isinstance(target, Finding):
+            self._app.open_finding(target)
+        else:
+            self._app.jump_to(target.process)
+
+    async def discover(self) -> Hits:
+        """Findings and the first processes, before anything is typed."""
+        for title, about, target in self._targets()[:12]:
+            yield DiscoveryHit(title, partial(self._open, target), help=about)
+
+    async def search(self, query: str) -> Hits:
+        """Processes and findings whose name matches."""
+        matcher = self.matcher(query)
+        for title, about, target in self._targets():
+            score = matcher.match(title)
+            if score > 0:
+                yield Hit(score, matcher.highlight(title), partial(self._open, target), help=about)

@@ -1,0 +1,1 @@
+"""What screens say: pure functions from a snapshot to rows and lines; no widget is imported."""

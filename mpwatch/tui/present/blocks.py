@@ -1,0 +1,66 @@
+"""Numbers drawn with characters: trends of a row, bars of a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+UNREAD = "·"
+"""Stands where a value could not be read."""
+
+
+def trend(
+    values: Sequence[float | None], width: int, top: float | None = None, bottom: float = 0.0
+) -> str:
+    """The last values as blocks, oldest first, filled up on the left where there are fewer.
+
+    Args:
+        values: Oldest first; `None` was not read.
+        width: Characters.
+        top: The value of a full block; by default the largest shown.
+        bottom: The value of the lowest block.
+    """
+    shown = list(values[-width:]) if width > 0 else []
+    known = [value for value in shown if value is not None]
+    if not known:
+        return " " * width
+    top = max(known) if top is None else top
+    return "".join(_block(value, bottom, top) for value in shown).rjust(width)
+
+
+def drift(values: Sequence[float | None], width: int, least_span: float) -> str:
+    """Like `trend`, but from the smallest value shown: for numbers whose change matters.
+
+    Args:
+        values: Oldest first.
+        width: Characters.
+        least_span: A change smaller than this is drawn as small as it is.
+    """
+    known = [value for value in values[-width:] if value is not None] if width > 0 else []
+    if not known:
+        return " " * width
+    low = min(known)
+    return trend(values, width, top=max(max(known), low + least_span), bottom=low)
+
+
+def _block(value: float | None, bottom: float, top: float) -> str:
+    if value is None:
+        return UNREAD
+    if top <= bottom:
+        return _LEVELS[0]
+    share = (value - bottom) / (top - bottom)
+    return _LEVELS[max(0, min(len(_LEVELS) - 1, round(share * (len(_LEVELS) - 1))))]
+
+
+def bar(share: float | None, width: int) -> str:
+    """A share from 0 to 1 as `[####......]`; unknown is `[????]`."""
+    inside = max(1, width - 2)
+    if share is None:
+        return f"[{'?' * inside}]"
+    # A limit that is used at all shows, and one that is not reached is not shown as full.
+    filled = round(max(0.0, min(1.0, share)) * inside)
+    if share > 0:
+        filled = max(1, filled)
+    if share < 1:
+        filled = min(inside - 1, filled)
+    return f"[{'#' * filled}{'.' * (inside - filled)}]"

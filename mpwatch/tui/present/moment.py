@@ -1,0 +1,153 @@
+"""One snapshot with what pages look up in it again and again, worked out once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.waits import WaitEdge
+from mpwatch.tui.present.cells import Span, Tone
+
+TONES: dict[Severity, Tone] = {
+    Severity.INFO: "accent",
+    Severity.WARNING: "warning",
+    Severity.CRITICAL: "critical",
+}
+MARKS: dict[Severity, Span] = {
+    Severity.INFO: Span("i", "accent"),
+    Severity.WARNING: Span("w", "warning"),
+    Severity.CRITICAL: Span("C", "critical"),
+}
+"""The letter before a row that a finding is about."""
+
+_STATE_WORDS: dict[str, str] = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "disk",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "zombie",
+    "X": "dead",
+    "x": "dead",
+    "I": "idle",
+}
+_STATE_TONES: dict[str, Tone] = {
+    "running": "good",
+    "waiting": "warning",
+    "idle": "dim",
+    "sleeping": "dim",
+    "disk": "warning",
+    "stopped": "warning",
+    "traced": "warning",
+    "zombie": "critical",
+    "dead": "critical",
+    "ended": "dim",
+}
+
+
+def letter_words(letter: str) -> str:
+    """The word for a state letter of `/proc/PID/stat`."""
+    return _STATE_WORDS.get(letter, letter or "unknown")
+
+
+def state_tone(word: str) -> Tone:
+    """How a state word is toned."""
+    return _STATE_TONES.get(word, "")
+
+
+class Moment:
+    """A snapshot made ready for pages; everything in it is computed at most once.
+
+    Attributes:
+        snapshot: What it is about.
+        scope: The one process a page is limited to, or `None` for the whole job.
+    """
+
+    def __init__(self, snapshot: Snapshot, scope: ProcessId | None = None) -> None:
+        self.snapshot = snapshot
+        self.scope = scope
+
+    def scoped(self, scope: ProcessId | None) -> Moment:
+        """The same moment, limited to one process."""
+        return self if scope == self.scope else Moment(self.snapshot, scope)
+
+    @cached_property
+    def by_id(self) -> dict[ProcessId, Process]:
+        """Processes by identity."""
+        return {process.process: process for process in self.snapshot.processes}
+
+    @cached_property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes in scope."""
+        if self.scope is None:
+            return self.snapshot.processes
+        found = self.by_id.get(self.scope)
+        return () if found is None else (found,)
+
+    @cached_property
+    def children(self) -> dict[ProcessId | None, list[Process]]:
+        """Direct children by parent; processes whose parent is not observed are under `None`."""
+        found: dict[ProcessId | None, list[Process]] = defaultdict(list)
+        for process in self.snapshot.processes:
+            parent = process.parent if process.parent in self.by_id else None
+            found[parent].append(process)
+        return found
+
+    @cached_property
+    def findings_of(self) -> dict[ProcessId | None, list[Finding]]:
+        """Findings that still hold, by the process they are about."""
+        found: dict[ProcessId | None, list[Finding]] = defaultdict(list)
+        for finding in self.snapshot.findings:
+            if finding.resolved_s is None:
+                found[finding.process].append(finding)
+        return found
+
+    @cached_property
+    def edges_of(self) -> dict[ProcessId, list[WaitEdge]]:
+        """Waits by the process that waits."""
+        found: dict[ProcessId, list[WaitEdge]] = defaultdict(list)
+        for edge in self.snapshot.waits.edges:
+            found[edge.waiter].append(edge)
+        return found
+
+    def severity(self, process: ProcessId) -> Severity | None:
+        """The worst finding about a process, or `None`."""
+        return max((f.severity for f in self.findings_of.get(process, ())), default=None)
+
+    def name(self, process: ProcessId | None) -> str:
+        """How people call a process: `worker 3`; unknown ones by their pid."""
+        if process is None:
+            return "?"
+        found = self.by_id.get(process)
+        return found.label if found else f"pid {process.pid}"
+
+    def full_name(self, process: ProcessId | None) -> str:
+        """Name and pid: `worker 3 (41829)`."""
+        if process is None:
+            return "?"
+        found = self.by_id.get(process)
+        return f"{found.label} ({process.pid})" if found else f"pid {process.pid}"
+
+    def state(self, process: Process) -> str:
+        """One word: what it does, from its waits where they are known, else from the kernel.
+
+        `idle` waits for something that need not come, `waiting` for something that should.
+        """
+        if process.is_gone:
+            return "ended"
+        letter = process.sample.state
+        if letter != "S":
+            return letter_words(letter)
+        main = [e for e in self.edges_of.get(process.process, ()) if e.tid == process.pid]
+        if main:
+            return "idle" if all(edge.is_ordinary for edge in main) else "waiting"
+        if (process.cpu_percent or 0) >= BUSY_PERCENT:
+            return "running"
+        return "sleeping"
+
+
+BUSY_PERCENT = 20.0
+"""A process caught asleep that used this much of a core since the last look is at work."""

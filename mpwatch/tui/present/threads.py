@@ -1,0 +1,176 @@
+"""Threads and their stacks: what everything in the job is doing right now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame, WaitedOn
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.units import percent_text, seconds_text
+from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, cell, line
+from mpwatch.tui.present.moment import Moment, letter_words, state_tone
+from mpwatch.tui.present.page import Page
+
+SourceLine: TypeAlias = Callable[[str, int], str]
+"""The text of a line of a source file, empty if it cannot be read here."""
+
+COLUMNS = (
+    Column("PROCESS", 10, keep=9, most=18),
+    Column("TID", 7, align="right", keep=6),
+    Column("NAME", 16, keep=4),
+    Column("STATE", 8, keep=8),
+    Column("CPU", 4, align="right", keep=7, letter="C"),
+    Column("STILL", 6, align="right", keep=3),
+    Column("WAITS IN", 18, keep=5, most=26),
+    Column("STACK", 24, keep=9, grows=True),
+)
+
+
+class InProcess(NamedTuple):
+    """A thread with the process it is in."""
+
+    process: Process
+    thread: Thread
+
+
+def items(moment: Moment) -> list[InProcess]:
+    """All threads of the living processes in scope, in the order of the tree."""
+    return [InProcess(p, t) for p in moment.processes if not p.is_gone for t in p.threads]
+
+
+def short_path(path: str) -> str:
+    """The last two parts of a path: what people recognise a file by."""
+    return "/".join(path.rsplit("/", 2)[-2:]) if path.count("/") > 1 else path
+
+
+def frame_words(frame: Frame) -> str:
+    """One frame in one piece: `decode data.py:31`."""
+    return f"{frame.function} {short_path(frame.file)}:{frame.line}"
+
+
+def wait_words(waited: WaitedOn | None) -> str:
+    """What a blocked thread waits in: `pipe-read pipe:[18174]`."""
+    if waited is None:
+        return ""
+    kind = waited.kind if waited.kind != "unknown" else waited.call
+    return f"{kind} {', '.join(waited.targets[:2])}".rstrip()
+
+
+def _row(item: InProcess, moment: Moment) -> Row:
+    process, thread = item
+    state = letter_words(thread.state)
+    return Row(
+        (process.process, thread.tid),
+        (
+            cell(process.label, "title" if thread.tid == process.pid else ""),
+            cell(str(thread.tid), "dim"),
+            cell(thread.name),
+            cell(state, state_tone(state)),
+            cell(percent_text(thread.cpu_percent)),
+            cell(seconds_text(thread.still_s), _still_tone(thread.still_s)),
+            cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
+            cell(frame_words(thread.stack[0])) if thread.stack else cell("not taken", "dim"),
+        ),
+        mark=Span("G", "good") if thread.has_gil else Span(" "),
+    )
+
+
+def _still_tone(still_s: float | None) -> Tone:
+    return "warning" if still_s is not None and still_s >= 30 else ""
+
+
+def stack_head(thread: Thread, at_s: float) -> Line:
+    """Where a stack comes from and how old it is."""
+    if not thread.stack:
+        return cell(" no stack taken yet; s takes one of every process", "dim")
+    age = None if thread.stack_at_s is None else max(0.0, at_s - thread.stack_at_s)
+    gil = ", holds the GIL" if thread.has_gil else ""
+    return line(
+        (f" stack of {thread.name} {thread.tid}", "title"),
+        (f"  {thread.stack_source or 'unknown source'}, {seconds_text(age)} ago{gil}", "dim"),
+    )
+
+
+def stack_lines(
+    frames: Sequence[Frame], width: int, source: SourceLine | None = None
+) -> tuple[Line, ...]:
+    """A stack, innermost first, as columns: function, place, source line; locals below."""
+    name_width = min(28, max((len(f.function) for f in frames), default=0)) + 2
+    place_width = min(34, max((len(_place(f)) for f in frames), default=0)) + 2
+    lines: list[Line] = []
+    for depth, frame in enumerate(frames):
+        text = source(frame.file, frame.line).strip() if source else ""
+        head = frame.function[: name_width - 1].ljust(name_width)
+        lines.append(
+            line(
+                "   ",
+                (head, "title" if depth == 0 else ""),
+                (_place(frame)[-place_width + 1 :].ljust(place_width), "accent"),
+                (text, "dim"),
+            )
+        )
+        lines += [line("       ", (name, "dim"), f" = {value}") for name, value in frame.locals]
+    return tuple(lines)
+
+
+def _place(frame: Frame) -> str:
+    return f"{short_path(frame.file)}:{frame.line}" if frame.line else short_path(frame.file)
+
+
+def details(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The stack of the thread under the cursor."""
+    head = stack_head(item.thread, moment.snapshot.at_s)
+    return (head, *stack_lines(item.thread.stack, width))
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    if not moment.snapshot.living():
+        return ("No threads: every process of this job has ended.",)
+    reasons = [r for p in moment.processes for r in p.problems if "thread" in r or "task" in r]
+    return (
+        "No threads could be read.",
+        reasons[0] if reasons else "They appear with the next reading of /proc/PID/task.",
+    )
+
+
+def _text(item: InProcess, moment: Moment) -> str:
+    process, thread = item
+    state = letter_words(thread.state)
+    stack = " ".join(frame_words(frame) for frame in thread.stack)
+    waits = wait_words(thread.waits_on)
+    return f"{process.label} {process.pid} {thread.tid} {thread.name} {state} {waits} {stack}"
+
+
+def _process(item: InProcess) -> ProcessId:
+    return item.process.process
+
+
+PAGE: Page[InProcess] = Page(
+    name="threads",
+    title="Threads",
+    short="Thr",
+    columns=COLUMNS,
+    items=items,
+    key=lambda item: (item.process.process, item.thread.tid),
+    row=_row,
+    text=_text,
+    empty=_empty,
+    details=details,
+    details_share=0.4,
+    process=_process,
+    sorts={
+        "CPU": lambda item: item.thread.cpu_percent,
+        "STILL": lambda item: item.thread.still_s,
+        "NAME": lambda item: item.thread.name,
+        "STATE": lambda item: item.thread.state,
+    },
+    help=(
+        "Every thread of every process, with the innermost frame of its Python stack.",
+        "STILL  how long it has used no cpu; WAITS IN  what its system call waits for.",
+        "A G before a row: that thread holds the GIL.",
+        "Below: the whole stack of the thread under the cursor, its source and its age.",
+        "s takes stacks of everything now; f follows the process under the cursor twice a second.",
+    ),
+)

@@ -1,0 +1,213 @@
+"""Screens that show pages of the moment: the dashboard and one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widget import Widget
+from textual.widgets import Input
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.present.cells import Line, cell
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.page import Page
+from mpwatch.tui.present.status import header
+from mpwatch.tui.present.tabs import Tab
+from mpwatch.tui.screens.live import LiveScreen
+from mpwatch.tui.watch import Watch
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.page_view import PageView
+from mpwatch.tui.widgets.tab_bar import TabBar
+
+HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
+
+AnyPage = Page[Any]
+AnyView = PageView[Any]
+
+
+class PagesScreen(LiveScreen):
+    """Pages under digits; hidden ones are not drawn, those never opened not even made."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(str(n), f"page('{n}')", f"Page {n}", show=False, id=f"page.{n}")
+            for n in range(10)
+        ),
+        Binding("slash", "filter", "Filter rows", key_display="/", id="filter"),
+        Binding(
+            "less_than_sign",
+            "sort(-1)",
+            "Sort by previous column",
+            key_display="<",
+            id="sort.previous",
+        ),
+        Binding(
+            "greater_than_sign", "sort(1)", "Sort by next column", key_display=">", id="sort.next"
+        ),
+        Binding("r", "reverse", "Reverse the order", id="sort.reverse"),
+        Binding("escape", "back", "Clear the filter, go back", key_display="esc", id="back"),
+    ]
+
+    def __init__(self, watch: Watch, pages: Sequence[AnyPage], first_digit: int = 0) -> None:
+        super().__init__()
+        self.watch_state = watch
+        self.pages = {str(first_digit + n): page for n, page in enumerate(pages)}
+        self.views: dict[str, AnyView] = {}
+        self.current = str(first_digit)
+        tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
+        self._header = LineView(id="header", classes="bar")
+        self._body = Container(id="body")
+        self._tabs = TabBar(tabs, HINTS, id="tabs")
+        self._filter = Input(placeholder="words a row must hold, -word must not", id="filter")
+
+    def compose(self) -> ComposeResult:
+        """Status line, the page, the filter when asked for, the bottom line."""
+        yield self._header
+        yield from self.heads()
+        with self._body:
+            yield self._view(self.current)
+        yield self._filter
+        yield self._tabs
+
+    def on_mount(self) -> None:
+        """Begin with the first page."""
+        self._filter.display = False
+        self._tabs.choose(self.current)
+        self.view.main.focus()
+
+    # --- what subclasses may change --------------------------------------------------------------
+
+    def make_view(self, page: AnyPage) -> AnyView:
+        """Make the widget of a page."""
+        return PageView(page, id=f"page-{page.name}")
+
+    def heads(self) -> Sequence[Widget]:
+        """Widgets between the status line and the page."""
+        return ()
+
+    def scope_of(self, moment: Moment) -> Moment:
+        """The part of the moment this screen is about."""
+        return moment
+
+    def top_line(self, moment: Moment) -> Line:
+        """The status line."""
+        return header(moment.snapshot, self.watch_state.viewing, self.size.width)
+
+    # --- drawing ---------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> AnyView:
+        """The page shown."""
+        return self.views[self.current]
+
+    @property
+    def current_process(self) -> ProcessId | None:
+        """The process the cursor is about."""
+        return self.view.current_process
+
+    def _view(self, digit: str) -> AnyView:
+        if digit not in self.views:
+            self.views[digit] = self.make_view(self.pages[digit])
+        return self.views[digit]
+
+    def show_moment(self) -> None:
+        """Draw what is to be seen now: the status line and the page shown, nothing else."""
+        moment = self.watch_state.moment
+        if moment is None:
+            words = f" mpwatch   {self.watch_state.viewing.title}   waits for the first reading"
+            self._header.show((cell(words),))
+            return
+        with self.app.batch_update():
+            self._header.show((self.top_line(moment),))
+            before = self.view.main
+            self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
+            if before.has_focus and before is not self.view.main:
+                self.view.main.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit the status line to the new width."""
+        self.show_moment()
+
+    # --- pages -----------------------------------------------------------------------------------
+
+    async def action_page(self, digit: str) -> None:
+        """Show another page."""
+        if digit not in self.pages or digit == self.current:
+            return
+        process = self.current_process
+        self.view.display = False
+        self.current = digit
+        if digit not in self.views:
+            await self._body.mount(self._view(digit))
+        self.view.display = True
+        self._tabs.choose(digit)
+        self.show_moment()
+        self._follow(process)
+        self.view.main.focus()
+
+    def _follow(self, process: ProcessId | None) -> None:
+        """Put the cursor of the new page on the process of the old one, once it is laid out."""
+        if process is None:
+            return
+        view = self.view
+
+        def move() -> None:
+            if view.current_process == process:
+                return
+            for item in view.table.items:
+                if view.page.process(item) == process:
+                    view.move_to(view.page.key(item))
+                    return
+
+        self.call_after_refresh(move)
+
+    async def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
+        """Show the page that was clicked."""
+        event.stop()
+        await self.action_page(event.digit)
+
+    # --- filter, order, back ---------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Ask for words to filter by."""
+        self._filter.display = True
+        self._filter.value = self.watch_state.viewing.filter
+        self._filter.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        if self._filter.display:
+            self.watch_state.set_filter(event.value)
+            self.show_moment()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter and go back to the rows."""
+        self._filter.display = False
+        self.view.main.focus()
+
+    def action_back(self) -> None:
+        """Undo the nearest thing: the filter line, the filter, the page, then the screen."""
+        if self._filter.display or self.watch_state.viewing.filter:
+            self._filter.display = False
+            self.watch_state.set_filter("")
+            self.show_moment()
+            self.view.main.focus()
+        else:
+            self.leave()
+
+    def leave(self) -> None:
+        """Go back to where this screen was opened from."""
+        self.dismiss()
+
+    def action_sort(self, step: int) -> None:
+        """Sort by another column."""
+        self.view.sort_next(step)
+
+    def action_reverse(self) -> None:
+        """Turn the order around."""
+        self.view.reverse()

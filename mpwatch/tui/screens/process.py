@@ -1,0 +1,73 @@
+"""One place for everything about one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from mpwatch.model.findings import Finding
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.present import events, files, findings, flows, process, shm, threads, waits
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.screens.finding import FindingScreen
+from mpwatch.tui.screens.pages import PagesScreen
+from mpwatch.tui.watch import Watch
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.page_view import PageView
+
+
+class ProcessScreen(PagesScreen):
+    """The pages again, limited to one process, under what identifies it and its limits."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("backspace", "back", "Back", show=False, id="process.back"),
+    ]
+
+    def __init__(self, watch: Watch, process_id: ProcessId) -> None:
+        super().__init__(watch, PAGES, first_digit=1)
+        self.process_id = process_id
+        self._head = LineView(id="process-head")
+
+    def heads(self) -> Sequence[Widget]:
+        """Who the process is and how near its limits."""
+        return (self._head,)
+
+    def scope_of(self, moment: Moment) -> Moment:
+        """This process only."""
+        return moment.scoped(self.process_id)
+
+    def show_moment(self) -> None:
+        """Draw the head and the page."""
+        moment = self.watch_state.moment
+        found = moment.by_id.get(self.process_id) if moment else None
+        if moment is not None and found is not None:
+            self._head.show(process.head(moment, found, self.size.width))
+        super().show_moment()
+
+    @property
+    def current_process(self) -> ProcessId | None:
+        """The process this screen is about."""
+        return self.process_id
+
+    def on_page_view_opened(self, event: PageView.Opened) -> None:
+        """Open a finding, or another process a row belongs to."""
+        event.stop()
+        if isinstance(event.item, Finding):
+            self.app.push_screen(FindingScreen(self.watch_state, event.item))
+        elif event.process is not None and event.process != self.process_id:
+            self.app.push_screen(ProcessScreen(self.watch_state, event.process))
+
+
+PAGES: tuple[Any, ...] = (
+    threads.PAGE,
+    shm.PAGE,
+    files.PAGE,
+    process.PAGE,
+    flows.PAGE,
+    waits.PAGE,
+    events.PAGE,
+    findings.PAGE,
+)

@@ -1,0 +1,95 @@
+"""Lines drawn cheaply: toned text to strips, with styles looked up once."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from mpwatch.tui.present.cells import Line, Span
+
+Align = Literal["left", "right", "tail"]
+_PREFIX = "canvas--"
+
+
+class LineCanvas(ScrollView):
+    """Draws toned lines; what is drawn where belongs to the classes built on it."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"{_PREFIX}{name}"
+        for name in (
+            "title",
+            "dim",
+            "good",
+            "accent",
+            "chosen",
+            "warning",
+            "critical",
+            "header",
+            "sorted",
+            "cursor",
+            "cursor-blurred",
+        )
+    }
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._tones: dict[str, Style] = {}
+
+    def notify_style_update(self) -> None:
+        """Forget the styles when the theme or a pseudo class changes."""
+        self._tones = {}
+        super().notify_style_update()
+
+    def tone_style(self, tone: str) -> Style:
+        """What a tone adds to the style of its line."""
+        if not tone:
+            return Style.null()
+        found = self._tones.get(tone)
+        if found is None:
+            found = self.get_component_rich_style(_PREFIX + tone, partial=True)
+            self._tones[tone] = found
+        return found
+
+    def segments(self, content: Line, width: int, align: Align, base: Style) -> list[Segment]:
+        """A line as segments of exactly `width` cells."""
+        used = 0
+        out: list[Segment] = []
+        if align == "tail":
+            content = _tail(content, width)
+        for span in content:
+            size = len(span.text) if span.text.isascii() else cell_len(span.text)
+            style = base + self.tone_style(span.tone) if span.tone else base
+            if used + size > width:
+                left = width - used - 1
+                text = set_cell_size(span.text, left) + "…" if left >= 0 else ""
+                out.append(Segment(text, style))
+                used = width if left >= 0 else used
+                break
+            out.append(Segment(span.text, style))
+            used += size
+        if used < width:
+            blank = Segment(" " * (width - used), base)
+            if align == "left":
+                out.append(blank)
+            else:
+                out.insert(0, blank)
+        return out
+
+    def strip_of(self, content: Line, base: Style) -> Strip:
+        """A whole line as wide as the widget, moved by the horizontal scroll."""
+        strip = Strip(
+            [Segment(s.text, base + self.tone_style(s.tone) if s.tone else base) for s in content]
+        )
+        left = self.scroll_offset.x
+        return strip.crop_extend(left, left + self.size.width, base)
+
+
+def _tail(content: Line, width: int) -> Line:
+    if len(content) == 1 and len(content[0].text) > width:
+        return (Span(content[0].text[-width:] if width > 0 else "", content[0].tone),)
+    return content

@@ -1,0 +1,82 @@
+"""Lines of text that are replaced as a whole: explanations, stacks, pictures, status lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.strip import Strip
+
+from mpwatch.tui.present.cells import Line, text_of, width_of
+from mpwatch.tui.widgets.line_canvas import LineCanvas
+
+
+class LineView(LineCanvas):
+    """Toned lines that scroll; only lines that differ are drawn again."""
+
+    DEFAULT_CSS = """
+    LineView { height: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+    """
+
+    def __init__(
+        self, *, id: str | None = None, classes: str | None = None, focusable: bool = False
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.can_focus = focusable
+        self._lines: Sequence[Line] = ()
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """What it shows."""
+        return self._lines
+
+    @property
+    def plain(self) -> str:
+        """What it shows, as text to copy."""
+        return "\n".join(text_of(content).rstrip() for content in self._lines)
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Replace the lines; the scroll position stays."""
+        before, self._lines = self._lines, lines
+        size = Size(max((width_of(content) for content in lines), default=0), len(lines))
+        if size != self.virtual_size:
+            self.virtual_size = size
+        top = self.scroll_offset.y
+        for y in range(top, top + max(self.size.height, 1)):
+            if _at(before, y) != _at(lines, y):
+                self.refresh_line(y)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one visible line."""
+        content = _at(self._lines, y + self.scroll_offset.y)
+        if content is None:
+            return Strip.blank(self.size.width, self.rich_style)
+        return self.strip_of(content, self.rich_style)
+
+
+def _at(lines: Sequence[Line], index: int) -> Line | None:
+    return lines[index] if 0 <= index < len(lines) else None
+
+
+class ScrollingLines(LineView, can_focus=True):
+    """Lines one can move through with the keys of a pager."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "scroll_up", "Up", show=False, id="lines.up"),
+        Binding("down,j", "scroll_down", "Down", show=False, id="lines.down"),
+        Binding("left,h", "scroll_left", "Left", show=False, id="lines.left"),
+        Binding("right,l", "scroll_right", "Right", show=False, id="lines.right"),
+        Binding("pageup", "page_up", "Page up", show=False, id="lines.page_up"),
+        Binding("pagedown", "page_down", "Page down", show=False, id="lines.page_down"),
+        Binding("home,g", "scroll_home", "Top", show=False, id="lines.home"),
+        Binding("end,G", "scroll_end", "End", show=False, id="lines.end"),
+    ]
+
+    DEFAULT_CSS = """
+    ScrollingLines { height: 1fr; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes, focusable=True)

@@ -1,0 +1,338 @@
+"""A table cheap enough to repaint on every snapshot.
+
+Textual's DataTable renders every visible cell anew whenever one changes; here a line is drawn again
+only if it differs from what is on screen, rows are built for visible lines only, and the cursor
+belongs to a key, so it follows its row wherever sorting takes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from mpwatch.tui.present.cells import Column, Placed, Row, place
+from mpwatch.tui.widgets.line_canvas import LineCanvas
+
+T = TypeVar("T")
+
+GUTTER = 2
+"""Cells before the first column: the mark of the row and a space."""
+
+
+class LiveTable(LineCanvas, Generic[T], can_focus=True):
+    """Rows of fixed columns, drawn one line at a time, with the cursor on a key."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="table.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="table.down"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("home,g", "edge(0)", "Top", show=False, id="table.top"),
+        Binding("end,G", "edge(-1)", "End", show=False, id="table.end"),
+        Binding("left,h", "shift(-1)", "Left", show=False, id="table.left"),
+        Binding("right,l", "shift(1)", "Right", show=False, id="table.right"),
+        Binding("enter", "choose", "Open", show=False, id="table.open"),
+    ]
+
+    DEFAULT_CSS = """
+    LiveTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    """
+
+    cursor_key: reactive[Hashable | None] = reactive(None, repaint=False)
+    """The key of the row under the cursor."""
+
+    class Moved(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, table: Widget, key: Hashable | None) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> Widget:
+            """The table."""
+            return self.table
+
+    class Chosen(Moved):
+        """A row was opened: with enter or a second click."""
+
+    class Shifted(Moved):
+        """Left or right was pressed on a row.
+
+        Attributes:
+            step: -1 is left, 1 is right.
+        """
+
+        step: int = 0
+
+    class SortAsked(Message):
+        """A column was chosen to sort by: its header was clicked or its letter pressed."""
+
+        def __init__(self, table: Widget, column: str) -> None:
+            super().__init__()
+            self.table = table
+            self.column = column
+
+        @property
+        def control(self) -> Widget:
+            """The table."""
+            return self.table
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        key: Callable[[T], Hashable],
+        *,
+        has_header: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._columns = columns
+        self._key = key
+        self._head = 1 if has_header else 0
+        self._clock = clock
+        self.touched_s = float("-inf")
+        self._items: Sequence[T] = ()
+        self._row: Callable[[T], Row] | None = None
+        self._index: dict[Hashable, int] = {}
+        self._painted: dict[int, Row | None] = {}
+        self._placed: tuple[Placed, ...] = ()
+        self._placed_for = -1
+        self.sorted_by: str | None = None
+        self.is_reversed = False
+
+    # --- content ---------------------------------------------------------------------------------
+
+    @property
+    def items(self) -> Sequence[T]:
+        """What it shows, top to bottom."""
+        return self._items
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """The keys of its rows, top to bottom."""
+        return tuple(self._index)
+
+    @property
+    def cursor_index(self) -> int | None:
+        """Where the cursor is, or `None` in an empty table."""
+        return self._index.get(self.cursor_key)
+
+    @property
+    def current(self) -> T | None:
+        """The item under the cursor."""
+        index = self.cursor_index
+        return None if index is None else self._items[index]
+
+    def show(self, items: Sequence[T], row: Callable[[T], Row]) -> None:
+        """Replace the rows; the cursor stays on its key, wherever that went.
+
+        Args:
+            items: Top to bottom, with distinct keys.
+            row: Builds the row of an item; called for visible items only.
+        """
+        was_at = self.cursor_index
+        was_visible = was_at is not None and self._is_visible(was_at)
+        count_before = len(self._items)
+        self._items, self._row = items, row
+        self._index = {self._key(item): index for index, item in enumerate(items)}
+        if len(items) != count_before:
+            self.virtual_size = Size(0, len(items) + self._head)
+        self._settle_cursor(was_at, was_visible)
+        for y in range(self._head, self.size.height):
+            if self._painted.get(y) != self._row_at(y):
+                self._refresh_screen_line(y)
+
+    def show_sorting(self, column: str | None, is_reversed: bool) -> None:
+        """Mark the column the rows are sorted by in the header."""
+        if (column, is_reversed) != (self.sorted_by, self.is_reversed):
+            self.sorted_by, self.is_reversed = column, is_reversed
+            self._refresh_screen_line(0)
+
+    def _settle_cursor(self, was_at: int | None, was_visible: bool) -> None:
+        if self.cursor_key in self._index:
+            if was_visible and self.cursor_index != was_at:
+                self._scroll_to_cursor()
+            return
+        if not self._items:
+            self.cursor_key = None
+            return
+        # The row is gone: its neighbour takes the cursor rather than the top of the table.
+        index = min(was_at or 0, len(self._items) - 1)
+        self.cursor_key = self._key(self._items[index])
+
+    def _row_at(self, y: int) -> Row | None:
+        index = y - self._head + self.scroll_offset.y
+        if self._row is None or not 0 <= index < len(self._items):
+            return None
+        return self._row(self._items[index])
+
+    def _refresh_screen_line(self, y: int) -> None:
+        self.refresh_line(y + self.scroll_offset.y)
+
+    # --- drawing ---------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one visible line; the header is line 0 and does not scroll."""
+        if y < self._head:
+            return self._header_strip()
+        row = self._row_at(y)
+        self._painted[y] = row
+        if row is None:
+            return Strip.blank(self.size.width, self.rich_style)
+        is_current = row.key == self.cursor_key
+        base = self.rich_style + self.tone_style(row.tone)
+        if is_current:
+            base += self.tone_style("cursor" if self.has_focus else "cursor-blurred")
+        mark = row.mark.text
+        if is_current and mark == " " and self.has_focus:
+            mark = ">"
+        segments = [Segment(mark + " ", base + self.tone_style(row.mark.tone))]
+        for n, (index, width) in enumerate(self._places()):
+            if n:
+                segments.append(Segment(" ", base))
+            segments += self.segments(row.cells[index], width, self._columns[index].align, base)
+        return Strip(segments).crop_extend(0, self.size.width, base)
+
+    def _header_strip(self) -> Strip:
+        base = self.rich_style + self.tone_style("header")
+        segments = [Segment(" " * GUTTER, base)]
+        for n, (index, width) in enumerate(self._places()):
+            if n:
+                segments.append(Segment(" ", base))
+            column = self._columns[index]
+            name, style = column.name, base
+            if name and name == self.sorted_by:
+                name += "^" if self.is_reversed else "v"
+                style = base + self.tone_style("sorted")
+            segments += self._head_cell(name, width, column, style)
+        return Strip(segments).crop_extend(0, self.size.width, base)
+
+    def _head_cell(self, name: str, width: int, column: Column, style: Style) -> list[Segment]:
+        # A mark of sorting may reach into the gap of a narrow column rather than cut its name.
+        text = name[:width] if len(name) > width + 1 else name
+        text = text.ljust(width) if column.align == "left" else text.rjust(width)
+        return [Segment(text[:width], style)]
+
+    def _places(self) -> tuple[Placed, ...]:
+        if self._placed_for != self.size.width:
+            self._placed = place(self._columns, self.size.width - GUTTER)
+            self._placed_for = self.size.width
+        return self._placed
+
+    # --- cursor ----------------------------------------------------------------------------------
+
+    def watch_cursor_key(self, before: Hashable | None, after: Hashable | None) -> None:
+        """Draw the two lines that changed and tell about it."""
+        for key in (before, after):
+            index = self._index.get(key)
+            if index is not None:
+                self.refresh_line(index + self._head)
+        if self.is_mounted:
+            self.post_message(self.Moved(self, after))
+
+    def watch_has_focus(self, value: bool) -> None:
+        """The cursor looks different without focus."""
+        super().watch_has_focus(value)
+        index = self.cursor_index
+        if index is not None:
+            self.refresh_line(index + self._head)
+
+    def move_to(self, key: Hashable) -> bool:
+        """Put the cursor on a row and bring it into view; False if there is no such row."""
+        if key not in self._index:
+            return False
+        self.cursor_key = key
+        self._scroll_to_cursor()
+        return True
+
+    def _is_visible(self, index: int) -> bool:
+        top = self.scroll_offset.y
+        return top <= index < top + max(1, self.size.height - self._head)
+
+    def _scroll_to_cursor(self) -> None:
+        index = self.cursor_index
+        room = max(1, self.size.height - self._head)
+        if index is None:
+            return
+        top = self.scroll_offset.y
+        if index < top:
+            self.scroll_to(y=index, animate=False, force=True)
+        elif index >= top + room:
+            self.scroll_to(y=index - room + 1, animate=False, force=True)
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor by rows."""
+        if self._items:
+            index = self.cursor_index or 0
+            target = max(0, min(len(self._items) - 1, index + step))
+            self.move_to(self._key(self._items[target]))
+
+    def action_page(self, direction: int) -> None:
+        """Move the cursor by a screen of rows."""
+        self.action_move(direction * max(1, self.size.height - self._head - 1))
+
+    def action_edge(self, index: int) -> None:
+        """Move the cursor to the first or last row."""
+        if self._items:
+            self.move_to(self._key(self._items[index]))
+
+    def action_choose(self) -> None:
+        """Open the row under the cursor."""
+        if self.cursor_index is not None:
+            self.post_message(self.Chosen(self, self.cursor_key))
+
+    def action_shift(self, step: int) -> None:
+        """Tell that left or right was pressed."""
+        message = self.Shifted(self, self.cursor_key)
+        message.step = step
+        self.post_message(message)
+
+    # --- keys and mouse --------------------------------------------------------------------------
+
+    def on_key(self, event: events.Key) -> None:
+        """Note that a person is at it; sort by a column whose letter is pressed."""
+        self.touched_s = self._clock()
+        for column in self._columns:
+            if column.letter and event.character == column.letter:
+                self.post_message(self.SortAsked(self, column.name))
+                event.stop()
+                return
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor, open on the second click, or sort by the header."""
+        if event.y < self._head:
+            name = self._column_at(event.x)
+            if name:
+                self.post_message(self.SortAsked(self, name))
+            return
+        self.touched_s = self._clock()
+        index = event.y - self._head + self.scroll_offset.y
+        if not 0 <= index < len(self._items):
+            return
+        key = self._key(self._items[index])
+        if key == self.cursor_key and event.chain >= 2:
+            self.action_choose()
+        self.cursor_key = key
+
+    def _column_at(self, x: int) -> str | None:
+        at = GUTTER
+        for index, width in self._places():
+            if at <= x <= at + width:
+                return self._columns[index].name or None
+            at += width + 1
+        return None

@@ -1,0 +1,134 @@
+"""The first page: what is wrong on top, the process tree below, the host underneath."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.present import findings, tree
+from mpwatch.tui.present.endings import is_over, over_lines
+from mpwatch.tui.present.findings import Brief
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.status import host_line
+from mpwatch.tui.present.tree import Node
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.live_table import LiveTable
+from mpwatch.tui.widgets.page_view import PageView
+
+
+class Overview(PageView[Node]):
+    """The process tree with findings above it and the host below."""
+
+    DEFAULT_CSS = """
+    Overview > .health { height: auto; }
+    Overview > .brief { height: auto; }
+    Overview > .host { height: 1; }
+    """
+
+    class FindingOpened(PageView.Opened):
+        """A finding on top of the page was opened."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None
+    ) -> None:
+        super().__init__(tree.page(), clock=clock, id=id)
+        self.health = LineView(classes="health")
+        self.brief: LiveTable[Brief] = LiveTable(
+            findings.BRIEF_COLUMNS,
+            lambda brief: brief.key,
+            has_header=False,
+            clock=clock,
+            classes="brief",
+        )
+        self.host = LineView(classes="host bar")
+        self._folded: frozenset[ProcessId] = frozenset()
+        self._hides_ended = False
+
+    def compose(self) -> ComposeResult:
+        """Findings, then the tree as any page, then the host."""
+        yield self.health
+        yield self.brief
+        yield from super().compose()
+        yield self.host
+
+    def _draw(self) -> None:
+        moment = self._moment
+        if moment is not None and self.size.width:
+            self._draw_findings(moment)
+            self.host.show((host_line(moment.snapshot, self.size.width),))
+        super()._draw()
+
+    def _draw_findings(self, moment: Moment) -> None:
+        most = max(2, self.size.height // 6)
+        found = findings.briefs(moment.snapshot, most)
+        lines = over_lines(moment.snapshot)
+        if not lines and not found and not is_over(moment.snapshot):
+            lines = (findings.health(moment),)
+        self.health.show(lines)
+        height = min(len(found), most)
+        if self.brief.styles.height is None or self.brief.styles.height.value != height:
+            self.brief.styles.height = height
+            self.brief.display = height > 0
+        self.brief.show(found, lambda brief: findings.brief_row(brief, moment))
+
+    # --- the tree --------------------------------------------------------------------------------
+
+    def on_live_table_shifted(self, event: LiveTable.Shifted) -> None:
+        """Fold with left, unfold with right; left on a folded or single row goes to its parent."""
+        event.stop()
+        node = self.table.current
+        if node is None or event.table is not self.table:
+            return
+        process = node.process.process
+        if event.step > 0:
+            self._fold(self._folded - {process})
+        elif node.children and not node.is_folded:
+            self._fold(self._folded | {process})
+        elif node.process.parent is not None:
+            self.table.move_to(node.process.parent)
+
+    def _fold(self, folded: frozenset[ProcessId]) -> None:
+        if folded != self._folded:
+            self._folded = folded
+            self.page = tree.page(self._folded, self._hides_ended)
+            self.redraw()
+
+    def toggle_ended(self) -> bool:
+        """Hide or show processes that have ended; returns whether they are hidden."""
+        self._hides_ended = not self._hides_ended
+        self.page = tree.page(self._folded, self._hides_ended)
+        self.redraw()
+        return self._hides_ended
+
+    def unfold_to(self, process: ProcessId) -> bool:
+        """Put the cursor on a process, unfolding what hides it."""
+        moment = self._moment
+        above = moment.by_id.get(process) if moment else None
+        hiding: set[ProcessId] = set()
+        while moment is not None and above is not None and above.parent is not None:
+            hiding.add(above.parent)
+            above = moment.by_id.get(above.parent)
+        self._fold(self._folded - hiding)
+        return self.table.move_to(process)
+
+    # --- the findings ----------------------------------------------------------------------------
+
+    def on_live_table_moved(self, event: LiveTable.Moved) -> None:
+        """Explain a row of the tree; a finding explains itself."""
+        if event.table is self.table:
+            super().on_live_table_moved(event)
+        else:
+            event.stop()
+
+    def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
+        """Open the process or the finding."""
+        if event.table is self.table:
+            super().on_live_table_chosen(event)
+            return
+        event.stop()
+        brief = self.brief.current
+        if brief is not None:
+            self.post_message(self.FindingOpened(brief.finding.process, brief.finding))

@@ -1,0 +1,186 @@
+"""One page on the screen: lines above, a table, and the line under the cursor explained below."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widget import Widget
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.present.cells import Line, cell
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.page import Order, Page, filtered, held, ordered
+from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+from mpwatch.tui.widgets.live_table import LiveTable
+
+T = TypeVar("T")
+HOLD_S = 1.5
+"""For so long after a key or click the order of rows stays as it is."""
+
+
+class PageView(Vertical, Generic[T]):
+    """Draws a page from each moment it is handed; does nothing while hidden."""
+
+    DEFAULT_CSS = """
+    PageView { height: 1fr; }
+    PageView > .above { height: auto; }
+    PageView > .empty { height: 1fr; display: none; padding: 1 2; }
+    PageView.-empty > .empty { display: block; }
+    PageView.-empty > LiveTable.rows { display: none; }
+    PageView.-empty > .details { display: none; }
+    """
+
+    class Opened(Message):
+        """A row was opened.
+
+        Attributes:
+            process: The process it belongs to, if to one.
+        """
+
+        def __init__(self, process: ProcessId | None, item: object) -> None:
+            super().__init__()
+            self.process = process
+            self.item = item
+
+    def __init__(
+        self,
+        page: Page[T],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self.page = page
+        self.order = Order()
+        self.above = LineView(classes="above")
+        self.table: LiveTable[T] = LiveTable(page.columns, page.key, clock=clock, classes="rows")
+        self.empty = ScrollingLines(classes="empty")
+        self.details = ScrollingLines(classes="details")
+        self._clock = clock
+        self._moment: Moment | None = None
+        self._filter = ""
+
+    def compose(self) -> ComposeResult:
+        """The lines above, the table, what stands in for it when empty, the details."""
+        yield self.above
+        yield self.table
+        yield self.empty
+        yield self.details
+
+    def on_mount(self) -> None:
+        """Give the details their share of the height."""
+        share = self.page.details_share
+        self.details.styles.height = f"{share * 100:g}%" if share else 2
+
+    def on_resize(self) -> None:
+        """Lines depend on the width."""
+        self._draw()
+
+    @property
+    def current(self) -> T | None:
+        """The item under the cursor."""
+        return self.table.current
+
+    @property
+    def current_process(self) -> ProcessId | None:
+        """The process the item under the cursor belongs to."""
+        item = self.table.current
+        return None if item is None else self.page.process(item)
+
+    @property
+    def main(self) -> Widget:
+        """What takes the keys when the page is shown."""
+        return self.empty if self.has_class("-empty") else self.table
+
+    def show(self, moment: Moment, wanted: str = "") -> None:
+        """Draw a moment.
+
+        Args:
+            moment: What to show.
+            wanted: Words the rows must hold; see `mpwatch.tui.present.page.filtered`.
+        """
+        self._moment, self._filter = moment, wanted
+        self._draw()
+
+    def _draw(self) -> None:
+        moment = self._moment
+        if moment is None or not self.size.width:
+            return
+        page = self.page
+        items = self._arranged(filtered(page, page.items(moment), moment, self._filter), moment)
+        self.set_class(not items, "-empty")
+        self.above.show(page.above(moment, self.size.width))
+        if not items:
+            self.empty.show(self._why_empty(moment))
+        self.table.show_sorting(self.order.column, self.order.is_reversed)
+        self.table.show(items, lambda item: page.row(item, moment))
+        self._explain()
+
+    def _arranged(self, items: list[T], moment: Moment) -> list[T]:
+        if self.table.items and self._clock() - self.table.touched_s < HOLD_S:
+            return held(self.page, items, self.table.keys)
+        if self.page.arrange is not None:
+            wanted = {self.page.key(item) for item in items}
+            everything = self.page.arrange(items, moment, self.order)
+            return [item for item in everything if self.page.key(item) in wanted]
+        return ordered(self.page, items, self.order)
+
+    def _why_empty(self, moment: Moment) -> tuple[Line, ...]:
+        if self._filter and self.page.items(moment):
+            words = f"Nothing on this page matches the filter `{self._filter}`; esc clears it."
+            return (cell(words, "title"),)
+        first, *rest = self.page.empty(moment)
+        return (cell(first, "title"), *(cell(words, "dim") for words in rest))
+
+    def _explain(self) -> None:
+        item = self.table.current
+        if self._moment is None or item is None:
+            self.details.show(())
+            return
+        self.details.show(self.page.details(item, self._moment, self.details.size.width or 80))
+
+    def redraw(self) -> None:
+        """Draw again, with the order the page asks for even if the table was just touched."""
+        self.table.touched_s = float("-inf")
+        self._draw()
+
+    def move_to(self, key: Hashable) -> bool:
+        """Put the cursor on a row, if there is one with this key."""
+        return self.table.move_to(key)
+
+    def on_live_table_moved(self, event: LiveTable.Moved) -> None:
+        """Explain the row the cursor came to."""
+        event.stop()
+        self.details.scroll_home(animate=False)
+        self._explain()
+
+    def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
+        """Tell which row was opened."""
+        event.stop()
+        item = self.table.current
+        if item is not None:
+            self.post_message(self.Opened(self.page.process(item), item))
+
+    def on_live_table_sort_asked(self, event: LiveTable.SortAsked) -> None:
+        """Sort by the column, if it can be sorted by."""
+        event.stop()
+        if event.column in self.page.sorts:
+            self.order = self.order.clicked(event.column)
+            self.redraw()
+
+    def sort_next(self, step: int) -> None:
+        """Sort by the next or previous column that can be sorted by."""
+        names: list[str | None] = [None, *self.page.sorts]
+        at = names.index(self.order.column) if self.order.column in names else 0
+        self.order = Order(names[(at + step) % len(names)])
+        self.redraw()
+
+    def reverse(self) -> None:
+        """Turn the order around."""
+        self.order = Order(self.order.column, not self.order.is_reversed)
+        self.redraw()
