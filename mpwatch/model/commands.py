@@ -59,4 +59,13 @@ class SetSpeed:
     factor: float
 
 
-Command: TypeAlias = TakeStacks | Follow | SetRefresh | Pause | StartRecording | Seek | SetSpeed
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Replay only: pause, and move by so many readings; backwards if negative."""
+
+    readings: int = 1
+
+
+Command: TypeAlias = (
+    TakeStacks | Follow | SetRefresh | Pause | StartRecording | Seek | SetSpeed | Step
+)
