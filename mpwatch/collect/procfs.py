@@ -142,7 +142,7 @@ def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str,
 
 
 _STATUS = re.compile(
-    rb"^(Tgid|Uid|NSpid|RssShmem|VmSwap|SigCgt|Cpus_allowed"
+    rb"^(Tgid|Uid|NSpid|TracerPid|RssShmem|SigCgt|SigPnd|CapEff|Cpus_allowed"
     rb"|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):[ \t]*(.*)$",
     re.M,
 )

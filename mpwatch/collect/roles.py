@@ -184,6 +184,7 @@ def role_by_stack(frames: Iterable[tuple[str, str]]) -> Role | None:
             stack, copied by fork, and says nothing about the child.
     """
     for function, file in frames:
+        function = function.rsplit(".", 1)[-1]
         if function == "_bootstrap" and file.endswith("multiprocessing/process.py"):
             return None
         for (name, path), role in _BY_FUNCTION.items():
