@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mpwatch.model.samples import HostSample
@@ -73,18 +74,20 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
 
 
 def program(root: Process | None) -> str:
-    """The script or module a process runs: `train.py`, `-m train`."""
-    if root is None or not root.sample.cmdline:
-        return ""
-    words = root.sample.cmdline
-    for index, word in enumerate(words[1:], start=1):
+    """The script or module a process runs."""
+    return "" if root is None else program_of(root.sample.cmdline)
+
+
+def program_of(cmdline: Sequence[str]) -> str:
+    """The script or module of a command line: `train.py`, `-m train`; empty for an empty one."""
+    for index, word in enumerate(cmdline[1:], start=1):
         if word == "-m":
-            return f"-m {words[index + 1]}" if index + 1 < len(words) else "-m"
+            return f"-m {cmdline[index + 1]}" if index + 1 < len(cmdline) else "-m"
         if word == "-c":
             return "-c"
         if not word.startswith("-"):
             return os.path.basename(word)
-    return os.path.basename(words[0])
+    return os.path.basename(cmdline[0]) if cmdline else ""
 
 
 def _facts(root: Process | None) -> list[Part]:

@@ -1,0 +1,134 @@
+"""`mpwatch` alone: choose one of the torch jobs that run on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from mpwatch.collect.jobs import Job
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.present.cells import cell, line
+from mpwatch.tui.present.jobs import COLUMNS, EMPTY, job_details, job_row
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.live_table import LiveTable
+
+FindJobs: TypeAlias = Callable[[], Sequence[Job]]
+AGAIN_S = 2.0
+
+
+class PickerApp(App[ProcessId]):
+    """A list that refreshes itself; returns the root of the chosen job, or `None`.
+
+    Args:
+        find: Looks for jobs; called on a thread of its own, again and again.
+        wall_clock: Seconds since the epoch.
+    """
+
+    TITLE = "mpwatch"
+    CSS_PATH = "dashboard.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,escape", "quit", "Quit", id="quit"),
+        Binding("r", "look", "Look again", id="look"),
+    ]
+
+    class Found(Message):
+        """The machine was searched for jobs."""
+
+        def __init__(self, jobs: Sequence[Job]) -> None:
+            super().__init__()
+            self.jobs = jobs
+
+    class NotFound(Message):
+        """The search failed."""
+
+        def __init__(self, reason: str) -> None:
+            super().__init__()
+            self.reason = reason
+
+    def __init__(self, find: FindJobs, *, wall_clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
+        self._find = find
+        self._wall_clock = wall_clock
+        self._top = LineView(classes="bar")
+        self._table: LiveTable[Job] = LiveTable(COLUMNS, lambda job: job.root.process)
+        self._empty = LineView(classes="sheet")
+        self._details = LineView(classes="details")
+
+    def compose(self) -> ComposeResult:
+        """A head line, the jobs, the one under the cursor, the keys."""
+        yield self._top
+        yield self._table
+        yield self._empty
+        yield self._details
+        yield (keys := LineView(classes="bar"))
+        keys.show((cell(" up down choose   enter watch it   r look again   q quit", "dim"),))
+
+    def on_mount(self) -> None:
+        """Look at once, then every other second."""
+        self._details.styles.height = 2
+        self._empty.display = False
+        self._top.show((line((" mpwatch", "title"), "   looking for torch jobs"),))
+        self._table.focus()
+        self.action_look()
+        self.set_interval(AGAIN_S, self.action_look)
+
+    def action_look(self) -> None:
+        """Search the machine, off this thread."""
+        self.run_worker(self._look, thread=True, exclusive=True, group="look")
+
+    def _look(self) -> None:
+        try:
+            self.post_message(self.Found(list(self._find())))
+        except OSError as error:
+            self.post_message(self.NotFound(str(error)))
+
+    def on_picker_app_found(self, message: Found) -> None:
+        """Show what was found; the cursor stays on its job."""
+        jobs = message.jobs
+        count = f"{len(jobs)} torch job{'' if len(jobs) == 1 else 's'} on this machine"
+        self._top.show((line((" mpwatch", "title"), f"   {count}"),))
+        self._table.display = bool(jobs)
+        self._details.display = bool(jobs)
+        self._empty.display = not jobs
+        if not jobs:
+            first, *rest = EMPTY
+            self._empty.show((cell(first, "title"), *(cell(words, "dim") for words in rest)))
+        wall_s = self._wall_clock()
+        self._table.show(jobs, lambda job: job_row(job, wall_s))
+        self._explain()
+
+    def on_picker_app_not_found(self, message: NotFound) -> None:
+        """Say why the machine could not be searched."""
+        self._top.show((line((" mpwatch", "title"), (f"   {message.reason}", "critical")),))
+
+    def on_live_table_moved(self, message: LiveTable.Moved) -> None:
+        """Explain the job under the cursor."""
+        self._explain()
+
+    def _explain(self) -> None:
+        job = self._table.current
+        self._details.show(job_details(job, self.size.width) if job else ())
+
+    def on_live_table_chosen(self, message: LiveTable.Chosen) -> None:
+        """End with the job that was chosen."""
+        job = self._table.current
+        if job is not None:
+            self.exit(job.root.process)
+
+
+def pick(find: FindJobs) -> ProcessId | None:
+    """Let a person choose a job.
+
+    Args:
+        find: Looks for running jobs.
+
+    Returns:
+        The root of the chosen job, or `None` if the person left.
+    """
+    return PickerApp(find).run()
