@@ -1,0 +1,196 @@
+"""What a Python stack means: functions of CPython and torch recognised by name, never by line.
+
+Checked against torch 2.13 and CPython 3.11; line numbers move between versions, names rarely do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Thread
+
+Shape: TypeAlias = Literal[
+    "",
+    "worker-idle",
+    "worker-fetching",
+    "worker-collating",
+    "worker-leaving",
+    "waits-for-batch",
+    "starts-workers",
+    "shuts-workers-down",
+    "feeder-idle",
+    "feeder-sending",
+    "pin-thread",
+    "sharer",
+    "lock-between-processes",
+    "event-between-processes",
+    "joins-process",
+    "joins-thread",
+    "joins-queue",
+    "pool-result",
+    "pool-idle",
+    "queue-get",
+    "collective",
+    "imports-main",
+    "debugger",
+    "sleeps",
+]
+"""The empty shape is code of the user, or no stack at all."""
+
+COLLECTIVES = frozenset(
+    (
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_object",
+        "all_to_all",
+        "all_to_all_single",
+        "barrier",
+        "monitored_barrier",
+        "broadcast",
+        "broadcast_object_list",
+        "gather",
+        "gather_object",
+        "recv",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "scatter",
+        "scatter_object_list",
+        "send",
+    )
+)
+_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
+_C10D = "distributed_c10d.py"
+
+
+def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames a process made itself: a forked child keeps its parent's below `_bootstrap`."""
+    for index, frame in enumerate(frames):
+        if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
+            return frames[: index + 1]
+    return frames
+
+
+def calls(frames: Sequence[Frame], *pattern: str) -> bool:
+    """Whether frames occur in this order from the inside out, others in between allowed.
+
+    Args:
+        frames: Innermost first.
+        pattern: Each `file.py:function`, or `:function` for any file.
+    """
+    rest = iter(frames)
+    return all(any(_is(frame, each) for frame in rest) for each in pattern)
+
+
+def innermost(frames: Sequence[Frame], *pattern: str) -> Frame | None:
+    """The innermost frame that matches any of the patterns."""
+    return next((f for f in frames if any(_is(f, each) for each in pattern)), None)
+
+
+def _is(frame: Frame, pattern: str) -> bool:
+    """Whether a frame is of a function in a file; file names are compared by their end."""
+    file, _, function = pattern.rpartition(":")
+    # py-spy and CPython 3.11 and later may qualify a name by its class.
+    if function and frame.function.rsplit(".", 1)[-1] != function:
+        return False
+    return not file or frame.file == file or frame.file.endswith(f"/{file}")
+
+
+_SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
+    ("debugger", (("pdb.py:cmdloop",), ("bdb.py:trace_dispatch",), ("pydevd.py:",))),
+    ("joins-queue", (("threading.py:join", "queues.py:_finalize_join"),)),
+    (
+        "worker-leaving",
+        (("queues.py:join_thread", "worker.py:_worker_loop"), ("util.py:_exit_function",)),
+    ),
+    ("worker-fetching", (("fetch.py:fetch", "worker.py:_worker_loop"),)),
+    ("worker-idle", (("queues.py:get", "worker.py:_worker_loop"),)),
+    ("shuts-workers-down", (("dataloader.py:_shutdown_workers",),)),
+    ("waits-for-batch", (("dataloader.py:_try_get_data",), ("dataloader.py:_get_data",))),
+    ("starts-workers", (("process.py:start", "dataloader.py:__init__"),)),
+    ("feeder-idle", (("threading.py:wait", "queues.py:_feed"),)),
+    ("feeder-sending", (("queues.py:_feed",),)),
+    ("pin-thread", (("pin_memory.py:_pin_memory_loop",),)),
+    ("sharer", (("resource_sharer.py:_serve",),)),
+    (
+        "event-between-processes",
+        (
+            ("synchronize.py:wait",),
+            ("synchronize.py:notify",),
+            ("synchronize.py:wait_for",),
+        ),
+    ),
+    ("pool-idle", (("queues.py:get", "pool.py:worker"),)),
+    ("lock-between-processes", (("synchronize.py:__enter__",),)),
+    ("pool-result", (("pool.py:wait",),)),
+    ("joins-process", (("process.py:join",), ("popen_fork.py:wait",))),
+    ("joins-thread", (("threading.py:join",),)),
+    ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
+    ("queue-get", (("queues.py:get",),)),
+)
+
+
+@lru_cache(maxsize=4096)
+def shape_of(frames: tuple[Frame, ...]) -> Shape:
+    """Recognise a stack; the empty shape if it is none of those that mean something.
+
+    Remembered, because threads of a standing job show the same stack at every look and there may
+    be hundreds of them.
+    """
+    own = own_frames(frames)
+    if not own:
+        return ""
+    if collective_of(own) is not None:
+        return "collective"
+    for shape, patterns in _SHAPES:
+        if any(calls(own, *pattern) for pattern in patterns):
+            if shape == "worker-fetching" and calls(own, "collate.py:", "fetch.py:fetch"):
+                return "worker-collating"
+            return shape
+    return ""
+
+
+def collective_of(frames: Sequence[Frame]) -> str | None:
+    """Name of the collective a rank is inside of: `all_reduce`; `None` if of none."""
+    for frame in frames:
+        if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
+            return frame.function
+    return None
+
+
+def main_thread(process: Process) -> Thread | None:
+    """The thread whose id is the process's, or the first."""
+    for thread in process.threads:
+        if thread.tid == process.pid:
+            return thread
+    return process.threads[0] if process.threads else None
+
+
+def main_shape(process: Process) -> Shape:
+    """The shape of the main thread's stack."""
+    thread = main_thread(process)
+    return "" if thread is None else shape_of(thread.stack)
+
+
+def has_stacks(process: Process) -> bool:
+    """Whether any stack of it was taken."""
+    return any(thread.stack for thread in process.threads)
+
+
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code."""
+    return next((frame for frame in own_frames(frames) if not is_library(frame)), None)
+
+
+def is_library(frame: Frame) -> bool:
+    """Whether a frame is of the standard library or an installed package."""
+    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
+
+
+def frame_words(frame: Frame) -> str:
+    """One frame as people write it: `data.py:31 decode`."""
+    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"

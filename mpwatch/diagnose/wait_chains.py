@@ -1,0 +1,178 @@
+"""From edges to chains: who can still move, and what a standing process would have to wait for.
+
+A process can move if its main thread runs, or waits for something that ends by itself, or if any of
+those it waits for can move. What is left cannot: following its edges leads into a circle or to a
+wait that nobody can end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mpwatch.diagnose.stack_shapes import main_thread
+from mpwatch.diagnose.wait_edges import Surroundings
+from mpwatch.diagnose.wait_ends import end_at
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitLink
+
+CHAINS_LIMIT = 64
+SETTLED_S = 2.0
+"""A circle younger than this may be the moment between a put and a get."""
+
+
+class ChainBuilder:
+    """Follows the edges of one snapshot."""
+
+    def __init__(self, around: Surroundings, edges: Sequence[WaitEdge]) -> None:
+        self._processes = {process.process: process for process in around.snapshot.processes}
+        by_waiter: dict[ProcessId, list[WaitEdge]] = {}
+        for edge in edges:
+            by_waiter.setdefault(edge.waiter, []).append(edge)
+        self._edges = {
+            process.process: _telling(process, by_waiter.get(process.process, []))
+            for process in around.snapshot.processes
+        }
+        self._ends = {
+            process.process: end
+            for process in around.snapshot.processes
+            if (end := end_at(around, process, self._edges[process.process])) is not None
+        }
+        self._steps = self._steps_to_an_end()
+
+    def chains(self) -> tuple[WaitChain, ...]:
+        """All chains worth reading: stuck ones first, none that is part of another."""
+        starts = [
+            process
+            for process, edges in self._edges.items()
+            if any(not edge.is_ordinary for edge in edges)
+        ]
+        chains = _without_parts([self._chain(process) for process in starts])
+        return tuple(sorted(chains, key=_rank)[:CHAINS_LIMIT])
+
+    def _steps_to_an_end(self) -> dict[ProcessId, int]:
+        """How many steps each process is away from one that can move; stuck ones are missing."""
+        steps = {process: 0 for process, end in self._ends.items() if end.verdict != "dead-end"}
+        waiting = {
+            process: {p for edge in edges for p in edge.providers} - {process}
+            for process, edges in self._edges.items()
+            if process not in self._ends
+        }
+        is_growing = True
+        while is_growing:
+            reached = {
+                process: 1 + min(steps[p] for p in providers if p in steps)
+                for process, providers in waiting.items()
+                if process not in steps and not providers.isdisjoint(steps)
+            }
+            steps.update(reached)
+            is_growing = bool(reached)
+        return steps
+
+    def _chain(self, start: ProcessId) -> WaitChain:
+        """Follow the waits from one process to their end, or back to one of them."""
+        links: list[WaitLink] = []
+        seen: set[ProcessId] = set()
+        at = start
+        while at not in seen:
+            seen.add(at)
+            process = self._processes[at]
+            end = self._ends.get(at)
+            if end is not None:
+                links.append(_link(process, end.words))
+                return WaitChain(tuple(links), end.verdict, end.conclusion)
+            edge = self._deciding_edge(process)
+            links.extend(_edge_links(process, self._edges[at][0], edge))
+            at = self._next(process, edge)
+        return _circle(links, self._processes[at])
+
+    def _deciding_edge(self, process: Process) -> WaitEdge:
+        """The edge to follow: one towards somebody who can move, else any that leads on."""
+        outside = [
+            edge for edge in self._edges[process.process] if set(edge.providers) - {process.process}
+        ]
+        return next((e for e in outside if any(p in self._steps for p in e.providers)), outside[0])
+
+    def _next(self, process: Process, edge: WaitEdge) -> ProcessId:
+        """Whom to follow: whoever is nearest to moving, else one at a dead end, else the first."""
+        others = [p for p in edge.providers if p != process.process]
+        movable = [p for p in others if p in self._steps]
+        if movable:
+            return min(movable, key=self._steps.__getitem__)
+        return next((p for p in others if p in self._ends), others[0])
+
+
+def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
+    """The edges that decide about a process: its main thread's, then others that are not idle."""
+    main = main_thread(process)
+    first = [edge for edge in edges if main is not None and edge.tid == main.tid]
+    return first + [edge for edge in edges if edge not in first and not edge.is_ordinary]
+
+
+def _edge_links(process: Process, first: WaitEdge, edge: WaitEdge) -> Iterable[WaitLink]:
+    """The step along an edge; where another thread than the main one waits, by way of it."""
+    if edge is not first:
+        name = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
+        words = f"waits for {first.what}, by way of its thread {name}"
+        yield WaitLink(process.process, first.tid, process.label, words, first.since_s)
+    words = f"waits for {edge.what}"
+    yield WaitLink(process.process, edge.tid, process.label, words, edge.since_s)
+
+
+def _circle(links: Sequence[WaitLink], back_at: Process) -> WaitChain:
+    """A chain that came back to where it has been."""
+    known = [link.since_s for link in links if link.since_s is not None]
+    if len(known) < len(links):
+        words = "A circle of waits at this moment; a second look would tell whether it stands."
+        return WaitChain(tuple(links), "unknown", words)
+    if min(known) < SETTLED_S:
+        words = "A circle of waits that is too young to mean anything."
+        return WaitChain(tuple(links), "progress", words)
+    words = (
+        f"They have waited for each other, back to {back_at.label}, for "
+        f"{seconds_text(min(known))}: none of them will move by itself."
+    )
+    return WaitChain(tuple(links), "cycle", words)
+
+
+def _link(process: Process, words: str) -> WaitLink:
+    """The last step of a chain."""
+    thread = main_thread(process)
+    since_s = thread.still_s if thread is not None else None
+    tid = thread.tid if thread is not None else None
+    return WaitLink(process.process, tid, process.label, words, since_s)
+
+
+_ORDER: Mapping[Verdict, int] = {
+    "cycle": 0,
+    "dead-end": 0,
+    "unknown": 1,
+    "progress": 2,
+    "ordinary": 3,
+}
+
+
+def _rank(chain: WaitChain) -> tuple[int, int]:
+    """Sort key: stuck ones first, longer ones first."""
+    return (_ORDER[chain.verdict], -len(chain.links))
+
+
+def _without_parts(chains: Sequence[WaitChain]) -> list[WaitChain]:
+    """Drop chains that are the end of a longer one, and circles entered at another point."""
+    kept: list[WaitChain] = []
+    circles: set[frozenset[ProcessId | None]] = set()
+    for chain in sorted(chains, key=lambda each: -len(each.links)):
+        members = frozenset(link.process for link in chain.links)
+        if members in circles or any(_is_tail(chain, other) for other in kept):
+            continue
+        if chain.verdict == "cycle":
+            circles.add(members)
+        kept.append(chain)
+    return kept
+
+
+def _is_tail(chain: WaitChain, longer: WaitChain) -> bool:
+    """Whether a chain repeats the end of a longer one."""
+    count = len(chain.links)
+    return count < len(longer.links) and longer.links[-count:] == chain.links

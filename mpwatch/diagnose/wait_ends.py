@@ -1,0 +1,120 @@
+"""Where a chain of waits ends: at something that moves, at nobody, or outside of what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mpwatch.diagnose.pipes import pipes_among
+from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
+from mpwatch.diagnose.tree import SERVICE_ROLES
+from mpwatch.diagnose.wait_edges import Surroundings, is_busy
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import Verdict, WaitEdge
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEnd:
+    """Why a chain goes no further than a process."""
+
+    verdict: Verdict
+    words: str
+    """What that process does, to follow its name."""
+    conclusion: str
+
+
+def end_at(around: Surroundings, process: Process, edges: Sequence[WaitEdge]) -> WaitEnd | None:
+    """Why a chain ends at this process; `None` if it waits for another one.
+
+    Args:
+        around: What edges were resolved against.
+        process: Where the chain has arrived.
+        edges: Its telling edges, that of the main thread first.
+    """
+    if process.ended is not None:
+        words = f"ended: {process.ended.words}"
+        return WaitEnd("dead-end", words, f"{process.label} is gone and will not do it.")
+    if process.sample.state == "Z":
+        return WaitEnd("dead-end", "is a zombie", f"{process.label} has ended and was not reaped.")
+    busy = [thread for thread in process.threads if is_busy(thread)]
+    if busy and (main_thread(process) in busy or not edges):
+        return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
+    if process.role in SERVICE_ROLES:
+        return WaitEnd("ordinary", "waits for orders", "A helper of multiprocessing at rest.")
+    if not edges:
+        state = f"is in state {process.sample.state}"
+        return WaitEnd("unknown", state, "What it waits for is unknown.")
+    if any(set(edge.providers) - {process.process} for edge in edges):
+        return None
+    return _end_of_edge(around, process, edges[0])
+
+
+def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> WaitEnd:
+    """How a wait ends that no other process of the job can end."""
+    words = f"waits for {edge.what}{where(process)}"
+    if edge.kind == "stopped":
+        how = f"It goes on when continued: kill -CONT {process.pid}, or in the debugger."
+        return WaitEnd("ordinary", f"is {edge.what}", how)
+    if edge.kind == "timer":
+        return WaitEnd("progress", f"sleeps{where(process)}", "It wakes up by itself.")
+    if edge.kind == "disk":
+        words = f"waits for {edge.what} in state D"
+        return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
+    if edge.is_ordinary:
+        return WaitEnd("ordinary", words, "Ordinary waiting.")
+    if edge.kind == "futex":
+        return _end_of_futex(process, words)
+    if edge.kind == "child":
+        return WaitEnd("progress", words, "The child is no longer there.")
+    if edge.kind in ("pipe-read", "pipe-write", "poll", "semaphore") and _is_alone(
+        around, process, edge
+    ):
+        return WaitEnd("dead-end", words, "Nobody but itself holds the other end any more.")
+    return WaitEnd("unknown", words, "It waits for something outside of this job.")
+
+
+def _is_alone(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
+    """Whether nobody else, inside this job or outside, can end a wait.
+
+    A read blocks only while somebody can write: if the reader itself holds a write end, that is
+    why; if it does not, then a writer exists outside of the job, such as a shell.
+    """
+    thread = next((t for t in process.threads if t.tid == edge.tid), None)
+    wait = thread.waits_on if thread is not None else None
+    if not around.is_complete or wait is None or wait.timeout_s is not None:
+        return False
+    if edge.kind == "semaphore":
+        return len(process.threads) == 1
+    ends = around.pipes.readers if edge.kind == "pipe-write" else around.pipes.writers
+    pipes = pipes_among(wait.targets)
+    if not pipes or len(pipes) < len(wait.targets):
+        return False
+    return all(process.process in ends.get(pipe, ()) for pipe in pipes)
+
+
+def _end_of_futex(process: Process, words: str) -> WaitEnd:
+    """A lock of its own process: hopeless only where no other thread is left to release it."""
+    thread = main_thread(process)
+    timeout_s = thread.waits_on.timeout_s if thread is not None and thread.waits_on else None
+    if timeout_s is not None:
+        return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
+    if is_forked_alone(process):
+        conclusion = (
+            "It was locked when this process was forked, by a thread that does not exist here. "
+            "Nobody will ever release it."
+        )
+        return WaitEnd("dead-end", words, conclusion)
+    return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")
+
+
+def is_forked_alone(process: Process) -> bool:
+    """Whether it is a forked child with a single thread: nobody in it can wake that one."""
+    return len(process.threads) == 1 and process.sample.start_method == "fork"
+
+
+def where(process: Process) -> str:
+    """The user's own line its main thread is at, after a comma; empty without a stack."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return "" if frame is None else f", {frame_words(frame)}"
