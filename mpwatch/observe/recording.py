@@ -101,7 +101,6 @@ class RecordingWriter:
             self._lose(1, self._shortage or "it was closed")
             return
         if isinstance(input, TreeSample) and now_s - self._lines.key_s >= KEY_S:
-            self.flush()
             self._encoder.forget()
         is_whole = isinstance(input, TreeSample) and not self._encoder.follows_a_tree
         try:
@@ -109,6 +108,8 @@ class RecordingWriter:
         except CANNOT_ENCODE as error:
             self._lose(1, str(error))
             return
+        if is_whole:
+            self.flush()  # so that a whole tree begins a member, where reading can begin
         self._lines.add(line, moment_of(input), now_s, is_whole_tree=is_whole)
         if self._lines.size >= MEMBER_BYTES or now_s - self._lines.since_s >= MEMBER_S:
             self.flush()
@@ -184,13 +185,19 @@ class Recording:
         Args:
             first_member: Index of the member to begin at: 0, or that of a key member.
         """
+        for _, each in self.numbered_inputs(first_member):
+            yield each
+
+    def numbered_inputs(self, first_member: int = 0) -> Iterator[tuple[int, Input]]:
+        """As `inputs`, each with the index of the member it lies in."""
         decoder = LineDecoder()
-        for member in self.members[first_member:]:
+        for index in range(first_member, len(self.members)):
+            member = self.members[index]
             lines, is_whole = inflate(self._file, member)
             for line in lines.splitlines():
                 decoded = decoder.input(line)
                 if decoded is not None:
-                    yield decoded
+                    yield index, decoded
             if not is_whole:
                 decoder.forget()
                 self._note(self._damage(member))
@@ -199,15 +206,6 @@ class Recording:
                 f"{decoder.not_understood} lines of {self.path} were not understood;"
                 " it may have been written by a later mpwatch."
             )
-
-    def key_before(self, at_s: float) -> int:
-        """Index of the last key member that begins at or before a moment, else of the first.
-
-        Args:
-            at_s: CLOCK_MONOTONIC seconds, as inputs carry them.
-        """
-        keys = [i for i, m in enumerate(self.members) if m.is_key and m.first_s <= at_s]
-        return keys[-1] if keys else 0
 
     def _read_header(self) -> Header:
         try:

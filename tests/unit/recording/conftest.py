@@ -1,0 +1,35 @@
+"""Recordings made on the fly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from mpwatch.model.inputs import Input
+from mpwatch.observe.recording import RecordingWriter
+from mpwatch.observe.recording_lines import moment_of
+from tests.unit.recording.trees import MAIN, START_S
+
+Recorded: TypeAlias = Callable[[Sequence[Input]], str]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    def record(inputs: Sequence[Input]) -> str:
+        path = str(tmp_path / "job.mpw")
+        now_s = START_S
+
+        def clock() -> float:
+            return now_s
+
+        writer = RecordingWriter(path, MAIN, clock=clock, wall_clock=lambda: 1.8e9)
+        for each in inputs:
+            now_s = moment_of(each)
+            writer.write(each)
+        writer.close()
+        return path
+
+    return record
