@@ -1,0 +1,197 @@
+"""One connection to the hook of one process: frames in, requests out, never waiting."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpwatch.collect import hook_inputs
+from mpwatch.hook import wire
+from mpwatch.model.events import HookStatus
+from mpwatch.model.ids import HookState
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import ProcSample
+
+SILENT_AFTER_S = 0.25
+READ_BYTES = 1 << 18
+"""Read at most this much of one hook at a time, so that a loud one does not starve the others."""
+UNANSWERED_LIMIT = 32
+
+
+@dataclass(slots=True)
+class Heard:
+    """What is remembered of a hook from one connection to the next."""
+
+    sequence: int = -1
+    """Of the newest record."""
+    note_ns: int = 0
+    """Time of the newest note."""
+    holes: int = 0
+
+
+@dataclass(slots=True)
+class Asked:
+    """What was asked and not answered yet."""
+
+    questions: dict[int, str] = field(default_factory=dict)
+    number: int = 0
+    since_s: float | None = None
+    """Since when an answer is due; the hello is the first."""
+
+
+class Link:
+    """A connection whose other end was checked.
+
+    The state is `absent` until the hello came, then `ready` and `silent` in turn, at last `gone`.
+    """
+
+    def __init__(self, sample: ProcSample, sock: socket.socket, heard: Heard, at_s: float) -> None:
+        self.sample = sample
+        self.process = sample.process
+        self.sock = sock
+        self.state: HookState = "absent"
+        self._heard = heard
+        self._asked = Asked(since_s=at_s)
+        self._buffer = bytearray()
+
+    def ask(self, what: str, at_s: float) -> str | None:
+        """Send a request.
+
+        Returns:
+            `None`, or one sentence why that was not possible.
+        """
+        asked = self._asked
+        if self.state not in ("ready", "silent"):
+            return f"The hook of process {self.process.pid} has not introduced itself."
+        if len(asked.questions) >= UNANSWERED_LIMIT:
+            return f"The hook of process {self.process.pid} does not answer."
+        asked.number += 1
+        payload = json.dumps({"ask": what, "id": asked.number}).encode("ascii")
+        frame = wire.pack_frame(wire.REQUEST, payload)
+        try:
+            sent = self.sock.send(frame)
+        except BlockingIOError:
+            return f"The hook of process {self.process.pid} does not read."
+        except OSError as error:
+            return f"The hook of process {self.process.pid} is gone: {error.strerror}."
+        if sent != len(frame):  # half a request would garble all that follow
+            self.sock.shutdown(socket.SHUT_RDWR)
+            return f"The hook of process {self.process.pid} does not read."
+        asked.questions[asked.number] = what
+        asked.since_s = at_s if asked.since_s is None else asked.since_s
+        return None
+
+    def read(self, at_s: float) -> Iterator[Input]:
+        """Take in what has arrived; a status of `gone` or `absent` comes last if that was all."""
+        try:
+            data = self.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            yield self._leave(at_s, "gone", f"the connection broke: {error.strerror}")
+            return
+        if not data:
+            yield self._leave(at_s, "gone", "the connection ended")
+            return
+        self._buffer += data
+        try:
+            yield from self._frames(at_s)
+        except ValueError as error:
+            yield self._leave(at_s, "absent", str(error))
+
+    def check(self, at_s: float) -> HookStatus | None:
+        """Whether an answer is overdue: then the hook is silent, which is a fact too."""
+        since_s = self._asked.since_s
+        if since_s is None or at_s - since_s < SILENT_AFTER_S or self.state in ("silent", "gone"):
+            return None
+        what = "introduction" if self.state == "absent" else "answer"
+        self.state = "silent"
+        return HookStatus(
+            self.process,
+            at_s,
+            "silent",
+            f"no {what} in {SILENT_AFTER_S * 1000:.0f} ms: stopped, or its GIL is held",
+        )
+
+    def close(self) -> None:
+        """Close this end."""
+        self.sock.close()
+
+    def _frames(self, at_s: float) -> Iterator[Input]:
+        """All frames that are complete.
+
+        Raises:
+            ValueError: What came is not what a hook says.
+        """
+        position, buffer = 0, self._buffer
+        while len(buffer) - position >= wire.FRAME.size and self.state != "gone":
+            length, kind = wire.FRAME.unpack_from(buffer, position)
+            if length > wire.MAX_FRAME_BYTES:
+                raise ValueError(f"its hook sent a frame of {length} bytes")
+            end = position + wire.FRAME.size + length
+            if len(buffer) < end:
+                break
+            payload = bytes(memoryview(buffer)[position + wire.FRAME.size : end])
+            position = end
+            yield from self._frame(kind, payload, at_s)
+        del buffer[:position]
+
+    def _frame(self, kind: int, payload: bytes, at_s: float) -> Iterator[Input]:
+        """One frame; of a kind that is not known it is skipped, for hooks newer than this."""
+        if kind == wire.HELLO:
+            introduction = hook_inputs.hello(self.process, at_s, hook_inputs.parse_object(payload))
+            self._asked.since_s = None
+            yield introduction
+            yield from self._is_awake(at_s)
+            return
+        if self.state == "absent":
+            raise ValueError("its hook did not introduce itself")
+        if kind == wire.GOODBYE:
+            reason = str(hook_inputs.parse_object(payload).get("reason") or "")
+            yield self._leave(at_s, "gone", reason or "it said goodbye")
+            return
+        yield from self._is_awake(at_s)
+        if kind == wire.RECORDS:
+            found, self._heard.holes = hook_inputs.records(
+                self.process, at_s, payload, self._heard.sequence, self._heard.holes
+            )
+            if found.events:
+                self._heard.sequence = found.events[-1].sequence
+                yield found
+        elif kind == wire.NOTE:
+            note = hook_inputs.note(self.process, hook_inputs.parse_object(payload))
+            if note.at_ns > self._heard.note_ns or not note.at_ns:
+                self._heard.note_ns = max(note.at_ns, self._heard.note_ns)
+                yield note
+        elif kind == wire.GAUGES:
+            yield hook_inputs.gauges(self.process, at_s, hook_inputs.parse_object(payload))
+        elif kind == wire.REPLY:
+            yield from self._reply(hook_inputs.parse_object(payload), at_s)
+
+    def _reply(self, said: dict[str, Any], at_s: float) -> Iterator[Input]:
+        """The answer to one question."""
+        number = said.get("id")
+        asked = self._asked
+        question = asked.questions.pop(number, None) if isinstance(number, int) else None
+        if not asked.questions:
+            asked.since_s = None
+        if question == "stacks":
+            yield hook_inputs.stacks(self.process, at_s, said)
+        elif question == "gauges":
+            yield hook_inputs.gauges(self.process, at_s, said)
+
+    def _is_awake(self, at_s: float) -> Iterator[HookStatus]:
+        """Anything heard means that it is there; an answer still due is waited for afresh."""
+        if self._asked.since_s is not None:
+            self._asked.since_s = at_s
+        if self.state != "ready":
+            self.state = "ready"
+            yield HookStatus(self.process, at_s, "ready")
+
+    def _leave(self, at_s: float, state: HookState, reason: str) -> HookStatus:
+        """End the conversation."""
+        self.state = "gone"
+        return HookStatus(self.process, at_s, state, reason)

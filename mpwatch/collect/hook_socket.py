@@ -1,0 +1,149 @@
+"""Finding the hook of a process, and making sure that it is what it claims to be.
+
+The socket lies in a private directory of the target's user, inside the target's own mounts.
+Nothing there is trusted before it is checked: directory and socket must belong to that user and be
+closed to others, and the process at the other end must be the one that is meant.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat as modes
+import struct
+from collections.abc import Iterator
+
+from mpwatch.hook import wire
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.text import clean
+
+_PEER = struct.Struct("3i")
+"""pid, uid, gid: `struct ucred` of SO_PEERCRED, see unix(7)."""
+
+
+NO_HOOK = "no hook in this process"
+
+
+class NoHook(Exception):
+    """There is no hook to speak to; the text says why."""
+
+
+def folders(sample: ProcSample, proc: str) -> Iterator[str]:
+    """Where the hook of a process may have put its files, as paths that lead there from here."""
+    if sample.uid is None:
+        return
+    runtime = sample.environment.get("XDG_RUNTIME_DIR")
+    for folder in wire.runtime_candidates(sample.uid, runtime):
+        yield f"{proc}/{sample.process.pid}/root{folder}"
+
+
+def stem(sample: ProcSample) -> str:
+    """Name of the files of its hook, without suffix: with the pid as the process sees itself."""
+    pid = sample.ns_pid if sample.ns_pid is not None else sample.process.pid
+    return wire.stem(pid, sample.process.start_ticks)
+
+
+def connect(sample: ProcSample, proc: str = "/proc") -> socket.socket:
+    """Connect to the hook of a process, without waiting for anything.
+
+    Returns:
+        A connected, non-blocking socket whose other end is that process.
+
+    Raises:
+        NoHook: There is none, or it must not be trusted.
+    """
+    if sample.uid is None:
+        raise NoHook("its owner is not known")
+    name = stem(sample) + wire.SOCKET_SUFFIX
+    reason = ""
+    for folder in folders(sample, proc):
+        try:
+            fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError as error:
+            reason = reason or _refused(folder, proc, sample, error)
+            continue
+        try:
+            if not _has_socket(fd, name, sample.uid, _shown(folder, proc, sample)):
+                continue
+            return _connect(fd, name, sample)
+        finally:
+            os.close(fd)
+    raise NoHook(reason or NO_HOOK)
+
+
+def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
+    """The ring file of a process that is still there; `None` if it has none."""
+    for folder in folders(sample, proc):
+        path = f"{folder}/{stem(sample)}{wire.RING_SUFFIX}"
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _has_socket(folder_fd: int, name: str, uid: int, folder: str) -> bool:
+    """Whether the socket is there; a folder or socket that others control is refused.
+
+    Raises:
+        NoHook: They belong to somebody else, or others may enter.
+    """
+    found = os.fstat(folder_fd)
+    if found.st_uid != uid:
+        raise NoHook(f"{folder} belongs to uid {found.st_uid}, not to uid {uid}")
+    if modes.S_IMODE(found.st_mode) & 0o077:
+        raise NoHook(f"{folder} is open to other users")
+    try:
+        file = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    if not modes.S_ISSOCK(file.st_mode) or file.st_uid != uid:
+        raise NoHook(f"{folder}/{name} is not a socket of uid {uid}")
+    return True
+
+
+def _connect(folder_fd: int, name: str, sample: ProcSample) -> socket.socket:
+    """Connect by way of the folder that was checked, and check who answers.
+
+    Raises:
+        NoHook: Nobody listens, or the wrong process does.
+    """
+    try:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise NoHook(f"this mpwatch can open no more sockets: {error.strerror}") from None
+    try:
+        client.setblocking(False)
+        # Short, whatever the folder is called: a socket's path may have 107 bytes.
+        client.connect(f"/proc/self/fd/{folder_fd}/{name}")
+        pid, uid, _ = _PEER.unpack(
+            client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        )
+        if (pid, uid) != (sample.process.pid, sample.uid):
+            raise NoHook(f"process {pid} of uid {uid} answers in its place")
+    except BlockingIOError:
+        client.close()
+        raise NoHook("the hook accepts no connection: its queue is full") from None
+    except ConnectionRefusedError:
+        client.close()
+        raise NoHook("the hook's socket is stale: nobody listens") from None
+    except OSError as error:
+        client.close()
+        raise NoHook(f"the hook's socket: {error.strerror}") from None
+    except NoHook:
+        client.close()
+        raise
+    return client
+
+
+def _shown(folder: str, proc: str, sample: ProcSample) -> str:
+    """A folder as the target itself calls it, for people."""
+    return clean(folder.removeprefix(f"{proc}/{sample.process.pid}/root"))
+
+
+def _refused(folder: str, proc: str, sample: ProcSample, error: OSError) -> str:
+    """Why a folder cannot be entered."""
+    shown = _shown(folder, proc, sample)
+    if isinstance(error, NotADirectoryError):
+        return f"{shown} is not a directory, or a symbolic link"
+    return f"{shown}: {error.strerror}"
