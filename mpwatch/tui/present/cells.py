@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-Tone: TypeAlias = Literal["", "title", "dim", "good", "accent", "chosen", "warning", "critical"]
+Tone: TypeAlias = Literal[
+    "", "title", "dim", "good", "accent", "trend", "chosen", "warning", "critical"
+]
 
 
 class Span(NamedTuple):

@@ -79,7 +79,7 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
             cell(bar(share, 12), share_tone(share)),
-            cell(drift(process.trends.fds, TREND_WIDTH, least_span=16), "accent"),
+            cell(drift(process.trends.fds, TREND_WIDTH, least_span=16), "trend"),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
             cell(seconds_text(age), "dim"),
         ),

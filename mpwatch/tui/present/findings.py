@@ -133,7 +133,8 @@ def _row(finding: Finding, moment: Moment) -> Row:
 def in_full(finding: Finding, moment: Moment, width: int) -> tuple[Line, ...]:
     """Everything a finding says: evidence, cause, advice."""
     inner = max(20, width - 12)
-    lines: list[Line] = list(wrapped(finding.summary, max(20, width - 1), "title", " "))
+    summary = wrapped(finding.summary, max(20, width - 1), "title")
+    lines: list[Line] = [line(" ", *content) for content in summary]
     lines.append(
         line(" ", (severity_word(finding), TONES[finding.severity]), _about(finding, moment))
     )

@@ -50,7 +50,7 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(str(process.pid), "dim"),
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),
-            cell(trend(load.recent_s, RECENT_WIDTH, top=slowest), "accent"),
+            cell(trend(load.recent_s, RECENT_WIDTH, top=slowest), "trend"),
             cell(count_text(load.fetched) if process.loader else "-"),
             _now(process, load, moment),
         ),
@@ -88,11 +88,15 @@ def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
 
 
 def above(moment: Moment, width: int) -> tuple[Line, ...]:
-    """One line for each live loader: how it is made, and how much of its time main waits."""
-    return tuple(loader_line(loader, moment) for loader in moment.snapshot.loaders)
+    """Two lines for each live loader: how much of its time main waits, and for which batch."""
+    return tuple(
+        content
+        for loader in moment.snapshot.loaders
+        for content in (share_line(loader, moment), order_line(loader))
+    )
 
 
-def loader_line(loader: Loader, moment: Moment) -> Line:
+def share_line(loader: Loader, moment: Moment) -> Line:
     """`DataLoader of main  4 workers  prefetch 2  main waited 71 % of the last minute`."""
     spans: list[str | tuple[str, Tone]] = [
         (f" DataLoader of {moment.name(loader.process)}", "title"),
@@ -103,8 +107,14 @@ def loader_line(loader: Loader, moment: Moment) -> Line:
     if loader.wait_share is not None:
         tone: Tone = "warning" if loader.wait_share >= 0.5 else ""
         spans.append((f"  main waited {loader.wait_share:.0%} of the last minute", tone))
+    return line(*spans)
+
+
+def order_line(loader: Loader) -> Line:
+    """`next in order: 417, owner worker 3  outstanding 8  parked 3`."""
+    spans: list[str | tuple[str, Tone]] = ["  "]
     if loader.next_task is not None:
-        spans.append(f"  next in order: {loader.next_task}")
+        spans.append(f" next in order: {loader.next_task}")
         if loader.owner_worker is not None:
             spans.append(f", owner worker {loader.owner_worker}")
     if loader.outstanding is not None:

@@ -14,6 +14,7 @@ from mpwatch.tui.present.endings import ending_tone, ending_words
 from mpwatch.tui.present.moment import MARKS, Moment, state_tone
 from mpwatch.tui.present.page import Order, Page
 from mpwatch.tui.present.status import can_have_hook, share_tone
+from mpwatch.tui.present.threads import stack_head, stack_lines
 
 TREND_WIDTH = 14
 COLUMNS = (
@@ -125,11 +126,11 @@ def _row(node: Node, moment: Moment) -> Row:
             _who(node),
             cell(state, state_tone(state)),
             cell(percent_text(None if process.is_gone else process.cpu_percent)),
-            cell(trend(trends.cpu_percent, TREND_WIDTH, top=100.0), "accent"),
+            cell(trend(trends.cpu_percent, TREND_WIDTH, top=100.0), "trend"),
             cell(bytes_text(process.private_bytes)),
             cell(bytes_text(process.shm_bytes)),
             fds_cell(process),
-            cell(drift(trends.fds, TREND_WIDTH, least_span=16), "accent"),
+            cell(drift(trends.fds, TREND_WIDTH, least_span=16), "trend"),
             _maps(process),
             cell(short_count(_thread_count(process))),
             hook_cell(process),
@@ -217,7 +218,7 @@ SORTS: Mapping[str, Callable[[Process], float | None]] = {
 
 
 def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
-    """The process under the cursor in two lines."""
+    """The process under the cursor in two lines, then the stack of its main thread."""
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
@@ -239,9 +240,13 @@ def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
     found = moment.findings_of.get(process.process)
     if found:
         second = f"{found[0].severity.word}: {found[0].summary}"
+    thread = process.threads[0] if process.threads else None
+    stack = stack_lines(thread.stack, width) if thread is not None else ()
     return (
         cut(line((words, "title"), "  ", ", ".join(facts)), width),
         cut(line("  ", second), width),
+        *((stack_head(thread, moment.snapshot.at_s),) if thread is not None else ()),
+        *stack,
     )
 
 

@@ -13,7 +13,7 @@ from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.threads import stack_lines
 
 COLUMNS = (
-    Column("WHO", 26, keep=9, most=38),
+    Column("WHO", 26, keep=9, spreads=44),
     Column("WAITS", 34, keep=9, grows=True),
     Column("FOR", 8, align="right", keep=8),
 )
@@ -118,12 +118,12 @@ def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
     found = moment.findings_of.get(step.process, []) if step.process else []
     if found:
         finding = found[0]
-        lines = [line((f" {finding.rule}  ", "critical"), finding.summary)]
+        lines = [*_said(step), line((f" {finding.rule}  ", "critical"), finding.summary)]
         for number, text in enumerate(wrapped(finding.advice, max(20, width - 8))):
             lines.append(line("   do   " if number == 0 else "        ", *text))
         return tuple(lines)
     process = moment.by_id.get(step.process) if step.process else None
-    lines = []
+    lines = _said(step)
     if step.edge is not None and step.edge.evidence:
         lines.append(line(" known from ", (step.edge.evidence, "dim")))
     if process is not None:
@@ -131,6 +131,15 @@ def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
         stack = process.threads[0].stack if process.threads else ()
         lines += stack_lines(stack, width)
     return tuple(lines)
+
+
+def _said(step: Step) -> list[Line]:
+    """The step itself in full, however narrow its columns are."""
+    if step.verdict is not None:
+        verdict = (f" {VERDICT_WORDS[step.verdict]}  ", _TONES[step.verdict])
+        return [line(verdict, step.words)]
+    since = f"  for {seconds_text(step.since_s)}" if step.since_s is not None else ""
+    return [line((f" {step.who} ", "title"), step.words, since)]
 
 
 def _empty(moment: Moment) -> tuple[str, ...]:

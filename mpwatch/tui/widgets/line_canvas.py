@@ -26,6 +26,7 @@ class LineCanvas(ScrollView):
             "dim",
             "good",
             "accent",
+            "trend",
             "chosen",
             "warning",
             "critical",
@@ -51,9 +52,19 @@ class LineCanvas(ScrollView):
             return Style.null()
         found = self._tones.get(tone)
         if found is None:
-            found = self.get_component_rich_style(_PREFIX + tone, partial=True)
+            found = self._blended(_PREFIX + tone)
             self._tones[tone] = found
         return found
+
+    def _blended(self, name: str) -> Style:
+        """A component's style with its colour mixed into the background it stands on.
+
+        A partial style drops transparency, so muted text would not look muted; the whole style
+        brings the widget's own background, which must not cover that of a cursor line.
+        """
+        whole = self.get_component_rich_style(name)
+        own = self.get_component_rich_style(name, partial=True)
+        return own + Style(color=whole.color) if own.color is not None else own
 
     def segments(self, content: Line, width: int, align: Align, base: Style) -> list[Segment]:
         """A line as segments of exactly `width` cells."""

@@ -18,6 +18,9 @@ from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from mpwatch.tui.widgets.page_view import PageView
 
+TALL = 30
+"""From this height on the tree shares the page with the stack of the process under the cursor."""
+
 
 class Overview(PageView[Node]):
     """The process tree with findings above it and the host below."""
@@ -74,6 +77,10 @@ class Overview(PageView[Node]):
             self.brief.display = height > 0
         self.brief.show(found, lambda brief: findings.brief_row(brief, moment))
 
+    def details_height(self, height: int) -> int:
+        """Two lines; on tall screens room for a stack as well."""
+        return 2 if height < TALL else min(16, height // 3)
+
     # --- the tree --------------------------------------------------------------------------------
 
     def on_live_table_shifted(self, event: LiveTable.Shifted) -> None:
@@ -117,17 +124,17 @@ class Overview(PageView[Node]):
     # --- the findings ----------------------------------------------------------------------------
 
     def on_live_table_moved(self, event: LiveTable.Moved) -> None:
-        """Explain a row of the tree; a finding explains itself."""
-        if event.table is self.table:
-            super().on_live_table_moved(event)
-        else:
+        """Keep the rows of findings from being explained as processes; each explains itself."""
+        if event.table is not self.table:
+            # Textual calls the handler of the base class as well, unless told not to.
+            event.prevent_default()
             event.stop()
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
-        """Open the process or the finding."""
+        """Open a finding; the base class opens processes."""
         if event.table is self.table:
-            super().on_live_table_chosen(event)
             return
+        event.prevent_default()
         event.stop()
         brief = self.brief.current
         if brief is not None:

@@ -72,14 +72,14 @@ class PageView(Vertical, Generic[T]):
         yield self.empty
         yield self.details
 
-    def on_mount(self) -> None:
-        """Give the details their share of the height."""
-        share = self.page.details_share
-        self.details.styles.height = f"{share * 100:g}%" if share else 2
-
     def on_resize(self) -> None:
-        """Lines depend on the width."""
+        """Give the details their share of the height; lines depend on the width."""
+        self.details.styles.height = self.details_height(self.size.height)
         self._draw()
+
+    def details_height(self, height: int) -> int:
+        """Lines for the details on a page of this height."""
+        return max(2, round(self.page.details_share * height))
 
     @property
     def current(self) -> T | None:

@@ -1,0 +1,68 @@
+"""Every page as text at the sizes people have."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from mpwatch.tui.app import MpwatchApp
+from tests.tui import scripted
+from tests.tui.golden_text import check_golden
+from tests.tui.screen_text import screen_text
+
+SIZES = ((80, 24), (120, 36))
+PAGES = {
+    "overview": "0",
+    "threads": "1",
+    "shm": "2",
+    "files": "3",
+    "loader": "4",
+    "flows": "5",
+    "waits": "6",
+    "gpu": "7",
+    "events": "8",
+    "findings": "9",
+}
+Size = tuple[int, int]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_page_reads_as_it_was_last_approved(page: str, size: Size) -> None:
+    app = MpwatchApp(scripted.ScriptedSource(scripted.loader_job()), title="train.py")
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(PAGES[page])
+        await pilot.pause()
+
+        check_golden(f"{page}-{size[0]}x{size[1]}", screen_text(app))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("world", ["healthy_job", "ended_job", "without_hook"])
+async def test_other_states_of_the_job_read_as_last_approved(
+    world: Literal["healthy_job", "ended_job", "without_hook"], size: Size
+) -> None:
+    app = MpwatchApp(scripted.ScriptedSource(getattr(scripted, world)()), title="train.py")
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+
+        check_golden(f"{world}-{size[0]}x{size[1]}", screen_text(app))
+
+
+async def test_help_reads_as_last_approved() -> None:
+    app = MpwatchApp(scripted.ScriptedSource(scripted.loader_job()), title="train.py")
+    async with app.run_test(size=(100, 44)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+
+        check_golden("help-100x44", screen_text(app))
+
+
+async def test_a_process_reads_as_last_approved() -> None:
+    app = MpwatchApp(scripted.ScriptedSource(scripted.loader_job()), title="train.py")
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.press("down", "enter")
+        await pilot.pause()
+
+        check_golden("process-120x36", screen_text(app))
