@@ -1,13 +1,140 @@
-"""The hook: lives inside the training, standard library only."""
+"""The hook: lives inside the training, standard library only.
+
+It may be loaded under another name than `mpwatch.hook`, by path, where mpwatch is not importable; so
+its modules refer to each other relatively, and `RENDEZVOUS` says which one is in.
+"""
 
 from __future__ import annotations
 
+import collections
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .forks import Forks
+    from .session import Session
+
+RENDEZVOUS = "_mpwatch_hook"
+"""The entry of `sys.modules` that holds the hook that is in, whatever its name is."""
+
+_entrance = collections.deque((True,))
+"""Whoever takes the token out may enter; `deque.pop` is atomic and never waits."""
+_session: Session | None = None
+_forks: Forks | None = None
+
 
 def instrument() -> bool:
-    """Bring the hook into this process."""
-    return False
+    """Bring the hook into this process.
+
+    Returns:
+        Whether it is in; it stays out of a forkserver, whose children bring their own.
+    """
+    return enter("instrument")
 
 
 def uninstrument() -> bool:
-    """Take the hook out of this process."""
+    """Take the hook out of this process.
+
+    Returns:
+        Whether it is out.
+    """
+    other = _other()
+    if other is not None:
+        return bool(other.uninstrument())
+    if _session is not None:
+        _session.leave("uninstrument")
     return True
+
+
+def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
+    """Bring the hook in, saying how; never raises, for it runs in somebody's training.
+
+    Args:
+        started_by: `instrument`, `run`, `fork`, `spawn`, `forkserver` or `attach`.
+        birth: What the parent knew about this process, see `wire.HELLO`.
+    """
+    global _session
+    other = _other()
+    if other is not None:
+        return bool(other.enter(started_by, birth))
+    if _session is not None and _session.state != "off":
+        return True
+    if _is_forkserver():
+        return False
+    try:
+        _entrance.pop()
+    except IndexError:
+        return True  # another thread is bringing it in
+    from . import errors
+
+    try:
+        _session = _begin(started_by, birth)
+    except Exception as error:
+        if not errors.is_ours(error):
+            raise
+        return False
+    finally:
+        _entrance.append(True)
+    return True
+
+
+def current() -> Session | None:
+    """The session of this process, for tests and for the attaching side."""
+    return _session
+
+
+def _begin(started_by: str, birth: dict[str, Any] | None) -> Session:
+    """Make a session, let forks know it, and bring it in."""
+    global _forks
+    import atexit
+
+    from .forks import Forks
+    from .session import Session
+
+    session = Session(started_by, birth)
+    if _forks is None:
+        _forks = Forks()
+        _forks.register()
+        atexit.register(_at_exit)
+    _forks.session = session
+    sys.modules[RENDEZVOUS] = sys.modules[__name__]
+    session.enter()
+    return session
+
+
+def _at_exit() -> None:
+    """End with the interpreter, as late as it allows.
+
+    `multiprocessing` joins children and feeder threads in its own exit function, which may take for
+    ever; if that is still to come, the hook ends after it.
+    """
+    session = _session
+    if session is None or session.state == "off":
+        return
+    session.note_end()
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and not getattr(util, "_exiting", True):
+        util.Finalize(None, session.close, args=("exit",), exitpriority=-1000)
+    else:
+        session.close("exit")
+
+
+def _other() -> Any:
+    """The hook that is in under another name, if there is one."""
+    other = sys.modules.get(RENDEZVOUS)
+    return None if other is None or other is sys.modules.get(__name__) else other
+
+
+def _is_forkserver() -> bool:
+    """Whether this is multiprocessing's forkserver, importing the main module for its children."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_serve_one":
+            return False
+        if code.co_name == "main" and code.co_filename.endswith("multiprocessing/forkserver.py"):
+            return True
+        frame = frame.f_back
+    return False

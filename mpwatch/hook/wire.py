@@ -23,7 +23,11 @@ PROTOCOL = 1
 # --- records -------------------------------------------------------------------------------------
 
 RECORD = struct.Struct("<QQHHIQQQQQ")
-"""sequence + 1, monotonic ns, kind, flags, thread id, duration ns, bytes, key, key2, aux."""
+"""sequence + 1, monotonic ns, kind, flags, thread id, duration ns, bytes, key, key2, aux.
+
+The time is that of writing, which is the end of what is recorded: it began `duration ns` earlier. The
+thread id is the kernel's, as the process sees it.
+"""
 RECORD_BYTES = 64
 HEADER = struct.Struct("<8sHHIIIQQQ")
 """magic, protocol, header bytes, record bytes, slots, pid, start ticks, wall ns, monotonic ns."""
@@ -34,7 +38,10 @@ DEFAULT_SLOTS = 8192
 
 # Kinds. Numbers are part of the protocol: never reused.
 SHARE = 1
-"""A storage was shared. bytes; key, key2: inode and device, or hash of the name or handle."""
+"""A storage was shared. bytes; key, key2: inode and device, or hash of the name or handle.
+
+aux: entries of SharedCache afterwards. The name is as torch hands it on, with its leading slash.
+"""
 REBUILD = 2
 """A storage was rebuilt. As SHARE."""
 REDUCE_TENSOR = 3
@@ -125,13 +132,61 @@ FRAME = struct.Struct("<IB")
 MAX_FRAME_BYTES = 1 << 20
 """A longer frame is refused and ends the connection."""
 HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
+"""HELLO comes first and is a JSON object:
+
+- `protocol`, `pid` and `start_ticks` as the process sees itself, `python` ("3.11.7"), `torch`
+  ("2.13.0" or null while it is not loaded), `started_by` (instrument, run, fork, spawn, forkserver,
+  attach);
+- `birth`: what the parent knew: `parent`, `parent_start_ticks`, `name`, `target`, `daemon`, and for
+  a DataLoader worker `worker_id` and `loader` (the key of its iterator in the parent); or empty;
+- `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
+- `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
+- `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
+- `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`}.
+
+RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
+
+- `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork) and the fields of
+  a hello's `birth`;
+- `exit`: `code`, where multiprocessing ended this process with another code than 0;
+- `exception`: `where` (name of the record kind, or "main"), `type`, `text`, `frames` (a list of
+  [function, file, line], innermost first), `tid`, and what is known of `queue`, `loader`, `batch`,
+  `worker_id`, `target`;
+- `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`;
+- `lost-item`: a feeder thread could not pickle an item and dropped it: `type`, `text`, `item` (its
+  type), `task` (batch index, if it was a batch), `frames`, `tid`;
+- `ticket-failed`: a descriptor could not be fetched: `address`, `ticket`, `type`, `text`, `tid`;
+- `foreign-shutdown`: a forked copy of an iterator shuts down its parent's workers: `owner` (pid),
+  `loader`;
+- `cuda-init`: `frames`, `tid`: CUDA is being initialised, from there;
+- `fork`: see `hook.points.census`; `unpicklable`, `many-storages`: see `hook.points.pickling`;
+- `ring-lost`: `reason`; `hook-problem`: `what`, `text`.
+
+GOODBYE is `{"reason": ...}`: uninstrument, detach or exit; an end without it is a death.
+"""
 REQUEST = 64
 """From the observer: JSON `{"ask": NAME, "id": N, ...}`; see `ASKS`."""
 LOST = struct.Struct("<Q")
 """At the head of a RECORDS payload: records lost since the hook came in."""
 
 ASKS = ("ping", "stacks", "gauges", "detach")
-"""What can be asked. `stacks` and `gauges` answer with REPLY; `detach` uninstruments."""
+"""What can be asked; each is answered by a REPLY with the request's `id`.
+
+- `ping`: `at_ns`;
+- `stacks`: `threads`: [{`tid`: native id or null, `name`, `frames`: [[function, file, line], ...]
+  innermost first}], all threads but the hook's own;
+- `gauges`: only those that exist, each `{"error": reason}` if it cannot be read:
+  `own` as in the hello; `strategy`; `shared_cache` {`entries`, `limit`, `expired`};
+  `loaders` [{`key`, `workers`, `prefetch`, `persistent`, `pin_memory`, `pids`, `dataset`, `batches`,
+  `rcvd`, `sent`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
+  `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
+  `sharer_tickets`: a number; `sharer` {`outstanding`, `issued`, `address`};
+  `cuda` {`allocated`, `reserved`, `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]},
+  once the program has initialised CUDA;
+- `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
+
+Anything else gets `error`.
+"""
 
 SLICE_INTERVAL_S = 0.1
 """The hook sends at most this often."""

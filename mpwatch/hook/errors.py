@@ -1,0 +1,114 @@
+"""Whose exception is it: what the hook may swallow, and what it must let through or deliver again.
+
+A signal handler runs between any two bytecodes of the main thread, also those of the hook, and may
+raise: Ctrl-C does, and so does the SIGCHLD handler of torch's DataLoader when a worker died. Such an
+exception belongs to the program.
+"""
+
+from __future__ import annotations
+
+import _signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, TracebackType
+    from typing import Any
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether the hook's own bookkeeping raised this, so that swallowing it hides nothing.
+
+    Bookkeeping raises built-in exceptions and those of `struct`; whatever else surfaces in it was
+    put there from outside (a signal handler, `PyThreadState_SetAsyncExc`).
+    """
+    if not isinstance(error, Exception):
+        return False
+    if type(error).__module__ not in ("builtins", "struct"):
+        return False
+    return signal_behind(error) is None
+
+
+def signal_behind(error: BaseException) -> int | None:
+    """Number of the signal whose handler raised, or `None` if no handler was involved.
+
+    `KeyboardInterrupt` is always taken for SIGINT: its usual handler is written in C and leaves no
+    frame behind.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return int(_signal.SIGINT)
+    codes: dict[CodeType, int] = {}
+    for number in range(1, _signal.NSIG):
+        try:
+            code = _code_of(_signal.getsignal(number))
+        except (ValueError, OSError):
+            continue
+        if code is not None:
+            codes[code] = number
+    step: TracebackType | None = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code in codes:
+            return codes[step.tb_frame.f_code]
+        step = step.tb_next
+    return None
+
+
+def unframe(error: BaseException) -> None:
+    """Take the wrapper's own line off a traceback that passes through it.
+
+    Call it in the wrapper's `except` clause, right before a bare `raise`. Python 3.10 keeps a copy of
+    the traceback aside for the bare `raise`, so there the line stays.
+    """
+    step = error.__traceback__
+    if step is not None and step.tb_next is not None:
+        error.__traceback__ = step.tb_next
+
+
+def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
+    """Function, file and line of the innermost frames an exception passed, innermost first."""
+    frames = []
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        frames.append([code.co_name, code.co_filename, step.tb_lineno])
+        step = step.tb_next
+    return frames[-limit:][::-1]
+
+
+def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
+    """Function, file and line of the calling thread's frames, innermost first.
+
+    Args:
+        skip: Frames to leave out, counted from the caller of this function.
+        limit: Frames kept at most.
+    """
+    frames: list[list[Any]] = []
+    try:
+        frame = sys._getframe(skip + 1)
+    except ValueError:
+        return frames
+    step: Any = frame
+    while step is not None and len(frames) < limit:
+        frames.append([step.f_code.co_name, step.f_code.co_filename, step.f_lineno])
+        step = step.f_back
+    return frames
+
+
+def text_of(error: BaseException, limit: int = 1000) -> str:
+    """The message of an exception, bounded; an exception that cannot be shown gives its reason."""
+    try:
+        return str(error)[:limit]
+    except Exception as failure:
+        return f"<{type(failure).__name__} while reading the message>"
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code that a signal handler runs: a function's, a method's, or a callable object's."""
+    function: Any = getattr(handler, "func", handler)  # functools.partial
+    function = getattr(function, "__func__", function)
+    code: CodeType | None = getattr(function, "__code__", None)
+    if code is None and callable(function) and not isinstance(function, type):
+        call: Callable[..., Any] | None = getattr(type(function), "__call__", None)
+        code = getattr(call, "__code__", None)
+    return code

@@ -1,0 +1,76 @@
+"""Rare things with text, bounded in number and size, in memory and in a file beside the ring."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .pristine import System
+
+LIMIT = 256
+"""Notes remembered, for observers that connect later."""
+NOTE_BYTES = 16_384
+FILE_BYTES = 262_144
+"""The file stops growing here: it is for the autopsy, which wants the first causes."""
+
+
+class Notes:
+    """What was noted, newest last; adding never blocks and never raises."""
+
+    __slots__ = ("_count", "_file_bytes", "_recent", "_system", "path")
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self.path: str | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything: this is a forked child."""
+        self._count = itertools.count()
+        self._recent: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
+        self._file_bytes = 0
+        self.path = None
+
+    def add(self, kind: str, fields: dict[str, Any]) -> None:
+        """Note something; values are plain JSON values, long text is cut by the caller."""
+        note = {"kind": kind, "at_ns": self._system.monotonic_ns(), **fields}
+        # Surrogates from undecodable file names are legal in str and escaped by ASCII JSON.
+        data = json.dumps(note, default=repr).encode("ascii")
+        if len(data) > NOTE_BYTES:
+            short = {"kind": kind, "at_ns": note["at_ns"], "cut": len(data)}
+            data = json.dumps(short).encode("ascii")
+        self._recent.append((next(self._count), data))
+        self._keep(data)
+
+    def since(self, number: int) -> list[tuple[int, bytes]]:
+        """The notes from `number` on that are still remembered, with their numbers."""
+        return [note for note in tuple(self._recent) if note[0] >= number]
+
+    def save(self, path: str) -> None:
+        """Write what was noted so far and everything from here on to a file."""
+        self.path = path
+        for _, data in tuple(self._recent):
+            self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
+        """Append one line to the file; a full disk loses the line, not the note."""
+        if self.path is None or self._file_bytes > FILE_BYTES:
+            return
+        os = self._system.os
+        self._file_bytes += len(data) + 1
+        try:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(self.path, flags, 0o600)
+        except OSError:
+            return
+        try:
+            os.write(fd, data + b"\n")
+        except OSError:
+            self._file_bytes = FILE_BYTES + 1
+        finally:
+            os.close(fd)

@@ -1,0 +1,162 @@
+"""The table of patch points, walked to come in and walked back to leave.
+
+What may be replaced is chosen with care. Functions that pickles name (`rebuild_storage_fd`,
+`_worker_loop` and their like) stay the very objects they are: pickle refuses a function that is not
+the one its name leads to, so replacing one while some thread holds it for pickling would fail in
+the program. Methods of classes, entries of `ForkingPickler`'s table and functions that are only ever
+called are safe to replace at any moment.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from . import errors
+from .imports import ImportWatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from .session import Session
+
+    Undo = Callable[[], None]
+    Install = Callable[[ModuleType, Session], Undo]
+    Wrap = Callable[[Any, Session], Any]
+
+
+class Point:
+    """One row of the table."""
+
+    __slots__ = ("install", "module", "name", "since")
+
+    def __init__(self, name: str, module: str, install: Install, since: str = "2.1") -> None:
+        self.name = name
+        self.module = module
+        """The point is set once this module has been imported by the program."""
+        self.install = install
+        self.since = since
+        """First version of torch that has it, or of Python for the standard library's."""
+
+
+class Patcher:
+    """The points set in this process."""
+
+    __slots__ = ("_rows", "_session", "_undo", "_unfinished", "_watch", "missing")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._rows: tuple[Point, ...] = ()
+        self._undo: dict[str, Undo] = {}
+        self._watch = ImportWatch(self._loaded)
+        self._unfinished: set[str] = set()
+        self.missing: dict[str, str] = {}
+        """Points that could not be set, with the reason."""
+
+    def install(self) -> None:
+        """Set every point whose module is there, and wait for the other modules."""
+        from .points import TABLE
+
+        self._rows = TABLE
+        for name in dict.fromkeys(row.module for row in self._rows):
+            module = sys.modules.get(name)
+            if module is None:
+                self._watch.names.add(name)
+            elif _is_initializing(module):
+                self._unfinished.add(name)
+            else:
+                self._loaded(name)
+        self._watch.start()
+
+    def uninstall(self) -> None:
+        """Put every original object back, where ours is still in its place."""
+        self._watch.stop()
+        self._watch.names.clear()
+        self._unfinished.clear()
+        while self._undo:
+            name, undo = self._undo.popitem()
+            try:
+                undo()
+            except Exception as error:
+                if not errors.is_ours(error):
+                    raise
+                self.missing[name] = f"could not be restored: {error}"
+
+    def installed(self) -> list[str]:
+        """Names of the points that are set."""
+        return list(self._undo)
+
+    def waiting(self) -> list[str]:
+        """Names of the modules that the program has not imported."""
+        return sorted(self._watch.names | self._unfinished)
+
+    def is_waiting_for_import(self) -> bool:
+        """Whether a module was found in the middle of its import, which nothing announces."""
+        return bool(self._unfinished)
+
+    def catch_up(self) -> None:
+        """Set the points of modules whose import has ended since."""
+        for name in tuple(self._unfinished):
+            module = sys.modules.get(name)
+            if module is None:
+                self._unfinished.discard(name)
+                self._watch.names.add(name)
+            elif not _is_initializing(module):
+                self._unfinished.discard(name)
+                self._loaded(name)
+
+    def _loaded(self, name: str) -> None:
+        """Set the points of one module; one that fails is missing, and takes no other with it."""
+        module = sys.modules.get(name)
+        if module is None:
+            return
+        for row in self._rows:
+            if row.module != name or row.name in self._undo:
+                continue
+            try:
+                self._undo[row.name] = row.install(module, self._session)
+            except Exception as error:
+                if not errors.is_ours(error):
+                    raise
+                self.missing[row.name] = f"{type(error).__name__}: {error}"[:200]
+
+
+def attribute(path: str, wrap: Wrap) -> Install:
+    """Replace an attribute of the module, or of a class in it.
+
+    Args:
+        path: `function` or `Class.method`.
+        wrap: Makes the replacement out of the original function and the session.
+    """
+
+    def install(module: ModuleType, session: Session) -> Undo:
+        holder: Any = module
+        *owners, name = path.split(".")
+        for owner in owners:
+            holder = getattr(holder, owner)
+        if name not in vars(holder):
+            raise LookupError(f"{module.__name__} has no {path}")
+        raw = vars(holder)[name]
+        is_static = isinstance(raw, staticmethod)
+        original = raw.__func__ if is_static else raw
+        wrapper = wrap(original, session)
+        functools.update_wrapper(wrapper, original)
+        ours = staticmethod(wrapper) if is_static else wrapper
+        setattr(holder, name, ours)
+
+        def undo() -> None:
+            # Somebody may have wrapped ours; then it stays, and is silent.
+            if vars(holder).get(name) is ours:
+                setattr(holder, name, raw)
+
+        return undo
+
+    return install
+
+
+def _is_initializing(module: ModuleType) -> bool:
+    """Whether the module's code is still running."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

@@ -1,0 +1,158 @@
+"""Where the hook keeps its files, and which of those of dead processes may go."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from . import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .pristine import System
+
+KEEP_DEAD_S = 24 * 3600
+"""How long the ring of a process that died stays for `mpwatch autopsy`."""
+KEEP_DEAD_BYTES = 64 << 20
+"""How much all rings of dead processes may take together; the oldest go first."""
+_SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+
+
+def find_directory(system: System, environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """Find or make the directory for this user's hooks.
+
+    Returns:
+        The directory or `None`, and why those before it could not be used.
+    """
+    problems = []
+    uid = system.os.getuid()
+    for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
+        try:
+            problem = _refuse(system, path, uid)
+        except OSError as error:
+            problem = f"{path}: {error.strerror}"
+        if problem is None:
+            return path, "; ".join(problems)
+        problems.append(problem)
+    return None, "; ".join(problems)
+
+
+def start_ticks(system: System, pid: int | str = "self") -> int | None:
+    """Field 22 of a process's stat file, or `None` if there is no such process to be seen."""
+    try:
+        fields = _read(system, f"/proc/{pid}/stat")
+    except OSError:
+        return None
+    # The command is in parentheses and may itself hold spaces and parentheses.
+    return int(fields[fields.rindex(b")") + 2 :].split()[19])
+
+
+def thread_count(system: System) -> int | None:
+    """Threads of this process as the kernel counts them, those of native libraries included."""
+    try:
+        fields = _read(system, "/proc/self/stat")
+    except OSError:
+        return None
+    return int(fields[fields.rindex(b")") + 2 :].split()[17])
+
+
+def sweep(system: System, directory: str) -> None:
+    """Remove what dead processes left: sockets at once, rings and notes once old or too many."""
+    try:
+        names = system.os.listdir(directory)
+    except OSError:
+        return
+    kept: list[tuple[float, int, str]] = []
+    for name in names:
+        owner = _owner(name)
+        if owner is None or start_ticks(system, owner[0]) == owner[1]:
+            continue
+        path = f"{directory}/{name}"
+        try:
+            status = system.os.lstat(path)
+            # The process may live in another container that shares this directory.
+            if _answers(system, f"{directory}/{wire.stem(*owner)}{wire.SOCKET_SUFFIX}"):
+                continue
+            if name.endswith(wire.SOCKET_SUFFIX):
+                system.os.unlink(path)
+            else:
+                kept.append((status.st_mtime, status.st_blocks * 512, path))
+        except OSError:
+            continue
+    _drop_oldest(system, kept)
+
+
+def remove(system: System, path: str | None) -> None:
+    """Unlink a file of ours, which may be gone already."""
+    if path is not None:
+        try:
+            system.os.unlink(path)
+        except OSError:
+            return
+
+
+def _drop_oldest(system: System, kept: list[tuple[float, int, str]]) -> None:
+    """Remove what is over age, and the oldest of what is over size."""
+    total = 0
+    oldest_s = system.time_ns() / 1e9 - KEEP_DEAD_S
+    for changed_s, size, path in sorted(kept, reverse=True):
+        total += size
+        if changed_s < oldest_s or total > KEEP_DEAD_BYTES:
+            remove(system, path)
+
+
+def _refuse(system: System, path: str, uid: int) -> str | None:
+    """Why this directory must not be used, or `None`; it is made if it is missing."""
+    try:
+        system.os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    status = system.os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return f"{path} is a symbolic link"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{path} is not a directory"
+    if status.st_uid != uid:
+        return f"{path} belongs to user {status.st_uid}"
+    if stat.S_IMODE(status.st_mode) != 0o700:
+        system.os.chmod(path, 0o700)
+    if not system.os.access(path, os.W_OK | os.X_OK):
+        return f"{path} is not writable"
+    return None
+
+
+def _owner(name: str) -> tuple[int, int] | None:
+    """Pid and start ticks in the name of one of our files."""
+    stem, dot, suffix = name.partition(".")
+    pid, dash, ticks = stem.partition("-")
+    if dot + suffix not in _SUFFIXES or not dash or not (pid.isdigit() and ticks.isdigit()):
+        return None
+    return int(pid), int(ticks)
+
+
+def _answers(system: System, path: str) -> bool:
+    """Whether somebody listens on a socket."""
+    client: Any = system.socket()
+    try:
+        client.setblocking(False)
+        client.connect(path)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _read(system: System, path: str) -> bytes:
+    """The first 4 KiB of a file."""
+    fd = system.os.open(path, system.os.O_RDONLY | system.os.O_CLOEXEC)
+    try:
+        data: bytes = system.os.read(fd, 4096)
+    finally:
+        system.os.close(fd)
+    return data

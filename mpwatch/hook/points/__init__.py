@@ -1,0 +1,21 @@
+"""Where the hook listens, a module for each part of torch or the standard library.
+
+A wrapper calls the original first and keeps its own bookkeeping out of the way: `Session.record` and
+`Session.note` never raise, and anything else they must survive is caught and told apart by
+`errors.is_ours`.
+"""
+
+from __future__ import annotations
+
+from . import cuda, faults, loader, processes, queues, sharing, tickets
+
+TABLE = (
+    *processes.POINTS,
+    *queues.POINTS,
+    *tickets.POINTS,
+    *faults.POINTS,
+    *sharing.POINTS,
+    *loader.POINTS,
+    *cuda.POINTS,
+)
+"""All patch points. Modules that are loaded are patched at once, in this order."""

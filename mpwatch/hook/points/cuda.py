@@ -1,0 +1,72 @@
+"""CUDA, without ever initialising it."""
+
+from __future__ import annotations
+
+from .. import errors, wire
+from ..patching import Point
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from ..patching import Undo
+    from ..session import Session
+
+
+def _on_init(module: ModuleType, session: Session) -> Undo:
+    """Be called when the program initialises CUDA: torch keeps a list for exactly that.
+
+    `_queued_calls` holds pairs of a function and the stack that queued it, torch 2.1 to 2.15; once
+    CUDA is up nobody reads it any more.
+    """
+    queue: list[Any] = module._queued_calls
+
+    def initialised() -> None:
+        session.record(wire.CUDA_INIT, session.system.monotonic_ns())
+        session.note(
+            "cuda-init",
+            frames=errors.frames_here(1, 24),
+            tid=session.system.get_native_id(),
+        )
+
+    entry = (initialised, [])
+    if not module._initialized:
+        queue.append(entry)
+
+    def undo() -> None:
+        if entry in queue:
+            queue.remove(entry)
+
+    return undo
+
+
+def _allocator(module: ModuleType, session: Session) -> Undo:
+    """Allocator readings, only once the program has initialised CUDA."""
+
+    def cuda() -> dict[str, Any] | None:
+        if not module._initialized or module._is_in_bad_fork():
+            return None
+        devices = [
+            {
+                "index": index,
+                "allocated": module.memory_allocated(index),
+                "reserved": module.memory_reserved(index),
+                "max_allocated": module.max_memory_allocated(index),
+            }
+            for index in range(module.device_count())
+        ]
+        return {
+            "allocated": sum(device["allocated"] for device in devices),
+            "reserved": sum(device["reserved"] for device in devices),
+            "devices": [device for device in devices if device["reserved"]],
+        }
+
+    session.gauges["cuda"] = cuda
+    return lambda: session.drop_gauges("cuda")
+
+
+POINTS = (
+    Point("torch.cuda._queued_calls", "torch.cuda", _on_init),
+    Point("cuda allocator gauge", "torch.cuda", _allocator),
+)

@@ -1,0 +1,224 @@
+"""The DataLoader: its iterator in main, its fetchers in the workers.
+
+`_worker_loop` is named in pickles and stays untouched; it is seen through the fetcher it calls. So
+is `__init__`: a wrapper around it would shift the line that its warnings point to.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .. import errors, wire
+from ..patching import Point, attribute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from ..patching import Undo
+    from ..readings import Reading
+    from ..session import Session
+
+
+def _look(reading: Reading, iterator: Any) -> None:
+    """Copy what can be read of an iterator; an attribute that a torch lacks stays away."""
+    data = reading.data
+    tasks = iterator._task_info
+    received = data["rcvd"] = iterator._rcvd_idx
+    data["sent"] = iterator._send_idx
+    outstanding = data["outstanding"] = iterator._tasks_outstanding
+    data["parked"] = len(tasks) - outstanding
+    owner = tasks.get(received)
+    data["owner"] = None if owner is None else owner[0]
+
+
+def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+    readings = session.loaders
+
+    def next_data(self: Any) -> Any:
+        began_ns = now()
+        reading = readings.of(self)
+        reading.data["waiting_since_ns"] = began_ns
+        batch = self._rcvd_idx
+        try:
+            result = original(self)
+        except StopIteration as error:
+            errors.unframe(error)
+            raise
+        except BaseException as error:
+            session.failed(wire.LOADER_NEXT, began_ns, error, loader=reading.key, batch=batch)
+            errors.unframe(error)
+            raise
+        finally:
+            reading.data["waiting_since_ns"] = None
+        reading.data["batches"] += 1
+        record(wire.LOADER_NEXT, began_ns, 0, 0, reading.key, 0, batch)
+        return result
+
+    return next_data
+
+
+def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    readings = session.loaders
+
+    def try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _guard(session, _look, readings.of(self), self)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+
+    return try_get_data
+
+
+def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+    readings = session.loaders
+
+    def try_put_index(self: Any) -> Any:
+        began_ns = now()
+        batch = self._send_idx
+        try:
+            result = original(self)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+        task = self._task_info.get(batch)
+        if task is not None and self._send_idx > batch:
+            key = readings.of(self).key
+            record(wire.LOADER_PUT_INDEX, began_ns, 0, 0, key, task[0], batch)
+        return result
+
+    return try_put_index
+
+
+def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+    readings = session.loaders
+
+    def begin(self: Any) -> None:
+        data = readings.of(self).data
+        data["workers"] = self._num_workers
+        data["prefetch"] = self._prefetch_factor
+        data["persistent"] = self._persistent_workers
+        data["pin_memory"] = self._pin_memory
+        data["pids"] = [worker.pid for worker in self._workers]
+        data["dataset"] = type(self._dataset).__qualname__[:128]
+
+    def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        _guard(session, begin, self)
+        key = readings.of(self).key
+        record(wire.LOADER_START, began_ns, 0, 0, key, 0, self._num_workers)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+
+    return reset
+
+
+def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+    readings = session.loaders
+
+    def shutdown_workers(self: Any) -> Any:
+        began_ns = now()
+        if not getattr(self, "_shutdown", True):
+            reading = readings.of(self)
+            if reading.pid != session.identity.pid:
+                session.note("foreign-shutdown", owner=reading.pid, loader=reading.key)
+            record(wire.LOADER_STOP, began_ns, 0, 0, reading.key)
+        try:
+            return original(self)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+        finally:
+            if hasattr(self, "_worker_result_queue"):
+                readings.end(self)
+
+    return shutdown_workers
+
+
+def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now, worker = session.record, session.system.monotonic_ns, session.worker
+
+    def fetch(self: Any, indices: Any) -> Any:
+        if not worker.is_worker and not _recognise(session):
+            return original(self, indices)
+        began_ns = now()
+        worker.since_ns = began_ns
+        number, task, loader = worker.number, worker.task, worker.loader
+        record(wire.LOADER_FETCH_BEGIN, began_ns, 0, 0, loader, number, task)
+        flags = wire.FLAG_RAISED
+        try:
+            result = original(self, indices)
+            flags = 0
+            return result
+        except BaseException as error:
+            if not isinstance(error, StopIteration):
+                session.failed(wire.LOADER_FETCH, began_ns, error, worker_id=number, batch=task)
+            errors.unframe(error)
+            raise
+        finally:
+            worker.since_ns = None
+            worker.fetched += 1
+            record(wire.LOADER_FETCH, began_ns, flags, 0, loader, number, task)
+
+    return fetch
+
+
+def _recognise(session: Session) -> bool:
+    """Whether this is a worker after all: the hook may have come in long after its birth."""
+    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    if info is None or getattr(info, "worker_method", "multiprocessing") != "multiprocessing":
+        return False
+    session.worker.begin(info.id, 0)
+    return True
+
+
+def _gauges(module: ModuleType, session: Session) -> Undo:
+    session.gauges["loaders"] = session.loaders.show
+    session.gauges["worker"] = session.worker.show
+    return lambda: session.drop_gauges("loaders", "worker")
+
+
+def _guard(session: Session, look: Callable[..., None], *args: Any) -> None:
+    """Look at torch's private state; a torch that keeps it elsewhere costs that reading only."""
+    try:
+        look(*args)
+    except Exception as error:
+        if not errors.is_ours(error):
+            raise
+        session.patcher.missing[f"loader {look.__name__}"] = f"{type(error).__name__}: {error}"
+
+
+_ITERATOR = "_MultiProcessingDataLoaderIter"
+_DATALOADER = "torch.utils.data.dataloader"
+_FETCH = "torch.utils.data._utils.fetch"
+POINTS = (
+    Point("loader gauges", _DATALOADER, _gauges),
+    Point("loader _reset", _DATALOADER, attribute(f"{_ITERATOR}._reset", _reset)),
+    Point("loader _next_data", _DATALOADER, attribute(f"{_ITERATOR}._next_data", _next_data)),
+    Point(
+        "loader _try_get_data", _DATALOADER, attribute(f"{_ITERATOR}._try_get_data", _try_get_data)
+    ),
+    Point(
+        "loader _try_put_index",
+        _DATALOADER,
+        attribute(f"{_ITERATOR}._try_put_index", _try_put_index),
+    ),
+    Point(
+        "loader _shutdown_workers",
+        _DATALOADER,
+        attribute(f"{_ITERATOR}._shutdown_workers", _shutdown_workers),
+    ),
+    Point("map fetch", _FETCH, attribute("_MapDatasetFetcher.fetch", _fetch)),
+    Point("iterable fetch", _FETCH, attribute("_IterableDatasetFetcher.fetch", _fetch)),
+)

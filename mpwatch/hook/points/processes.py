@@ -1,0 +1,179 @@
+"""Births and ends of processes that multiprocessing starts, and how the hook gets into them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .. import errors, wire
+from ..answers import start_method
+from ..patching import Point, attribute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..session import Session
+
+METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
+"""`aux` of PROCESS_START."""
+_WORKER_ID, _RESULT_QUEUE = 10, 3
+"""Positions in the arguments of `_worker_loop`, torch 2.1 to 2.15."""
+
+
+def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+    births, get_ident = session.births, session.system.get_ident
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        birth = _describe(self, session)
+        ident = get_ident()
+        births[ident] = birth
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            session.failed(wire.PROCESS_START, began_ns, error, target=birth["target"])
+            errors.unframe(error)
+            raise
+        finally:
+            births.pop(ident, None)
+        popen = getattr(self, "_popen", None)
+        method = getattr(popen, "method", "")
+        pid = getattr(popen, "pid", 0)
+        record(wire.PROCESS_START, began_ns, 0, 0, pid, 0, METHODS.get(method, 0))
+        fds = getattr(popen, "_fds", None)
+        count = None if fds is None else len(fds)
+        session.note("birth", pid=pid, fds=count, **{**birth, "method": method})
+        return result
+
+    return start
+
+
+def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+
+    def join(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+        record(wire.PROCESS_JOIN, began_ns, 0, 0, getattr(self._popen, "pid", 0))
+        return result
+
+    return join
+
+
+def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
+        session.wake()
+        code = original(self, *args, **kwargs)
+        # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
+        # spawned child the end of the interpreter.
+        if code:
+            session.note("exit", code=code)
+        session.close("exit")
+        return code
+
+    return bootstrap
+
+
+def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    now = session.system.monotonic_ns
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                session.is_crashed = True
+                session.failed(wire.PROCESS_START, began_ns, error, where_in="run")
+            errors.unframe(error)
+            raise
+
+    return run
+
+
+class Stowaway:
+    """An entry of the preparation data that brings the hook into the child that reads it.
+
+    Its pickle is a call of `exec` with the text of `stowaway.py`, so the child needs to find
+    neither mpwatch nor this class.
+    """
+
+    __slots__ = ("_birth", "_method", "_text")
+
+    def __init__(self, text: str, method: str, birth: dict[str, Any]) -> None:
+        self._text = text
+        self._method = method
+        self._birth = birth
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arrival = (_directory(), self._method, self._birth)
+        return exec, (self._text, {"__name__": "mpwatch_stowaway", "arrival": arrival})
+
+
+def _get_preparation_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    with open(f"{_directory()}/stowaway.py", encoding="utf-8") as file:
+        text = file.read()
+
+    def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
+        data = original(*args, **kwargs)
+        birth = session.births.get(session.system.get_ident())
+        # Without a birth this is the forkserver itself being started.
+        if birth is not None and session.state == "on":
+            data["mpwatch"] = Stowaway(text, birth["method"], birth)
+        return data
+
+    return get_preparation_data
+
+
+def _describe(process: Any, session: Session) -> dict[str, Any]:
+    """What parent and observer want to know about a process that is about to start."""
+    target = getattr(process, "_target", None)
+    name = getattr(target, "__qualname__", None) or type(target or process).__qualname__
+    birth = {
+        "parent": session.identity.pid,
+        "parent_start_ticks": session.identity.start_ticks,
+        "name": str(getattr(process, "_name", ""))[:128],
+        "target": f"{getattr(target, '__module__', '')}.{name}"[:256],
+        # Without a method of its own it takes the default, which is forkserver since Python 3.14.
+        "method": getattr(process, "_start_method", None) or start_method() or _default(),
+        "daemon": bool(getattr(process, "_config", {}).get("daemon")),
+        "worker_id": None,
+        "loader": None,
+    }
+    arguments = getattr(process, "_args", ())
+    if getattr(target, "__name__", "") == "_worker_loop" and len(arguments) > _WORKER_ID:
+        birth["worker_id"] = arguments[_WORKER_ID]
+        birth["loader"] = session.loaders.of_queue(arguments[_RESULT_QUEUE]).key
+    return birth
+
+
+def _default() -> str:
+    return "fork" if sys.version_info < (3, 14) else "forkserver"
+
+
+def _directory() -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+POINTS = (
+    Point("Process.start", "multiprocessing.process", attribute("BaseProcess.start", _start)),
+    Point("Process.join", "multiprocessing.process", attribute("BaseProcess.join", _join)),
+    Point("Process.run", "multiprocessing.process", attribute("BaseProcess.run", _run)),
+    Point(
+        "Process._bootstrap",
+        "multiprocessing.process",
+        attribute("BaseProcess._bootstrap", _bootstrap),
+    ),
+    Point(
+        "get_preparation_data",
+        "multiprocessing.spawn",
+        attribute("get_preparation_data", _get_preparation_data),
+    ),
+)

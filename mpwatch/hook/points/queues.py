@@ -1,0 +1,94 @@
+"""The queues of the standard library: torch has none of its own."""
+
+from __future__ import annotations
+
+from queue import Empty, Full
+
+from .. import errors, wire
+from ..patching import Point, attribute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..session import Session
+
+POLL_NS = 1_000_000
+"""An empty-handed `get` shorter than this is polling, and not worth a record."""
+
+
+def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+
+    def put(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            _failed(session, wire.QUEUE_PUT, self, began_ns, error)
+            errors.unframe(error)
+            raise
+        record(wire.QUEUE_PUT, began_ns, 0, 0, id(self))
+        return result
+
+    return put
+
+
+def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now, worker = session.record, session.system.monotonic_ns, session.worker
+
+    def get(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            _failed(session, wire.QUEUE_GET, self, began_ns, error)
+            errors.unframe(error)
+            raise
+        record(wire.QUEUE_GET, began_ns, 0, 0, id(self))
+        if worker.is_worker and type(result) is tuple and result and type(result[0]) is int:
+            # A task of the index queue: batch index and sample indices.
+            worker.task = result[0]
+        return result
+
+    return get
+
+
+def _failed(session: Session, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
+    """Record an exception of a queue; an empty or full queue is an answer, not a failure."""
+    if not isinstance(error, (Empty, Full)):
+        session.failed(kind, began_ns, error, queue=id(queue))
+    elif session.system.monotonic_ns() - began_ns > POLL_NS:
+        session.record(kind, began_ns, wire.FLAG_RAISED, 0, id(queue))
+
+
+def _on_feeder_error(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    def _on_queue_feeder_error(error: Any, item: Any, *args: Any) -> Any:
+        task = item[0] if type(item) is tuple and item and type(item[0]) is int else None
+        session.note(
+            "lost-item",
+            type=type(error).__name__,
+            text=errors.text_of(error),
+            item=type(item).__qualname__,
+            task=task,
+            frames=errors.frames_of(error),
+            tid=session.system.get_native_id(),
+        )
+        return original(error, item, *args)
+
+    return _on_queue_feeder_error
+
+
+POINTS = (
+    Point("Queue.put", "multiprocessing.queues", attribute("Queue.put", _put)),
+    Point("Queue.get", "multiprocessing.queues", attribute("Queue.get", _get)),
+    Point("JoinableQueue.put", "multiprocessing.queues", attribute("JoinableQueue.put", _put)),
+    Point("SimpleQueue.put", "multiprocessing.queues", attribute("SimpleQueue.put", _put)),
+    Point("SimpleQueue.get", "multiprocessing.queues", attribute("SimpleQueue.get", _get)),
+    Point(
+        "Queue._on_queue_feeder_error",
+        "multiprocessing.queues",
+        attribute("Queue._on_queue_feeder_error", _on_feeder_error),
+    ),
+)

@@ -1,0 +1,88 @@
+"""The interpreter's own functions, as they were before anybody replaced them.
+
+Test suites mock `os` and `time`, gevent replaces `_thread` and `select`. The hook must neither see a
+frozen clock nor run its thread as somebody's coroutine, so it takes what it needs from the modules
+written in C, and from fresh instances of those where the usual one was changed. The references live
+in the slots of one object: freezegun walks the attributes of all modules and replaces what it knows.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import importlib.machinery
+import importlib.util
+import mmap
+import posix
+import select
+import sys
+import time
+from types import BuiltinFunctionType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+
+class System:
+    """What the hook uses of the operating system."""
+
+    __slots__ = (
+        "get_ident",
+        "get_native_id",
+        "interrupt_main",
+        "local",
+        "mmap",
+        "monotonic_ns",
+        "os",
+        "poll",
+        "sleep",
+        "socket",
+        "start_new_thread",
+        "thread_time_ns",
+        "time_ns",
+    )
+
+    def __init__(self) -> None:
+        clock = _genuine(time, "monotonic_ns", "time_ns", "sleep", "thread_time_ns")
+        threads = _genuine(_thread, "start_new_thread", "get_ident", "get_native_id")
+        self.os: Any = _genuine(posix, "open", "close", "write", "read", "stat", "getpid", "fork")
+        self.monotonic_ns: Callable[[], int] = clock.monotonic_ns
+        self.time_ns: Callable[[], int] = clock.time_ns
+        self.thread_time_ns: Callable[[], int] = clock.thread_time_ns
+        self.sleep: Callable[[float], None] = clock.sleep
+        self.start_new_thread: Callable[..., int] = threads.start_new_thread
+        self.get_ident: Callable[[], int] = threads.get_ident
+        self.get_native_id: Callable[[], int] = threads.get_native_id
+        self.interrupt_main: Callable[..., None] = threads.interrupt_main
+        self.local: Any = threads._local
+        self.poll: Callable[[], Any] = _genuine(select, "poll").poll
+        # The class in C: `socket.socket` is what gevent and test suites replace.
+        self.socket: Any = _socket.socket
+        self.mmap: Any = mmap.mmap
+
+
+def _genuine(module: ModuleType, *names: str) -> Any:
+    """The module if these attributes are functions in C of its own, else a fresh instance of it."""
+    for name in names:
+        function = getattr(module, name, None)
+        owner = getattr(getattr(function, "__self__", None), "__name__", None)
+        if not isinstance(function, BuiltinFunctionType) or owner != module.__name__:
+            return _fresh(module.__name__) or module
+    return module
+
+
+def _fresh(name: str) -> ModuleType | None:
+    """A second instance of a module in C, not entered in `sys.modules`.
+
+    All of `time`, `posix`, `_thread` and `select` allow several instances since Python 3.10.
+    """
+    finders = (importlib.machinery.BuiltinImporter, importlib.machinery.PathFinder)
+    spec = next((spec for finder in finders if (spec := finder.find_spec(name))), None)
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return None if module is sys.modules.get(name) else module

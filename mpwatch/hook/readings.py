@@ -1,0 +1,143 @@
+"""What the wrappers see of DataLoaders, kept as plain numbers that the hook's thread may read.
+
+If that thread held one of the program's objects even for a moment, the object could end there: an
+iterator's `__del__` joins its workers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .pristine import System
+
+
+class Here:
+    """What one thread has to remember between two wrapped calls; see `make_here`."""
+
+    detached_ns: int
+    """When this thread began to fetch a file descriptor; 0 when that was used up."""
+    missed_key: Any
+    """The key SharedCache did not have: what comes next is a new mapping."""
+    began_ns: int
+    shared_key: Any
+    """The key under which this thread shared last."""
+    entries: int
+    """Entries of SharedCache when this thread saw it last."""
+
+
+def make_here(system: System) -> Here:
+    """A thread-local with a value for everything, so that reading it needs no `try`."""
+    defaults = {
+        "detached_ns": 0,
+        "missed_key": None,
+        "began_ns": 0,
+        "shared_key": None,
+        "entries": 0,
+    }
+    here: Here = type("Here", (system.local,), defaults)()
+    return here
+
+
+class Worker:
+    """This process as a DataLoader worker, if it is one."""
+
+    __slots__ = ("fetched", "is_worker", "loader", "number", "since_ns", "task")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Be no worker."""
+        self.is_worker = False
+        self.number = 0
+        self.loader = 0
+        self.task = 0
+        """Batch index of the task taken from the index queue last."""
+        self.since_ns: int | None = None
+        self.fetched = 0
+
+    def begin(self, number: int, loader: int) -> None:
+        """Be worker `number` of the loader with this key, 0 if that is not known."""
+        self.clear()
+        self.is_worker, self.number, self.loader = True, number, loader
+
+    def show(self) -> dict[str, Any] | None:
+        """The gauge `worker`; see `wire`."""
+        if not self.is_worker:
+            return None
+        return {
+            "worker_id": self.number,
+            "loader": self.loader or None,
+            "task": None if self.since_ns is None else self.task,
+            "since_ns": self.since_ns,
+            "index": None if self.since_ns is None else _index_in_fetch(),
+            "fetched": self.fetched,
+        }
+
+
+def _index_in_fetch() -> str | None:
+    """The sample being fetched, out of the frame of torch's fetcher.
+
+    Its list comprehension has a frame of its own before Python 3.12.
+    """
+    for frame in sys._current_frames().values():
+        step: Any = frame
+        while step is not None:
+            code = step.f_code
+            if code.co_name in ("<listcomp>", "fetch") and code.co_filename.endswith("fetch.py"):
+                index = step.f_locals.get("idx")
+                if isinstance(index, (int, str)):
+                    return repr(index)[:64]
+            step = step.f_back
+    return None
+
+
+class Reading:
+    """The state of one iterator, copied where its own thread passes by."""
+
+    __slots__ = ("data", "key", "pid")
+
+    def __init__(self, key: int, pid: int) -> None:
+        self.key = key
+        self.pid = pid
+        self.data: dict[str, Any] = {"key": key, "batches": 0, "waiting_since_ns": None}
+
+
+class Readings:
+    """All live iterators of this process."""
+
+    __slots__ = ("_by_queue", "_keys", "_pid")
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._keys = itertools.count(1)
+        self._by_queue: dict[int, Reading] = {}
+
+    def of_queue(self, queue: Any) -> Reading:
+        """The reading of the iterator with this result queue, begun where it is new."""
+        reading = self._by_queue.get(id(queue))
+        if reading is None:
+            reading = self._by_queue[id(queue)] = Reading(next(self._keys), self._pid)
+        return reading
+
+    def of(self, iterator: Any) -> Reading:
+        """The reading of an iterator."""
+        return self.of_queue(iterator._worker_result_queue)
+
+    def end(self, iterator: Any) -> None:
+        """Forget an iterator that shut down."""
+        self._by_queue.pop(id(iterator._worker_result_queue), None)
+
+    def show(self) -> list[dict[str, Any]] | None:
+        """The gauge `loaders`; a forked worker does not show those of its parent."""
+        shown = [r.data for r in tuple(self._by_queue.values()) if r.pid == self._pid]
+        return shown or None
+
+    def be_child(self, pid: int) -> None:
+        """Be in a forked child: iterators seen so far belong to the parent."""
+        self._pid = pid

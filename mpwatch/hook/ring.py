@@ -1,0 +1,273 @@
+"""The ring: the last things this process did, in a file that outlives it.
+
+Writing takes no lock and no system call: a number from `itertools.count` is atomic, and it says the
+slot. The file is mapped, so what was written is there even if the process is killed in the next
+instruction.
+"""
+
+from __future__ import annotations
+
+import itertools
+from struct import error as StructError
+
+from . import errors, wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .pristine import System
+
+    Record = Callable[..., None]
+
+_MASK = 0xFFFFFFFFFFFFFFFF
+_PAGE = 4096
+_MAP_PRIVATE, _MAP_ANONYMOUS = 2, 32  # Linux, all architectures that have wheels of torch
+_MADV_POPULATE_WRITE = 23
+"""Linux 5.14: touch pages for writing, and answer EFAULT where a plain store would be SIGBUS."""
+_CHECK_NS = 50_000
+"""How long a look at the file holds good. Each costs a system call, up to 1 us."""
+
+
+class Ring:
+    """Slots for records, in a mapped file where one could be had, else in private memory."""
+
+    __slots__ = (
+        "_spare",
+        "_system",
+        "checked_until_ns",
+        "count",
+        "memory",
+        "on_lost",
+        "on_new_thread",
+        "path",
+        "slots",
+    )
+
+    def __init__(self, system: System, slots: int = wire.DEFAULT_SLOTS) -> None:
+        self._system = system
+        self.slots = slots
+        self.count = itertools.count()
+        self.path: str | None = None
+        self.memory: Any = self._private_memory()
+        self._spare: Any = None
+        # Private memory cannot be cut short, so it needs no look.
+        self.checked_until_ns = _MASK
+        self.on_lost: Callable[[str], None] | None = None
+        self.on_new_thread: Callable[[], None] | None = None
+        """Called in each thread before its first record."""
+
+    def open_file(self, path: str, pid: int, start_ticks: int) -> None:
+        """Move the ring into a new file.
+
+        The file is opened for reading only once it is mapped, so that nobody but root can cut it
+        short: a store behind the end of a file is SIGBUS.
+
+        Raises:
+            OSError: It could not be made. All of its blocks are reserved here, because a page that
+                finds no room later would be SIGBUS too.
+        """
+        system = self._system
+        size = wire.HEADER_BYTES + self.slots * wire.RECORD_BYTES
+        flags = system.os.O_RDWR | system.os.O_CREAT | system.os.O_EXCL | system.os.O_CLOEXEC
+        fd = system.os.open(path, flags | system.os.O_NOFOLLOW, 0o400)
+        try:
+            system.os.posix_fallocate(fd, 0, size)
+            memory = system.mmap(fd, size)
+            self._copy_into(memory, 0)
+        except BaseException:
+            system.os.unlink(path)
+            raise
+        finally:
+            system.os.close(fd)
+        wire.HEADER.pack_into(
+            memory,
+            0,
+            wire.MAGIC,
+            wire.PROTOCOL,
+            wire.HEADER_BYTES,
+            wire.RECORD_BYTES,
+            self.slots,
+            pid,
+            start_ticks,
+            system.time_ns(),
+            system.monotonic_ns(),
+        )
+        self.path = path
+        self.checked_until_ns = 0 if self._can_check(memory) else _MASK
+        self.memory = memory
+
+    def handed_out(self) -> int:
+        """How many records were begun so far.
+
+        `repr` is the one way to read an `itertools.count` without moving it that all of Python
+        3.10 to 3.15 have: `__reduce__` went away in 3.14.
+        """
+        return int(repr(self.count)[6:-1])
+
+    def slice_of(self, first: int, last: int) -> tuple[bytes, int]:
+        """The raw records `first` to `last - 1` as far as one run of slots holds them.
+
+        Returns:
+            The bytes, and the number of the record after them.
+        """
+        begin = first & (self.slots - 1)
+        count = min(last - first, self.slots - begin)
+        offset = wire.HEADER_BYTES + begin * wire.RECORD_BYTES
+        length = count * wire.RECORD_BYTES
+        if not self.is_whole(offset, length):
+            self.lose_file("the ring file was cut short by somebody else")
+        return bytes(self.memory[offset : offset + length]), first + count
+
+    def is_written(self, number: int) -> bool:
+        """Whether record `number` is complete in its slot."""
+        offset = wire.HEADER_BYTES + (number & (self.slots - 1)) * wire.RECORD_BYTES
+        return bool(wire.LOST.unpack_from(self.memory, offset)[0] == number + 1)
+
+    def is_whole(self, offset: int, length: int) -> bool:
+        """Whether these bytes of the mapping can be touched without SIGBUS."""
+        memory = self.memory
+        if self.path is None:
+            return True
+        begin = offset & ~(_PAGE - 1)
+        end = min(offset + length + _PAGE, len(memory))
+        try:
+            memory.madvise(_MADV_POPULATE_WRITE, begin, end - begin)
+        except OSError:
+            return False
+        return True
+
+    def lose_file(self, reason: str) -> None:
+        """Go on in private memory; what the file held is not touched again."""
+        self.memory = self._private_memory()
+        self.path = None
+        if self.on_lost is not None:
+            self.on_lost(reason)
+
+    def step_aside(self) -> tuple[Any, int]:
+        """Write to spare private memory from here on: a fork is about to happen.
+
+        What the child writes before it has a ring of its own then stays in its own copy of that
+        memory, instead of appearing in the parent's file.
+
+        Returns:
+            What `step_back` needs.
+        """
+        memory, number = self.memory, self.handed_out()
+        if self._spare is None:
+            self._spare = self._private_memory()
+        if memory is not self._spare:
+            self.memory = self._spare
+        return memory, number
+
+    def step_back(self, memory: Any, number: int) -> None:
+        """Return to the memory from before `step_aside`, with what other threads wrote meanwhile."""
+        if memory is self.memory:
+            return
+        self.memory = memory
+        if memory is not self._spare and self._spare is not None:
+            self._copy_from(self._spare, memory, number)
+
+    def restart(self) -> None:
+        """Forget everything: this is a forked child, and the file belongs to its parent."""
+        self.count = itertools.count()
+        self.memory = self._private_memory()
+        self._spare = None
+        self.path = None
+        self.checked_until_ns = _MASK
+
+    def close(self) -> None:
+        """Let go of the file; records written from here on go nowhere."""
+        self.memory = self._private_memory()
+        self._spare = None
+        self.path = None
+        self.checked_until_ns = _MASK
+
+    def _private_memory(self) -> Any:
+        """Memory of a ring's size that costs nothing until it is touched."""
+        size = wire.HEADER_BYTES + self.slots * wire.RECORD_BYTES
+        return self._system.mmap(-1, size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
+
+    def _copy_into(self, memory: Any, number: int) -> None:
+        """Carry what was recorded so far into new memory."""
+        self._copy_from(self.memory, memory, max(number, self.handed_out() - self.slots))
+
+    def _copy_from(self, source: Any, target: Any, number: int) -> None:
+        """Carry the complete records from `number` on from one memory into another."""
+        last = self.handed_out()
+        for each in range(max(number, last - self.slots), last):
+            offset = wire.HEADER_BYTES + (each & (self.slots - 1)) * wire.RECORD_BYTES
+            if wire.LOST.unpack_from(source, offset)[0] == each + 1:
+                end = offset + wire.RECORD_BYTES
+                target[offset:end] = source[offset:end]
+
+    def _can_check(self, memory: Any) -> bool:
+        """Whether this kernel can tell a hole from memory (Linux 5.14 and later)."""
+        try:
+            memory.madvise(_MADV_POPULATE_WRITE, 0, _PAGE)
+        except OSError:
+            return False
+        return True
+
+
+def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]:
+    """The function that writes one record of `ring`; it never raises and never blocks.
+
+    A closure, because a name in a cell costs a third of an attribute.
+
+    Returns:
+        The function, and one to call in a forked child after `Ring.restart`.
+    """
+    count, now, native_id = ring.count, system.monotonic_ns, system.get_native_id
+    pack_into, header, mask = wire.RECORD.pack_into, wire.HEADER_BYTES, ring.slots - 1
+    local = system.local()
+
+    def record(
+        kind: int,
+        began_ns: int,
+        flags: int = 0,
+        size: int = 0,
+        key: int = 0,
+        key2: int = 0,
+        aux: int = 0,
+    ) -> None:
+        at_ns = now()
+        try:
+            tid = local.tid
+        except AttributeError:
+            tid = local.tid = native_id()
+            if ring.on_new_thread is not None:
+                ring.on_new_thread()
+        number = next(count)
+        offset = header + (number & mask) * 64
+        try:
+            if at_ns > ring.checked_until_ns:
+                if ring.is_whole(offset, 64):
+                    ring.checked_until_ns = at_ns + _CHECK_NS
+                else:
+                    ring.lose_file("the ring file was cut short by somebody else")
+            pack_into(
+                ring.memory,
+                offset,
+                number + 1,
+                at_ns,
+                kind,
+                flags,
+                tid,
+                at_ns - began_ns,
+                size,
+                key,
+                key2,
+                aux,
+            )
+        except (StructError, ValueError, TypeError, IndexError, OSError) as error:
+            # A value out of range leaves a hole, which readers count as lost.
+            if not errors.is_ours(error):
+                raise
+
+    def restart() -> None:
+        nonlocal count, local
+        count, local = ring.count, system.local()
+
+    return record, restart

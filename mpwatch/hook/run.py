@@ -1,0 +1,134 @@
+"""Runs a program with the hook in, the way `python PROGRAM` and `python -m MODULE` would.
+
+Executed by path, so that neither the program nor its children need to find mpwatch:
+`python .../mpwatch/hook/run.py [-m] TARGET ARGS...`.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+
+NAME = "_mpwatch_run"
+
+
+def command(arguments: list[str]) -> list[str]:
+    """The command line that runs `[-m] TARGET ARGS...` with the hook, in this interpreter."""
+    return [sys.executable, os.path.abspath(__file__), *arguments]
+
+
+def main(arguments: list[str]) -> None:
+    """Bring the hook in, then become the target; its exit code is this process's.
+
+    Args:
+        arguments: `[-m] TARGET ARGS...`, as after `mpwatch run`.
+    """
+    is_module = arguments[:1] == ["-m"]
+    if is_module:
+        arguments = arguments[1:]
+    if not arguments:
+        sys.exit("usage: run.py [-m] TARGET ARGS...")
+    _enter()
+    _clear(sys.modules["__main__"].__dict__)
+    become = _run_module if is_module else _run_file
+    try:
+        become(arguments)
+    except BaseException as error:
+        _unframe(error)
+        raise
+
+
+def _enter() -> None:
+    """Bring the hook in by path; a program whose observer failed runs all the same."""
+    directory = os.path.dirname(os.path.abspath(__file__))
+    namespace: dict[str, object] = {"__name__": "mpwatch_run"}
+    with open(f"{directory}/stowaway.py", encoding="utf-8") as file:
+        exec(compile(file.read(), f"{directory}/stowaway.py", "exec"), namespace)
+    load = namespace["load"]
+    assert callable(load)
+    load(directory, "run")
+
+
+def _run_module(arguments: list[str]) -> None:
+    """Be `python -m MODULE ARGS...`, whose `sys.path` starts with the current directory."""
+    sys.argv[:] = arguments
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd()
+    elif sys.path and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
+        del sys.path[0]
+    # The private function behind `python -m`: unlike `run_module` it uses the real `__main__`, so
+    # that spawned children find it, and it sets `sys.argv[0]` to the module's file.
+    runpy._run_module_as_main(arguments[0])  # type: ignore[attr-defined]
+
+
+def _run_file(arguments: list[str]) -> None:
+    """Be `python FILE ARGS...`, in the real `__main__` module."""
+    path = arguments[0]
+    sys.argv[:] = arguments
+    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
+        sys.path[0] = path
+        runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
+        return
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        sys.stderr.write(
+            f"{sys.executable}: can't open file {os.path.abspath(path)!r}: "
+            f"[Errno {error.errno}] {error.strerror}\n"
+        )
+        sys.exit(2)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    else:
+        del sys.path[0]
+    module = sys.modules["__main__"]
+    namespace = module.__dict__
+    code = compile(text, path, "exec", dont_inherit=True)
+    namespace.update(
+        __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+        __file__=path,
+    )
+    try:
+        exec(code, namespace)
+    except BaseException as error:
+        _unframe(error)
+        raise
+
+
+def _clear(namespace: dict[str, object]) -> None:
+    """Leave of this file's names in `__main__` only those that every module has."""
+    for name in tuple(namespace):
+        if not (name.startswith("__") and name.endswith("__")):
+            del namespace[name]
+
+
+def _unframe(error: BaseException) -> None:
+    """Take the lines of this file off a traceback that passes: see `errors.unframe`."""
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code.co_filename == __file__:
+        step = step.tb_next
+    if step is not None:
+        error.__traceback__ = step
+
+
+def _as_module() -> object:
+    """This file as a module of its own, because `__main__` is about to become the program's."""
+    spec = importlib.util.spec_from_file_location(NAME, os.path.abspath(__file__))
+    if spec is None or spec.loader is None:
+        raise ImportError(__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+if __name__ == "__main__":
+    # The handler takes this file's line off tracebacks: the program's should be the first.
+    try:
+        _as_module()(sys.argv[1:])  # type: ignore[operator]
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        raise

@@ -1,0 +1,259 @@
+"""The socket and the one thread behind it.
+
+The thread sleeps in `poll` until an observer comes. It is a bare thread of `_thread`, invisible to
+`threading.enumerate`, holds no lock, blocks all signals, imports nothing, and is ended before a fork
+and started again after it, so that a fork in a program of one thread stays one.
+"""
+
+from __future__ import annotations
+
+import _signal
+import collections
+import errno
+
+from .connection import Connection, is_welcome
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .session import Session
+
+_AF_UNIX, _SOCK_STREAM, _SHUT_RDWR = 1, 1, 2
+_POLLIN, _POLLOUT = 1, 4
+_BACKLOG = 16
+CONNECTIONS = 8
+"""More observers than this wait until one leaves."""
+TICK_MS = 100
+STOP_S = 0.05
+"""How long a fork waits for the thread at most; usually it takes 0.2 ms."""
+
+
+class Run:
+    """One life of the thread, between two forks."""
+
+    __slots__ = ("is_done", "should_stop", "tid")
+
+    def __init__(self) -> None:
+        self.should_stop = False
+        self.is_done = False
+        self.tid = 0
+
+
+class Server:
+    """Listens for observers and serves them."""
+
+    __slots__ = ("_connections", "_listener", "_run", "_session", "_tokens", "path")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._listener: Any = None
+        self.path: str | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Start from nothing: in a forked child, where listener and thread are the parent's."""
+        if self._listener is not None:
+            for connection in self._connections:
+                connection.close()
+            self._listener.close()
+        self._listener = None
+        self.path = None
+        self._connections: list[Connection] = []
+        self._run: Run | None = None
+        # Whoever takes the token may start the thread: `deque.pop` is atomic and never waits.
+        self._tokens = collections.deque((True,))
+
+    def listen(self, path: str) -> None:
+        """Bind the socket, for this user only.
+
+        Raises:
+            OSError: It could not be bound.
+        """
+        system = self._session.system
+        listener = system.socket(_AF_UNIX, _SOCK_STREAM)
+        try:
+            try:
+                system.os.unlink(path)
+            except FileNotFoundError:
+                pass
+            listener.bind(path)
+            system.os.chmod(path, 0o600)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        self._listener, self.path = listener, path
+
+    def start(self) -> None:
+        """Start the thread unless it runs."""
+        if self._listener is None:
+            return
+        try:
+            self._tokens.pop()
+        except IndexError:
+            return
+        run = Run()
+        self._run = run
+        try:
+            self._session.system.start_new_thread(self._serve, (run,))
+        except RuntimeError as error:
+            self._tokens.append(True)
+            self._session.note("hook-problem", what="thread", text=str(error))
+
+    def stop(self) -> bool:
+        """End the thread and wait until the kernel no longer counts it.
+
+        Returns:
+            Whether it ended within `STOP_S`.
+        """
+        run = self._run
+        if run is None:
+            return True
+        run.should_stop = True
+        system = self._session.system
+        if run.tid == system.get_native_id():
+            return True
+        self._wake()
+        deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)
+        while not self._has_ended(run):
+            if system.monotonic_ns() > deadline_ns:
+                return False
+            system.sleep(0.00002)
+        return True
+
+    def close(self, reason: str) -> None:
+        """Say goodbye to all observers, close and unlink the socket."""
+        for connection in self._connections:
+            connection.say_goodbye(reason)
+            connection.close()
+        self._connections = []
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self.path is not None:
+            try:
+                self._session.system.os.unlink(self.path)
+            except OSError:
+                self.path = None
+            self.path = None
+
+    def _has_ended(self, run: Run) -> bool:
+        """Whether the thread is gone for the kernel too: that is whom Python 3.12 asks at a fork."""
+        if not run.tid:
+            return run.is_done
+        try:
+            self._session.system.os.stat(f"/proc/self/task/{run.tid}")
+        except OSError:
+            return run.is_done
+        return False
+
+    def _wake(self) -> None:
+        """Make `poll` return, by knocking at our own door."""
+        client = None
+        try:
+            client = self._session.system.socket(_AF_UNIX, _SOCK_STREAM)
+            client.setblocking(False)
+            client.connect(self.path)
+        except BlockingIOError:
+            return  # the backlog is full, so the thread is awake
+        except (OSError, TypeError):
+            # No descriptor left, or the socket file is gone. This needs neither, but afterwards
+            # the listener is of no use and `start` makes a new one.
+            self._break_listener()
+        finally:
+            if client is not None:
+                client.close()
+
+    def _break_listener(self) -> None:
+        listener, path = self._listener, self.path
+        if listener is None or path is None:
+            return
+        try:
+            listener.shutdown(_SHUT_RDWR)
+        except OSError:
+            return
+        finally:
+            listener.close()
+            self._listener = None
+        try:
+            self.listen(path)
+        except OSError as error:
+            self._session.note("hook-problem", what="socket", text=str(error))
+
+    def _serve(self, run: Run) -> None:
+        """Be the thread."""
+        run.tid = self._session.system.get_native_id()
+        try:
+            # A signal that all other threads block must find this one blocking it too: its
+            # default action would end the process.
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+            self._session.work()
+            while not run.should_stop:
+                self._turn(run)
+        except Exception as error:
+            self._session.note("hook-problem", what="server", text=repr(error)[:500])
+        finally:
+            run.is_done = True
+            self._tokens.append(True)
+
+    def _turn(self, run: Run) -> None:
+        """Wait once and do what there is to do."""
+        poll = self._session.system.poll()
+        listener = self._listener
+        if listener is None:
+            run.should_stop = True
+            return
+        if len(self._connections) < CONNECTIONS:
+            poll.register(listener.fileno(), _POLLIN)
+        for connection in self._connections:
+            events = _POLLIN | _POLLOUT if connection.is_behind else _POLLIN
+            poll.register(connection.sock.fileno(), events)
+        ready = dict(poll.poll(TICK_MS if self._connections else self._session.patience_ms()))
+        if run.should_stop:
+            return
+        self._session.work()
+        if listener.fileno() in ready:
+            self._accept(run)
+        for connection in tuple(self._connections):
+            self._attend(connection, connection.sock.fileno() in ready)
+
+    def _attend(self, connection: Connection, is_ready: bool) -> None:
+        """Serve one observer; whatever goes wrong ends that connection and nothing else."""
+        try:
+            if is_ready:
+                connection.receive(self._session.answer)
+            connection.push()
+        except (OSError, ValueError, RecursionError):
+            connection.close()
+            self._connections.remove(connection)
+
+    def _accept(self, run: Run) -> None:
+        """Let one observer in."""
+        try:
+            fd, _ = self._listener._accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                # The program has no descriptor to spare; `poll` would return at once, so pause.
+                self._pause(run)
+            return
+        sock = self._session.system.socket(fileno=fd)
+        sock.setblocking(False)
+        connection = Connection(sock, self._session)
+        try:
+            if not is_welcome(sock, self._session.system.os.getuid()):
+                raise PermissionError("another user")
+            connection.greet()
+        except OSError:
+            connection.close()
+            return
+        self._connections.append(connection)
+
+    def _pause(self, run: Run) -> None:
+        for _ in range(20):
+            if run.should_stop:
+                return
+            self._session.system.sleep(0.005)

@@ -1,0 +1,253 @@
+"""The hook of one process, from coming in to leaving: who holds what, and what a fork does to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import answers, errors, places, wire
+from .notes import Notes
+from .patching import Patcher
+from .pristine import System
+from .readings import Readings, Worker, make_here
+from .ring import Ring, make_record
+from .server import Server
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Identity:
+    """Which process this is, and how the hook came in."""
+
+    __slots__ = ("birth", "pid", "start_ticks", "started_by")
+
+    def __init__(self, system: System, started_by: str, birth: dict[str, Any] | None) -> None:
+        self.pid: int = system.os.getpid()
+        self.start_ticks = places.start_ticks(system) or 0
+        self.started_by = started_by
+        self.birth = birth or {}
+
+    @property
+    def stem(self) -> str:
+        """Name without suffix of this process's files."""
+        return wire.stem(self.pid, self.start_ticks)
+
+
+class Session:
+    """What the wrappers write to, and the life cycle of it all."""
+
+    __slots__ = (
+        "_restart_record",
+        "births",
+        "gauges",
+        "here",
+        "identity",
+        "is_crashed",
+        "jobs",
+        "loaders",
+        "notes",
+        "patcher",
+        "problems",
+        "record",
+        "ring",
+        "server",
+        "state",
+        "system",
+        "worker",
+    )
+
+    def __init__(self, started_by: str, birth: dict[str, Any] | None = None) -> None:
+        self.system = System()
+        self.identity = Identity(self.system, started_by, birth)
+        self.ring = Ring(self.system)
+        self.ring.on_lost = self._ring_lost
+        self.record, self._restart_record = make_record(self.ring, self.system)
+        self.here = make_here(self.system)
+        self.loaders = Readings(self.identity.pid)
+        self.worker = Worker()
+        self.notes = Notes(self.system)
+        self.gauges: dict[str, Callable[[], Any]] = {}
+        self.problems: list[str] = []
+        self.patcher = Patcher(self)
+        self.server = Server(self)
+        self.state = "new"
+        """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
+        self.is_crashed = False
+        """An exception ended this process: its files stay for the autopsy."""
+        self.births: dict[int, dict[str, Any]] = {}
+        """What a process being started will want to know about itself, by the starting thread."""
+        self.jobs: list[Callable[[], None]] = []
+        """Work for the thread, done once, off the program's threads."""
+
+    def enter(self) -> None:
+        """Bring the hook in: patches first, then files, socket and thread."""
+        self._be_born()
+        self.patcher.install()
+        self.open()
+        if self.identity.started_by not in ("fork", "spawn", "forkserver"):
+            directory = self._directory()
+            if directory is not None:
+                self.jobs.append(lambda: places.sweep(self.system, directory))
+        self.server.start()
+
+    def open(self) -> None:
+        """Make the files and the socket; without them the hook works on and says so."""
+        self.state = "on"
+        directory, problem = places.find_directory(self.system, os.environ)
+        if problem:
+            self.problems.append(problem)
+        if directory is None:
+            return
+        stem = f"{directory}/{self.identity.stem}"
+        try:
+            places.remove(self.system, stem + wire.RING_SUFFIX)
+            self.ring.open_file(
+                stem + wire.RING_SUFFIX, self.identity.pid, self.identity.start_ticks
+            )
+        except OSError as error:
+            self.problems.append(f"ring: {error.strerror or error}")
+        try:
+            self.server.listen(stem + wire.SOCKET_SUFFIX)
+        except OSError as error:
+            self.problems.append(f"socket: {error.strerror or error}")
+        self.notes.save(stem + wire.NOTES_SUFFIX)
+
+    def leave(self, reason: str) -> None:
+        """Take the hook out: originals restored, thread ended, everything closed and unlinked."""
+        if self.state == "off":
+            return
+        self.state = "off"
+        self.patcher.uninstall()
+        self.server.stop()
+        self.server.close(reason)
+        self.remove_files()
+        self.ring.on_new_thread = None
+        self.ring.close()
+
+    def note_end(self) -> None:
+        """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if isinstance(error, BaseException):
+            self.is_crashed = True
+            self.note(
+                "exception",
+                where="main",
+                type=type(error).__name__,
+                text=errors.text_of(error),
+                frames=errors.frames_of(error),
+            )
+
+    def remove_files(self) -> None:
+        """Unlink ring and notes, unless an autopsy will want them."""
+        if not self.is_crashed:
+            places.remove(self.system, self.ring.path)
+            places.remove(self.system, self.notes.path)
+        self.notes.path = None
+
+    def reset_in_child(self) -> None:
+        """Be a forked child: let go of all that is the parent's, and sleep until there is news.
+
+        A child that only calls `exec` never wakes, and leaves nothing behind.
+        """
+        if self.state == "off":
+            return
+        self.state = "asleep"
+        self.server.forget()
+        self.ring.restart()
+        self._restart_record()
+        self.notes.restart()
+        self.jobs.clear()
+        self.problems = []
+        self.is_crashed = False
+        self.identity = Identity(self.system, "fork", self.births.get(self.system.get_ident()))
+        self.births.clear()
+        self.loaders.be_child(self.identity.pid)
+        self._be_born()
+        self.ring.on_new_thread = self.wake
+
+    def wake(self) -> None:
+        """In a forked child: files, socket and thread of its own, at the first thing that happens."""
+        if self.state != "asleep":
+            return
+        try:
+            self.ring.on_new_thread = None
+            self.open()
+            self.server.start()
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+            self.problems.append(f"{type(error).__name__}: {error}")
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Note something rare; never raises."""
+        try:
+            self.notes.add(kind, fields)
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+            self.problems.append(f"note {kind}: {type(error).__name__}")
+
+    def failed(self, kind: int, began_ns: int, error: BaseException, **fields: Any) -> None:
+        """Record that an exception crossed a wrapper, and note its text; never raises."""
+        self.record(wire.EXCEPTION, began_ns, wire.FLAG_RAISED, aux=kind)
+        self.note(
+            "exception",
+            where=wire.KIND_NAMES.get(kind, str(kind)),
+            type=type(error).__name__,
+            text=errors.text_of(error),
+            frames=errors.frames_of(error),
+            tid=self.system.get_native_id(),
+            **fields,
+        )
+
+    def hello(self) -> dict[str, Any]:
+        """The first frame of a connection."""
+        return answers.hello(self)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The reply to an observer's request."""
+        return answers.answer(self, request)
+
+    def work(self) -> None:
+        """Do the jobs that were left for the thread."""
+        while self.jobs:
+            self.jobs.pop(0)()
+        if self.patcher.is_waiting_for_import():
+            self.patcher.catch_up()
+
+    def patience_ms(self) -> int | None:
+        """How long the thread may sleep while nobody is connected; `None` is for ever."""
+        return 100 if self.patcher.is_waiting_for_import() else None
+
+    def close(self, reason: str) -> None:
+        """End with the process: as `leave`, but the patches stay, for nobody will miss them."""
+        if self.state == "off":
+            return
+        self.state = "off"
+        self.server.stop()
+        self.server.close(reason)
+        self.remove_files()
+
+    def drop_gauges(self, *names: str) -> None:
+        """Take gauges out."""
+        for name in names:
+            self.gauges.pop(name, None)
+
+    def _be_born(self) -> None:
+        """Be the DataLoader worker that the parent meant to start, if it did."""
+        number = self.identity.birth.get("worker_id")
+        if number is None:
+            self.worker.clear()
+        else:
+            self.worker.begin(number, self.identity.birth.get("loader") or 0)
+
+    def _directory(self) -> str | None:
+        path = self.ring.path or self.server.path
+        return None if path is None else path.rpartition("/")[0]
+
+    def _ring_lost(self, reason: str) -> None:
+        self.problems.append(f"ring: {reason}")
+        self.note("ring-lost", reason=reason)

@@ -1,0 +1,66 @@
+"""Loads the hook by path, in a process that may know nothing of mpwatch.
+
+This file is self-contained: its text travels to spawn and forkserver children inside multiprocessing's
+preparation data, and into running processes when mpwatch attaches; there it is executed in a fresh
+namespace. It needs the standard library only, leaves `sys.path` alone, and may run at any bytecode
+boundary of the main thread.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+
+RENDEZVOUS = "_mpwatch_hook"
+ARRIVAL = "mpwatch_stowaway"
+"""The `__name__` under which executing this text brings the hook in at once."""
+
+reason = ""
+"""Why the last `load` did not bring the hook in."""
+
+
+def load(hook_directory, started_by, birth=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Bring the hook in, once per process; never raises.
+
+    Args:
+        hook_directory: Path of the package `mpwatch/hook`, readable for this process.
+        started_by: `spawn`, `forkserver` or `attach`.
+        birth: What the parent knew about this process, or `None`.
+
+    Returns:
+        The hook's package, or `None` with the explanation in `reason`.
+    """
+    global reason
+    try:
+        package = sys.modules.get(RENDEZVOUS) or sys.modules.get("mpwatch.hook")
+        if package is None:
+            package = _import(hook_directory)
+        if not package.enter(started_by, birth):
+            reason = "the hook refused"
+            return None
+    except Exception as error:
+        reason = "%s: %s" % (type(error).__name__, error)  # noqa: UP031
+        return None
+    return package
+
+
+def _import(directory):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Import the package under a private name, from its directory."""
+    spec = importlib.util.spec_from_file_location(
+        RENDEZVOUS, directory + "/__init__.py", submodule_search_locations=[directory]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(directory)
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[RENDEZVOUS] = package
+    try:
+        spec.loader.exec_module(package)
+    except BaseException:
+        del sys.modules[RENDEZVOUS]
+        raise
+    return package
+
+
+if __name__ == ARRIVAL:
+    load(*arrival)  # type: ignore[name-defined]  # noqa: F821
