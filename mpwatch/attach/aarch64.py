@@ -1,0 +1,137 @@
+"""Borrowing a thread on 64-bit ARM.
+
+Layouts: `struct user_pt_regs` (asm/ptrace.h), `struct rt_sigframe` and the records behind
+`struct sigcontext` (arch/arm64/kernel/signal.c, asm/sigcontext.h), the vector state as in the
+kernel's Documentation/arch/arm64/sve.rst. Checked against the sources of Linux 6.12.
+
+At a stop this kernel has already wound the program counter back to the instruction that repeats an
+interrupted call, so the frame alone continues it. It can do no better than that: at system-call
+stops the kernel overwrites x7, so a context cannot be written there whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+from mpwatch.attach.machine import STACK_MARGIN_BYTES, Context, Frame
+from mpwatch.attach.ptrace import Tracee
+
+_NT_PRSTATUS, _NT_PRFPREG, _NT_ARM_SVE = 1, 2, 0x405
+_REGISTERS = struct.Struct("<34Q")
+_X8, _X30, _SP, _PC = 8, 30, 31, 32
+
+_RT_SIGRETURN = 139
+_INSTRUCTION_BYTES, _RETURN_CODE_BYTES = 4, 8
+# As on x86-64, by the numbers of asm-generic/unistd.h: io_getevents, epoll_pwait, rt_sigtimedwait,
+# semtimedop, semop, accept, sendto, recvfrom, sendmsg, recvmsg, accept4, recvmmsg, io_pgetevents,
+# io_uring_enter, epoll_pwait2.
+_EINTR_WHEN_STOPPED = frozenset(
+    (4, 22, 137, 192, 193, 202, 206, 207, 211, 212, 242, 243, 292, 426, 441)
+)
+
+_SIGINFO_BYTES = 128
+_MASK_AT = 40
+_REGISTERS_AT, _RECORDS_AT = 184, 464  # within struct ucontext
+_FPSIMD_MAGIC, _SVE_MAGIC, _EXTRA_BYTES = 0x46508001, 0x53564501, 4096
+_SVE_IN_USE = 1  # SVE_PT_REGS_SVE
+_INVALID_STACK_FLAGS = 0x40  # see mpwatch.attach.x86_64: leaves the alternate stack as it is
+
+
+class Aarch64:
+    """The aarch64 architecture."""
+
+    return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
+
+    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
+        """Read everything of a stopped thread.
+
+        The extended part is the 528 bytes of NEON registers, then the SVE set where it is in use.
+        """
+        try:
+            scalable = tracee.read_registers(_NT_ARM_SVE, 65536)
+        except OSError:  # the processor has none
+            scalable = b""
+        return Context(
+            general=tracee.read_registers(_NT_PRSTATUS),
+            extended=tracee.read_registers(_NT_PRFPREG) + scalable,
+            signal_mask=tracee.read_signal_mask(),
+            blocked_call=blocked_call,
+        )
+
+    def stack_pointer(self, context: Context) -> int:
+        """Where its stack ends."""
+        return int(_REGISTERS.unpack(context.general)[_SP])
+
+    def program_counter(self, context: Context) -> int:
+        """What it would execute next."""
+        return int(_REGISTERS.unpack(context.general)[_PC])
+
+    def frame(self, context: Context, return_to: int) -> Frame:
+        """The signal frame: siginfo, ucontext, then records of vector state."""
+        del return_to  # it travels in the link register
+        registers = _to_restore(context)
+        ucontext = struct.pack("<QQQiiQ", 0, 0, 0, _INVALID_STACK_FLAGS, 0, 0)
+        ucontext += struct.pack("<Q", context.signal_mask)
+        ucontext = ucontext.ljust(_REGISTERS_AT, b"\0") + _REGISTERS.pack(*registers)
+        ucontext = ucontext.ljust(_RECORDS_AT, b"\0") + _records(context.extended)
+        content = bytes(_SIGINFO_BYTES) + ucontext
+        content = content.ljust(_SIGINFO_BYTES + _RECORDS_AT + _EXTRA_BYTES, b"\0")
+        pointer = self.stack_pointer(context) - STACK_MARGIN_BYTES - len(content)
+        return Frame(pointer & ~15, content)
+
+    def call(
+        self,
+        context: Context,
+        frame: Frame,
+        function: int,
+        arguments: tuple[int, ...],
+        return_to: int,
+    ) -> bytes:
+        """Registers at the entry of the function."""
+        registers = list(_REGISTERS.unpack(context.general))
+        registers[: len(arguments)] = arguments
+        registers[_X30] = return_to
+        registers[_SP], registers[_PC] = frame.address, function
+        return _REGISTERS.pack(*registers)
+
+    def is_returning(self, tracee: Tracee, return_to: int) -> bool:
+        """Whether the thread stands at the entry of our `rt_sigreturn`."""
+        registers = _REGISTERS.unpack(tracee.read_registers(_NT_PRSTATUS))
+        return (registers[_X8], registers[_PC]) == (_RT_SIGRETURN, return_to + _RETURN_CODE_BYTES)
+
+    def finish(self, tracee: Tracee, context: Context) -> None:
+        """Nothing: the frame does all that can be done."""
+
+
+def _to_restore(context: Context) -> list[int]:
+    """General registers for the frame; a call that said EINTR only because of us is made again."""
+    registers = list(_REGISTERS.unpack(context.general))
+    call = context.blocked_call
+    was_stopped_in_it = (
+        len(call) > 1
+        and call[0] in _EINTR_WHEN_STOPPED
+        and registers[_X8] == call[0]
+        and registers[0] == (-errno.EINTR) & 0xFFFFFFFFFFFFFFFF
+    )
+    if was_stopped_in_it:
+        registers[0] = call[1]
+        registers[_PC] -= _INSTRUCTION_BYTES
+    return registers
+
+
+def _records(extended: bytes) -> bytes:
+    """The vector state as records, without the empty one that ends them."""
+    vectors, scalable = extended[:528], extended[528:]
+    fpsr, fpcr = struct.unpack_from("<II", vectors, 512)
+    records = struct.pack("<IIII", _FPSIMD_MAGIC, 528, fpsr, fpcr) + vectors[:512]
+    if len(scalable) < 16:
+        return records
+    _, _, vector_bytes, _, flags, _ = struct.unpack_from("<IIHHHH", scalable)
+    if not flags & _SVE_IN_USE:
+        return records
+    # 32 Z registers, 16 P registers and FFR, an eighth as long; the order is that of ptrace.
+    data_bytes = 32 * vector_bytes + 17 * (vector_bytes // 8)
+    size = (16 + data_bytes + 15) & ~15
+    head = struct.pack("<IIHH4x", _SVE_MAGIC, size, vector_bytes, 0)
+    return records + (head + scalable[16 : 16 + data_bytes]).ljust(size, b"\0")

@@ -1,0 +1,200 @@
+"""Loaded ELF files of another process: where their symbols, code and unused bytes are.
+
+Files are opened the way the target sees them, so that containers and replaced installations work.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+from mpwatch.attach.outcome import Refused
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_LINE = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) (....) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)$", re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of `/proc/PID/maps`."""
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    device: int
+    inode: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A function, relative to where its file is loaded."""
+
+    value: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What does not depend on where a file is loaded."""
+
+    is_fixed: bool
+    """An executable that is not position independent."""
+    segments: tuple[tuple[int, int, int, int, int], ...]
+    """Loadable ones: file offset, address, bytes in the file, bytes in memory, flags."""
+    symbols: dict[str, Symbol]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A file loaded into a process."""
+
+    path: str
+    mappings: tuple[Mapping, ...]
+
+    @property
+    def name(self) -> str:
+        """Its base name."""
+        return self.path.rsplit("/", 1)[-1]
+
+    def bias(self, layout: Layout) -> int:
+        """What to add to an address in the file.
+
+        Raises:
+            Refused: The mappings do not fit the file.
+        """
+        if layout.is_fixed:
+            return 0
+        for offset, address, _, _, _ in layout.segments:
+            for mapping in self.mappings:
+                if mapping.offset == offset & -PAGE_BYTES:
+                    return mapping.start - (address & -PAGE_BYTES)
+        raise Refused(f"{self.name} is not mapped as its headers say")
+
+
+def read_mappings(pid: int, proc: str = "/proc") -> tuple[Mapping, ...]:
+    """All mappings of a process.
+
+    Raises:
+        OSError: It is gone, or not ours to look at.
+    """
+    with open(f"{proc}/{pid}/maps", "rb") as file:
+        text = file.read()
+    return tuple(
+        Mapping(
+            int(start, 16), int(end, 16), permissions.decode(), int(offset, 16),
+            os.makedev(int(major, 16), int(minor, 16)), int(inode), os.fsdecode(path),
+        )
+        for start, end, permissions, offset, major, minor, inode, path in _LINE.findall(text)
+    )  # fmt: skip
+
+
+def modules(mappings: Iterable[Mapping]) -> tuple[Module, ...]:
+    """The files of which some part is executable, in address order."""
+    by_file: dict[tuple[int, int], list[Mapping]] = {}
+    for mapping in mappings:
+        if mapping.inode:
+            by_file.setdefault((mapping.device, mapping.inode), []).append(mapping)
+    return tuple(
+        Module(parts[0].path, tuple(parts))
+        for parts in by_file.values()
+        if any("x" in part.permissions for part in parts)
+    )
+
+
+def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:
+    """Open a loaded file, whatever has become of its path since.
+
+    Raises:
+        Refused: It cannot be found or read from here.
+    """
+    first = module.mappings[0]
+    # map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE but survives a deleted file.
+    places = (
+        f"{proc}/{pid}/map_files/{first.start:x}-{first.end:x}",
+        f"{proc}/{pid}/root{module.path}",
+        f"{proc}/{pid}/exe",
+    )
+    for place in places:
+        try:
+            file = open(place, "rb")  # noqa: SIM115 - the caller closes it
+        except OSError:
+            continue
+        # Device numbers in maps and stat differ on overlay and btrfs, inodes agree.
+        if os.fstat(file.fileno()).st_ino == first.inode:
+            return file
+        file.close()
+    raise Refused(f"{module.path} cannot be read from here, or was replaced since it was loaded")
+
+
+def layout(pid: int, module: Module, names: frozenset[str], proc: str = "/proc") -> Layout:
+    """Segments of a loaded file, and those of the named functions it defines.
+
+    Raises:
+        Refused: It cannot be read, or is no ELF file of this machine.
+    """
+    with open_file(pid, module, proc) as file:
+        stat = os.fstat(file.fileno())
+        return _layout((stat.st_dev, stat.st_ino, stat.st_mtime_ns), names, _Opened(file, module))
+
+
+class _Opened:
+    """A file that is equal to any other: the cache goes by device, inode and time."""
+
+    __slots__ = ("file", "module")
+
+    def __init__(self, file: BinaryIO, module: Module) -> None:
+        self.file = file
+        self.module = module
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Opened)
+
+
+@lru_cache(maxsize=64)
+def _layout(_identity: tuple[int, int, int], names: frozenset[str], opened: _Opened) -> Layout:
+    from elftools.common.exceptions import ELFError  # 60 ms to import, so only when needed
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(opened.file)
+        if elf.elfclass != 64:
+            raise Refused(f"{opened.module.name} is a 32-bit program")
+        segments = tuple(
+            (s["p_offset"], s["p_vaddr"], s["p_filesz"], s["p_memsz"], s["p_flags"])
+            for s in elf.iter_segments("PT_LOAD")
+        )
+        return Layout(elf["e_type"] == "ET_EXEC", segments, _symbols(elf, names))
+    except ELFError as error:
+        raise Refused(f"{opened.module.name} is no readable ELF file: {error}") from error
+
+
+def _symbols(elf: Any, names: frozenset[str]) -> dict[str, Symbol]:
+    """The named functions among the exported ones, through the hash table where there is one."""
+    found: dict[str, Symbol] = {}
+    if not names:
+        return found
+    table = elf.get_section_by_name(".gnu.hash")
+    if table is not None:
+        candidates = [(name, table.get_symbol(name)) for name in names]
+    else:
+        section = elf.get_section_by_name(".dynsym")
+        candidates = (
+            []
+            if section is None
+            else [(s.name, s) for s in section.iter_symbols() if s.name in names]
+        )
+    for name, symbol in candidates:
+        if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF" and symbol["st_value"]:
+            found[name] = Symbol(symbol["st_value"], symbol["st_size"])
+    return found

@@ -1,0 +1,113 @@
+"""The Python interpreter inside a process: which one, and the addresses a pending call needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from mpwatch.attach import elf
+from mpwatch.attach.elf import Layout, Mapping, Module
+from mpwatch.attach.outcome import Refused
+
+_ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+# Functions that hold, or are called by somebody who holds, the lock around the pending calls:
+# Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.13. Where one of them is running, calling
+# Py_AddPendingCall on the same thread would wait for itself.
+_LOCKING = (
+    "PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyThread_release_lock",
+    "PyMutex_Lock", "PyMutex_Unlock", "_PyMutex_LockSlow", "_PyMutex_LockTimed",
+    "_PyMutex_UnlockSlow", "_PyMutex_TryUnlock", "_PySemaphore_Wait", "_PySemaphore_Wakeup",
+    "_PyParkingLot_Park", "_PyParkingLot_Unpark", "Py_AddPendingCall", "_PyEval_AddPendingCall",
+    "Py_MakePendingCalls", "_Py_MakePendingCalls",
+)  # fmt: skip
+# Only builds without the GIL export it (Include/internal/pycore_object.h, CPython 3.13 and later).
+_FREE_THREADED = "_Py_MergeZeroLocalRefcount"
+_NAMES = frozenset((_ADD, _RUN, _FREE_THREADED, *_LOCKING))
+_VERSION = re.compile(r"python(3\.\d+)(t?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """CPython as loaded into one process."""
+
+    pid: int
+    module: Module
+    layout: Layout
+    mappings: tuple[Mapping, ...]
+    modules: tuple[Module, ...]
+    version: tuple[int, int] | None
+    is_free_threaded: bool
+
+    @property
+    def add_pending_call(self) -> int:
+        """Address of `Py_AddPendingCall`."""
+        return self._address(_ADD)
+
+    @property
+    def run_string(self) -> int:
+        """Address of `PyRun_SimpleString`."""
+        return self._address(_RUN)
+
+    @property
+    def locking_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Code in which the lock around the pending calls may be held."""
+        bias = self.module.bias(self.layout)
+        symbols = (self.layout.symbols[name] for name in _LOCKING if name in self.layout.symbols)
+        return tuple((bias + s.value, bias + s.value + max(s.size, 16)) for s in symbols)
+
+    def _address(self, name: str) -> int:
+        return self.module.bias(self.layout) + self.layout.symbols[name].value
+
+
+def find(pid: int, proc: str = "/proc") -> Interpreter:
+    """Find the interpreter of a process.
+
+    Raises:
+        Refused: There is none, or its file cannot be read.
+        OSError: The process is gone or hidden.
+    """
+    mappings = elf.read_mappings(pid, proc)
+    loaded = elf.modules(mappings)
+    exe = os.readlink(f"{proc}/{pid}/exe").removesuffix(" (deleted)")
+    unreadable: Refused | None = None
+    for module in _likely(loaded, exe):
+        try:
+            layout = elf.layout(pid, module, _NAMES, proc)
+        except Refused as refusal:
+            unreadable = refusal
+            continue
+        if _ADD in layout.symbols and _RUN in layout.symbols:
+            return Interpreter(
+                pid, module, layout, mappings, loaded,
+                _version(module.path) or _version(exe) or _version_of_library(loaded),
+                _FREE_THREADED in layout.symbols,
+            )  # fmt: skip
+    if unreadable is not None:
+        raise unreadable
+    raise Refused("it is not a Python process: nothing in it exports the C API of CPython")
+
+
+def _likely(loaded: tuple[Module, ...], exe: str) -> list[Module]:
+    """Files that can hold the interpreter, most likely first."""
+    libraries = [m for m in loaded if m.name.startswith("libpython")]
+    programs = [m for m in loaded if m.path.removesuffix(" (deleted)") == exe]
+    return libraries + [m for m in programs if m not in libraries]
+
+
+def _version(path: str) -> tuple[int, int] | None:
+    """From `libpython3.11.so.1.0` or `python3.11`."""
+    match = _VERSION.search(path.rsplit("/", 1)[-1])
+    if match is None:
+        return None
+    major, minor = match.group(1).split(".")
+    return int(major), int(minor)
+
+
+def _version_of_library(loaded: tuple[Module, ...]) -> tuple[int, int] | None:
+    """From the folder of an extension module, for an executable called just `python`."""
+    for module in loaded:
+        match = re.search(r"/python(3)\.(\d+)t?/", module.path)
+        if match is not None:
+            return int(match.group(1)), int(match.group(2))
+    return None

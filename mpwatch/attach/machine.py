@@ -1,0 +1,101 @@
+"""What differs between processors when a thread is borrowed: registers, calls, signal frames."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from mpwatch.attach.outcome import Refused
+from mpwatch.attach.ptrace import Tracee
+
+STACK_MARGIN_BYTES = 256
+"""Left alone below the stack pointer: on x86-64 the System V ABI lets leaf functions use 128."""
+
+# linux/errno.h: results that never leave the kernel unless a debugger looks. They tell how an
+# interrupted system call is to be continued.
+ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK = -512, -513, -514, -516
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a stopped thread needs to go on as if nothing had happened."""
+
+    general: bytes
+    extended: bytes
+    """Floating-point and vector registers."""
+    signal_mask: int
+    blocked_call: tuple[int, ...] = ()
+    """Number and arguments of the system call it was in, as far as procfs told beforehand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A signal frame, and where it is to lie."""
+
+    address: int
+    """The stack pointer with which the borrowed function starts."""
+    content: bytes
+
+
+class Machine(Protocol):
+    """One processor architecture."""
+
+    return_code: bytes
+    """Instructions that perform `rt_sigreturn`; the C library or the vDSO has them for handlers."""
+
+    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
+        """Read everything of a stopped thread."""
+        ...
+
+    def stack_pointer(self, context: Context) -> int:
+        """Where its stack ends."""
+        ...
+
+    def program_counter(self, context: Context) -> int:
+        """What it would execute next."""
+        ...
+
+    def frame(self, context: Context, return_to: int) -> Frame:
+        """The signal frame that restores a context, below its stack.
+
+        A thread that was in an interruptible system call enters it again.
+        """
+        ...
+
+    def call(
+        self,
+        context: Context,
+        frame: Frame,
+        function: int,
+        arguments: tuple[int, ...],
+        return_to: int,
+    ) -> bytes:
+        """General registers that call a function and then return through the frame."""
+        ...
+
+    def is_returning(self, tracee: Tracee, return_to: int) -> bool:
+        """Whether a thread at a system-call stop is about to perform `rt_sigreturn`."""
+        ...
+
+    def finish(self, tracee: Tracee, context: Context) -> None:
+        """At that stop, continue an interrupted system call more exactly than the frame could."""
+        ...
+
+
+def this_machine() -> Machine:
+    """The machine we run on.
+
+    Raises:
+        Refused: There are no register layouts for it.
+    """
+    name = os.uname().machine
+    if name == "x86_64":
+        from mpwatch.attach.x86_64 import X8664
+
+        return X8664()
+    if name in ("aarch64", "arm64"):
+        from mpwatch.attach.aarch64 import Aarch64
+
+        return Aarch64()
+    raise Refused(f"a pending call cannot be queued on {name} processors")

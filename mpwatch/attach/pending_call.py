@@ -1,0 +1,187 @@
+"""Queue a call in another CPython by borrowing its main thread for some hundred microseconds.
+
+The thread is stopped, made to call `Py_AddPendingCall(PyRun_SimpleString, text)`, and sent on its
+way. The function only puts the pair into a queue; the interpreter takes it from there at its next
+safe point, between two bytecodes of the main thread. Nothing is allocated in the target, no library
+is loaded, no Python lock is taken.
+
+Why the target survives the death of its observer at any moment: the called function does not return
+to the observer but to `rt_sigreturn`, with a prepared signal frame that holds all registers, the
+vector state and the signal mask of before. The observer merely watches. Up to the one request that
+points the thread at the function nothing has changed; from then on the thread restores itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mpwatch.attach.elf import Mapping
+from mpwatch.attach.interpreter import Interpreter
+from mpwatch.attach.machine import Context, Frame, Machine
+from mpwatch.attach.outcome import Refused
+from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach.room import TargetMemory, mapping_at
+
+STOP_WITHIN_S = 0.25
+RETURN_WITHIN_S = 0.1
+ATTEMPTS = 20
+_STACK_NEED_BYTES = 16384
+_STACK_WORDS = 128
+# Signals the processor raises for the thread's own instructions: blocking them would turn a fault
+# into a certain death. Bit n - 1 is signal n: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
+_SYNCHRONOUS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10
+_ALL_BUT_SYNCHRONOUS = 0xFFFFFFFFFFFFFFFF & ~_SYNCHRONOUS
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that can be found out before the thread is stopped."""
+
+    interpreter: Interpreter
+    machine: Machine
+    text_at: int
+    """Address of the program text in the target, zero-terminated."""
+    return_to: int
+    """Address of instructions that perform `rt_sigreturn`."""
+
+
+def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, text_at: int) -> Plan:
+    """Find what a call needs.
+
+    Raises:
+        Refused: The target has no code that returns from signals.
+    """
+    return_to = _find_code(interpreter, memory, machine.return_code)
+    return Plan(interpreter, machine, text_at, return_to)
+
+
+def queue(
+    plan: Plan, memory: TargetMemory, step: Callable[[str], None] = lambda name: None
+) -> float:
+    """Queue the call; must run on a thread that ends soon afterwards.
+
+    Whether the queue took it is not known: `rt_sigreturn` overwrites the function's result. It
+    refuses only when 32 calls are waiting already, and then none is executed anyway.
+
+    Args:
+        plan: What to call.
+        memory: The target's memory.
+        step: Called after each step with its name.
+
+    Returns:
+        Seconds for which the thread was stopped or borrowed.
+
+    Raises:
+        Refused: The thread cannot be borrowed now.
+        OSError: There are no rights.
+    """
+    pid, machine = plan.interpreter.pid, plan.machine
+    with Tracee(pid, step) as tracee:
+        started_s = time.perf_counter()
+        context = _stop_safely(plan, tracee, memory)
+        frame = machine.frame(context, plan.return_to)
+        _require_stack(plan.interpreter.mappings, machine.stack_pointer(context), frame)
+        memory.write(frame.address, frame.content)
+        step("frame written")
+        function = plan.interpreter.add_pending_call
+        arguments = (plan.interpreter.run_string, plan.text_at)
+        tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
+        # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
+        tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
+        _follow(plan, tracee, context)
+        tracee.let_go()
+        return time.perf_counter() - started_s
+
+
+def _follow(plan: Plan, tracee: Tracee, context: Context) -> None:
+    """Watch the call until it returns through the frame."""
+    deadline_s = time.perf_counter() + RETURN_WITHIN_S
+    while time.perf_counter() < deadline_s:
+        signum = tracee.run_to_syscall(RETURN_WITHIN_S)
+        if signum:
+            # The call itself faulted: put everything back and drop the signal.
+            tracee.write_registers(1, context.general)
+            tracee.write_signal_mask(context.signal_mask)
+            raise Refused(
+                f"the call failed with signal {signum}; the process was put back as it was"
+            )
+        if plan.machine.is_returning(tracee, plan.return_to):
+            plan.machine.finish(tracee, context)
+            return
+
+
+def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
+    """Stop the thread where it certainly does not hold the lock around the pending calls.
+
+    That lock is only ever taken when a call is queued or executed, so one attempt is nearly always
+    enough; the exception is another debugger that queues calls as well.
+    """
+    for _ in range(ATTEMPTS):
+        blocked = _blocked_call(plan.interpreter.pid)
+        tracee.interrupt(STOP_WITHIN_S)
+        context = plan.machine.capture(tracee, blocked)
+        if not _is_delicate(plan, context, tracee, memory):
+            return context
+        tracee.resume()
+        time.sleep(0.0002)
+    raise Refused("its main thread is busy with other pending calls")
+
+
+def _is_delicate(plan: Plan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:
+    """Whether the thread is inside locking code or a restartable sequence."""
+    counter = plan.machine.program_counter(context)
+    rseq_at = tracee.rseq_address()
+    if rseq_at:
+        section = int.from_bytes(memory.read(rseq_at + 8, 8), "little")
+        if section:
+            start = int.from_bytes(memory.read(section + 8, 8), "little")
+            length = int.from_bytes(memory.read(section + 16, 8), "little")
+            if start <= counter < start + length:
+                return True
+    ranges = plan.interpreter.locking_ranges
+    stack = memory.read(plan.machine.stack_pointer(context), 8 * _STACK_WORDS)
+    words = [int.from_bytes(stack[at : at + 8], "little") for at in range(0, len(stack) - 7, 8)]
+    return any(start <= word < end for word in (counter, *words) for start, end in ranges)
+
+
+def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> None:
+    """Refuse when the stack has no room for the frame and a shallow call."""
+    mapping = mapping_at(mappings, pointer)
+    if mapping is None or "w" not in mapping.permissions:
+        raise Refused("its stack could not be recognised")
+    if mapping.path != "[stack]" and frame.address - _STACK_NEED_BYTES < mapping.start:
+        raise Refused("its main thread has too little stack left")
+
+
+def _blocked_call(pid: int) -> tuple[int, ...]:
+    """Number and arguments of the system call the main thread is in; empty if it runs."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/syscall", "rb") as file:
+            words = file.read().split()
+        return (int(words[0]), *(int(word, 16) for word in words[1:7]))
+    except (OSError, ValueError, IndexError):
+        return ()
+
+
+def _find_code(interpreter: Interpreter, memory: TargetMemory, code: bytes) -> int:
+    """Address of an instruction sequence: in the vDSO, the C library or the interpreter."""
+
+    def rank(mapping: Mapping) -> int:
+        name = os.path.basename(mapping.path)
+        order = ("[vdso]", "libc.so", "libc-", "ld-musl", "libpthread", "python", "libpython")
+        return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
+
+    executable = [
+        m for m in interpreter.mappings if "x" in m.permissions and m.path != "[vsyscall]"
+    ]
+    for mapping in sorted(executable, key=rank):
+        try:
+            at = memory.read(mapping.start, mapping.end - mapping.start).find(code)
+        except OSError:
+            continue
+        if at >= 0:
+            return mapping.start + at
+    raise Refused("no code that returns from signals was found in it")

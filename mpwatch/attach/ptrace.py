@@ -1,0 +1,230 @@
+"""The few ptrace requests that attaching needs, for one thread of another process.
+
+All requests on a thread must come from the thread that seized it. When that thread ends, for
+whatever reason, the kernel lets the target go (ptrace(2), "the tracer dies"), so a session runs on
+a thread of its own and its end is the last resort of every error path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from mpwatch.attach.outcome import Refused
+
+# linux/ptrace.h
+_CONT, _DETACH, _SYSCALL = 7, 17, 24
+_GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
+_GETSIGMASK, _SETSIGMASK, _GET_RSEQ_CONFIGURATION = 0x420A, 0x420B, 0x420F
+_O_TRACESYSGOOD = 1
+_EVENT_STOP = 128
+_WALL = 0x40000000  # __WALL: threads are waited for as well as processes
+
+SYSCALL_STOP = signal.SIGTRAP | 0x80
+"""Stop signal of a system-call stop under PTRACE_O_TRACESYSGOOD."""
+_SPIN_S = 0.0005
+"""A target that is scheduled at once answers within this; waiting longer gives the cpu away."""
+_SLEEP_S = 0.00005
+_STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+
+class _Slice(ctypes.Structure):
+    """`struct iovec`: which bytes a register set is copied to or from."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+class ThreadGone(Refused):
+    """The thread ended while it was being examined."""
+
+    def __init__(self) -> None:
+        super().__init__("the process ended during the attempt")
+
+
+class NotStopping(Refused):
+    """The thread did not stop in time; it is let go when this thread of ours ends."""
+
+    def __init__(self, within_s: float) -> None:
+        super().__init__(f"its main thread did not stop within {within_s * 1000:.0f} ms")
+
+
+class Tracee:
+    """One seized thread.
+
+    `PTRACE_O_EXITKILL` is never set: the target outlives its observer.
+
+    Args:
+        tid: Thread to seize.
+        step: Called after every request with its name; tests end the observer there.
+    """
+
+    def __init__(self, tid: int, step: Callable[[str], None] = lambda name: None) -> None:
+        self._tid = tid
+        self._step = step
+        # PyDLL keeps the GIL: requests take microseconds, and giving the GIL up in the middle can
+        # cost 5 ms each time another thread of the observer computes, while the target stands.
+        self._libc = ctypes.PyDLL(None, use_errno=True)
+        self._libc.ptrace.argtypes = (
+            ctypes.c_long,
+            ctypes.c_long,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        )
+        self._libc.ptrace.restype = ctypes.c_long
+        self._is_stopped = False
+        self._is_seized = False
+
+    def __enter__(self) -> Tracee:
+        self._request("seize", _SEIZE, 0, _O_TRACESYSGOOD)
+        self._is_seized = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.let_go()
+
+    def interrupt(self, within_s: float) -> None:
+        """Stop the thread.
+
+        Raises:
+            Refused: It is stopped by somebody else, or ends, or does not stop in time.
+        """
+        self._request("interrupt", _INTERRUPT)
+        deadline_s = time.perf_counter() + within_s
+        while True:
+            signum, event = self._wait(deadline_s, within_s)
+            if event == _EVENT_STOP and signum == signal.SIGTRAP:
+                return
+            if event == _EVENT_STOP:
+                raise Refused(
+                    f"it is stopped ({signal.Signals(signum).name})", f"kill -CONT {self._tid}"
+                )
+            # A signal was on its way: it is delivered, and our own stop follows.
+            self._resume("deliver", _CONT, signum)
+
+    def run_to_syscall(self, within_s: float) -> int:
+        """Let the thread run to its next system-call stop.
+
+        Returns:
+            0 at a system-call stop, else the signal that stopped it, not yet delivered.
+        """
+        self._resume("run", _SYSCALL, 0)
+        deadline_s = time.perf_counter() + within_s
+        while True:
+            signum, event = self._wait(deadline_s, within_s)
+            if signum == SYSCALL_STOP:
+                return 0
+            if event != _EVENT_STOP:
+                return signum
+            # The user stopped the whole process meanwhile. The call is finished first: the kernel
+            # stops the thread again as soon as it is let go.
+            self._resume("run", _SYSCALL, 0)
+
+    def resume(self) -> None:
+        """Let the thread run on, still seized."""
+        self._resume("resume", _CONT, 0)
+
+    def read_registers(self, kind: int, limit_bytes: int = 16384) -> bytes:
+        """A register set (`NT_...` of linux/elf.h) as the kernel lays it out.
+
+        Raises:
+            OSError: The machine has no such set.
+        """
+        buffer = ctypes.create_string_buffer(limit_bytes)
+        piece = _Slice(ctypes.addressof(buffer), limit_bytes)
+        self._request("read registers", _GETREGSET, kind, ctypes.addressof(piece))
+        return buffer.raw[: piece.length]
+
+    def write_registers(self, kind: int, content: bytes) -> None:
+        """Set a register set; the thread has it when it next runs."""
+        buffer = ctypes.create_string_buffer(content, len(content))
+        piece = _Slice(ctypes.addressof(buffer), len(content))
+        self._request("write registers", _SETREGSET, kind, ctypes.addressof(piece))
+
+    def read_signal_mask(self) -> int:
+        """The set of blocked signals, bit n - 1 for signal n."""
+        buffer = ctypes.c_uint64()
+        self._request("read mask", _GETSIGMASK, 8, ctypes.addressof(buffer))
+        return buffer.value
+
+    def write_signal_mask(self, mask: int) -> None:
+        """Set the set of blocked signals."""
+        buffer = ctypes.c_uint64(mask)
+        self._request("write mask", _SETSIGMASK, 8, ctypes.addressof(buffer))
+
+    def rseq_address(self) -> int:
+        """Where the thread's restartable-sequence area is; 0 if it has none (Linux >= 5.13)."""
+        buffer = (ctypes.c_uint64 * 3)()
+        try:
+            size = self._request(
+                "read rseq",
+                _GET_RSEQ_CONFIGURATION,
+                ctypes.sizeof(buffer),
+                ctypes.addressof(buffer),
+            )
+        except OSError:
+            return 0
+        return buffer[0] if size else 0
+
+    def let_go(self) -> None:
+        """Detach; the thread runs on with the registers it has."""
+        if not self._is_seized:
+            return
+        if self._is_stopped:
+            self._is_seized = False
+            try:
+                self._request("detach", _DETACH)
+            except ProcessLookupError:  # it was killed while stopped
+                return
+
+    def _resume(self, name: str, request: int, signum: int) -> None:
+        self._is_stopped = False
+        self._request(name, request, 0, signum)
+
+    def _wait(self, deadline_s: float, within_s: float) -> tuple[int, int]:
+        """Stop signal and event of the next stop."""
+        spin_until_s = time.perf_counter() + _SPIN_S
+        raw = ctypes.c_int()
+        while True:
+            pid = self._libc.waitpid(self._tid, ctypes.byref(raw), _WALL | os.WNOHANG)
+            if pid == -1:
+                raise ThreadGone
+            if pid:
+                break
+            now_s = time.perf_counter()
+            if now_s > deadline_s:
+                raise NotStopping(within_s)
+            if now_s > spin_until_s:
+                time.sleep(_SLEEP_S)
+        status = raw.value
+        if not os.WIFSTOPPED(status):
+            self._is_seized = False
+            raise ThreadGone
+        self._is_stopped = True
+        self._step("stopped")
+        return os.WSTOPSIG(status), status >> 16
+
+    def _request(self, name: str, request: int, address: int = 0, data: int = 0) -> int:
+        """One ptrace call.
+
+        Raises:
+            OSError: As errno says.
+        """
+        ctypes.set_errno(0)
+        result: int = self._libc.ptrace(request, self._tid, address, data)
+        code = ctypes.get_errno()
+        if result == -1 and code:
+            if code == errno.ESRCH and self._is_seized:
+                raise ThreadGone
+            raise OSError(code, os.strerror(code), f"ptrace {name}")
+        self._step(name)
+        return result
