@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from mpwatch.cli.failures import Failure
@@ -74,7 +75,7 @@ def watch(
     from mpwatch.observe.live import LiveOptions, LiveSource
 
     if record is not None:
-        check_writable(record)
+        check_recordable(record)
     options = LiveOptions(refresh_hz=refresh_hz, hook=hook, record=record)
     source = LiveSource(process, options, bring=bring)
     return show(source, title=str(process.pid), refresh_hz=refresh_hz, readonly=readonly)
@@ -87,14 +88,16 @@ def show(source: Source, *, title: str, refresh_hz: float, readonly: bool) -> in
     return run_dashboard(source, title=title, refresh_hz=refresh_hz, readonly=readonly)
 
 
-def check_writable(path: str) -> None:
+def check_recordable(path: str) -> None:
     """Refuse a recording that could not be written, before anything starts.
 
     Raises:
-        Failure: The file cannot be opened for writing.
+        Failure: The file exists, or its folder does not or cannot be written to.
     """
-    try:
-        with open(path, "ab"):
-            return
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}.") from None
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path):
+        raise Failure(f"{path} exists already; choose another name or remove it.")
+    if not os.path.isdir(folder):
+        raise Failure(f"There is no folder {folder}.", f"mkdir -p {folder}")
+    if not os.access(folder, os.W_OK):
+        raise Failure(f"{folder} cannot be written to.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mpwatch.cli.dashboards import check_writable
+from mpwatch.cli.dashboards import check_recordable
 from mpwatch.cli.progress import Progress
 from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
 
@@ -15,7 +15,7 @@ def record(arguments: argparse.Namespace) -> int:
     from mpwatch.observe.recording import RecordingWriter
 
     process = target(arguments.pid)
-    check_writable(arguments.output)
+    check_recordable(arguments.output)
     writer = RecordingWriter(arguments.output, process)
     seconds = arguments.seconds or 365 * 86_400.0
     try:

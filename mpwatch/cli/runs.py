@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from mpwatch.cli import children
-from mpwatch.cli.dashboards import check_writable, watch
+from mpwatch.cli.dashboards import check_recordable, watch
 from mpwatch.cli.failures import Failure
 from mpwatch.cli.progress import Progress
 from mpwatch.collect.errors import CannotWatch
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.is_module and not os.path.exists(arguments.target):
         raise Failure(f"There is no file {arguments.target}.", "mpwatch run -m MODULE")
     if arguments.record is not None:
-        check_writable(arguments.record)
+        check_recordable(arguments.record)
     command = children.hooked_command(
         [arguments.target, *arguments.arguments], is_module=arguments.is_module
     )

@@ -30,6 +30,7 @@ from mpwatch.observe.intake import HookUse, Intake
 from mpwatch.observe.looks import LookPlan, Request, StackThread
 from mpwatch.observe.own import OwnMeter
 from mpwatch.observe.recording import RecordingWriter
+from mpwatch.observe.recording_file import CannotRecord
 from mpwatch.observe.source import Deliver
 
 LISTEN_S = 0.1
@@ -252,8 +253,8 @@ class LiveSource:
             return None
         try:
             self._recorder = RecordingWriter(path, self._intake.root)
-        except OSError as error:
-            return f"{path} cannot be written: {error.strerror}."
+        except CannotRecord as error:
+            return str(error)
         return None
 
 
