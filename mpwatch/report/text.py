@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from mpwatch.collect.jobs import Job, JobProcess
 from mpwatch.model.checks import Check, CheckState
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.units import count_text
+from mpwatch.model.units import DASH, bytes_text, count_text
 from mpwatch.report.json import utc_text
 from mpwatch.report.sections import (
+    STATE_WORDS,
     finding_lines,
     flow_lines,
     heading,
@@ -26,7 +28,7 @@ from mpwatch.report.sections import (
     wait_lines,
 )
 from mpwatch.report.stacks import stack_lines
-from mpwatch.report.table import Emphasis, Paper
+from mpwatch.report.table import Column, Emphasis, Paper, table
 
 PLAIN = Paper()
 
@@ -77,6 +79,43 @@ def doctor_text(checks: Sequence[Check], *, paper: Paper = PLAIN) -> str:
     counts = Counter(check.state for check in checks)
     bad = [f"{counts[state]} {state}" for state in ("problem", "warning") if counts[state]]
     return _text([*lines, "", ", ".join(bad) if bad else "nothing here stands in the way"])
+
+
+def ps_text(jobs: Sequence[Job], *, paper: Paper = PLAIN) -> str:
+    """Every job as a tree: who, what for, how much memory, hook or none."""
+    if not jobs:
+        return "No torch job and no hooked process runs here.\n"
+    columns = [
+        Column("PID", is_number=True),
+        Column("ROOT", is_number=True),
+        Column("ROLE"),
+        Column("STATE"),
+        Column("RSS", is_number=True),
+        Column("TORCH"),
+        Column("HOOK"),
+        Column("COMMAND", is_flexible=True, floor=20),
+    ]
+    rows = [
+        [
+            str(process.process.pid),
+            str(job.root.process.pid),
+            _role(process),
+            STATE_WORDS.get(process.state, process.state),
+            bytes_text(process.rss_bytes),
+            "yes" if process.has_torch else DASH,
+            "yes" if process.has_hook else DASH,
+            " ".join(process.cmdline) or f"[{process.name}]",
+        ]
+        for job in jobs
+        for process in job.processes
+    ]
+    return _text(table(columns, rows, paper))
+
+
+def _role(process: JobProcess) -> str:
+    """The role with its number: `loader-worker 3`, `rank 1`."""
+    number = process.rank if process.role == "rank" else process.worker_id
+    return process.role if number is None else f"{process.role} {number}"
 
 
 def _title(snapshot: Snapshot, paper: Paper) -> list[str]:

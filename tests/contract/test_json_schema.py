@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mpwatch.model.checks import Check
-from mpwatch.report.json import diagnose_json, doctor_json, snapshot_json, text_of
-from tests.unit.report.jobs import DEAD, MAIN, WORKER, job
+from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
+from tests.unit.report.jobs import DEAD, MAIN, WORKER, job, listed_job
 
 INT, STR, BOOL, NUMBER = (int,), (str,), (bool,), (int, float)
 LIST, OBJECT = (list,), (dict,)
@@ -244,3 +244,31 @@ def test_the_doctor_gives_one_object_a_check() -> None:
             "fix": "ulimit -n 65536",
         }
     ]
+
+
+def test_a_listing_has_the_keys_of_a_dump_and_the_root() -> None:
+    read = json.loads(text_of(ps_json([listed_job()])))
+
+    assert read["schema"] == 1
+    main, worker = read["processes"]
+    assert_shape(
+        main,
+        {
+            "pid": INT,
+            "ppid": INT,
+            "start_ticks": INT,
+            "root": INT,
+            "role": STR,
+            "name": STR,
+            "cmdline": LIST,
+            "state": STR,
+            "rss_bytes": INT,
+            "hook": OBJECT,
+        },
+    )
+    assert (worker["pid"], worker["root"], worker["role"]) == (
+        WORKER.pid,
+        MAIN.pid,
+        "loader-worker",
+    )
+    assert (main["hook"]["state"], worker["hook"]["state"]) == ("ready", "absent")

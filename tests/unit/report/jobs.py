@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mpwatch.collect.jobs import Job, JobProcess
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import (
@@ -182,6 +185,32 @@ def job() -> Snapshot:
         findings=(finding(),),
         problems=("gpu: no NVML library",),
     )
+
+
+def listed_job() -> Job:
+    root = JobProcess(
+        process=MAIN,
+        parent_pid=900,
+        role="main",
+        name="python",
+        cmdline=("python", "train.py"),
+        state="S",
+        uid=1000,
+        rss_bytes=2 << 30,
+        born_wall_s=1_800_000_000.0,
+        has_torch=True,
+        has_hook=True,
+    )
+    below = replace(
+        root,
+        process=WORKER,
+        parent_pid=MAIN.pid,
+        role="loader-worker",
+        worker_id=3,
+        has_hook=False,
+        born_wall_s=None,
+    )
+    return Job(root, (root, below))
 
 
 def _read() -> WaitedOn:

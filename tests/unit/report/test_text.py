@@ -10,8 +10,8 @@ from mpwatch.model.checks import Check
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.table import Paper, cell_width
-from mpwatch.report.text import diagnose_text, doctor_text, dump_text
-from tests.unit.report.jobs import MAIN, finding, job, worker
+from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
+from tests.unit.report.jobs import MAIN, finding, job, listed_job, worker
 
 
 def section(text: str, title: str) -> list[str]:
@@ -213,3 +213,15 @@ def test_the_doctor_says_state_value_meaning_and_fix() -> None:
         "",
         "1 warning",
     ]
+
+
+def test_a_listing_shows_roots_roles_and_hooks() -> None:
+    assert ps_text([listed_job()]).splitlines() == [
+        "  PID   ROOT  ROLE             STATE      RSS  TORCH  HOOK  COMMAND",
+        "41823  41823  main             sleeping  2.0G  yes    yes   python train.py",
+        "41826  41823  loader-worker 3  sleeping  2.0G  yes    -     python train.py",
+    ]
+
+
+def test_an_empty_listing_says_so() -> None:
+    assert ps_text([]) == "No torch job and no hooked process runs here.\n"
