@@ -84,6 +84,7 @@ class WorkerLoad:
     task: int | None = None
     """Batch being fetched, `None` while it waits for work."""
     task_since_s: float | None = None
+    """For how long it has been at that batch."""
     index: str | None = None
     """The sample index within the batch, where the hook could tell."""
 
@@ -108,6 +109,7 @@ class Loader:
     wait_share: float | None = None
     """Part of the last minute main spent waiting, 0 to 1."""
     waiting_since_s: float | None = None
+    """For how long main has waited for it; `None` while it does not wait."""
     batches: int = 0
     data: Mapping[str, object] = field(default_factory=dict)
 

@@ -97,8 +97,10 @@ class FlowTable:
         if event.flags & (wire.FLAG_EMPTY | wire.FLAG_SPAWNING | wire.FLAG_RAISED):
             return
         if event.kind in _SENDS:
-            is_copy = bool(event.flags & wire.FLAG_COPIED)
             entry = self._entry(event)
+            # A segment sent for the first time was filled for this sending, by whoever made it;
+            # one that was sent before is a buffer in use again.
+            is_copy = bool(event.flags & wire.FLAG_COPIED) or entry.last_sender is None
             entry.sends.append(_Send(event.at_ns, process, event.bytes, is_copy))
             entry.last_sender = process
         elif event.kind in _RECEIPTS:

@@ -21,7 +21,7 @@ from mpwatch.observe.history import HistoryKeeper
 from mpwatch.observe.journal import Journal
 from mpwatch.observe.ledger import HookLedger
 from mpwatch.observe.note_words import note_words
-from mpwatch.observe.people import Member, build_process, cpu_percent, cut_at_bootstrap, label
+from mpwatch.observe.people import Member, build_process, cpu_percent, label, own_frames
 from mpwatch.observe.segments import join_segments
 
 ENDED_KEPT = 256
@@ -297,7 +297,7 @@ def _by_thread(stacks: Iterable[StackSample]) -> dict[int, StackSample]:
     """Stacks by kernel thread id, without what a fork inherited."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames: tuple[Frame, ...] = cut_at_bootstrap(stack.frames)
+        frames: tuple[Frame, ...] = own_frames(stack.frames)
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out

@@ -20,6 +20,9 @@ from mpwatch.observe.ledger import HookLedger
 from mpwatch.observe.segments import mapped_shm_bytes
 
 
+_HOOK_PART = "/mpwatch/hook/"
+
+
 @dataclass(slots=True)
 class Member:
     """What is remembered of one process between samples."""
@@ -68,16 +71,21 @@ def label(sample: ProcSample) -> str:
     return sample.name if sample.role == "other" else sample.role
 
 
-def cut_at_bootstrap(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Frames without what a forked child inherited below the start of its own work.
+def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames that are the program's own doing in this process.
 
     A child made by fork has its parent's frames under `BaseProcess._bootstrap`; with them every
-    worker looks like a main process starting workers.
+    worker looks like a main process starting workers. And frames of the hook's wrappers are there
+    only because somebody watches.
     """
+    own = frames
     for index, frame in enumerate(frames):
         if frame.function == "_bootstrap" and frame.file.endswith("multiprocessing/process.py"):
-            return frames[: index + 1]
-    return frames
+            own = frames[: index + 1]
+            break
+    if any(_HOOK_PART in frame.file for frame in own):
+        own = tuple(frame for frame in own if _HOOK_PART not in frame.file)
+    return own
 
 
 def build_process(

@@ -69,7 +69,7 @@ def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
     if process.loader is None:
         return cell(process.doing or "-", "dim")
     since = (
-        None if load.task_since_s is None else max(0.0, moment.snapshot.at_s - load.task_since_s)
+        load.task_since_s
     )
     if load.task is None:
         return cell(

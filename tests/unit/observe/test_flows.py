@@ -24,14 +24,26 @@ def test_a_send_and_its_receipt_make_one_flow_with_bytes_and_latency() -> None:
     assert abs(flow.latency_p50_s - 0.002) < 1e-9
 
 
-def test_a_reused_buffer_counts_as_sent_but_not_as_copied() -> None:
+def test_a_buffer_sent_again_counts_as_sent_but_not_as_copied() -> None:
     table = FlowTable()
-    table.add(WORKER_0, shared(1.0, key=7, copied=False))
-    table.add(MAIN, rebuilt(1.1, key=7))
+    for at_s in (1.0, 2.0, 3.0):
+        table.add(WORKER_0, shared(at_s, key=7, copied=False))
+        table.add(MAIN, rebuilt(at_s + 0.1, key=7))
+
+    (flow,) = table.flows(4.0)
+
+    assert (flow.bytes, flow.copied_bytes) == (3000, 1000)
+
+
+def test_a_new_segment_each_time_is_copied_although_it_was_made_in_shared_memory() -> None:
+    table = FlowTable()
+    for key in (1, 2, 3):
+        table.add(WORKER_0, shared(1.0, key=key, copied=False))
+        table.add(MAIN, rebuilt(1.1, key=key))
 
     (flow,) = table.flows(2.0)
 
-    assert (flow.bytes, flow.copied_bytes) == (1000, 0)
+    assert (flow.bytes, flow.copied_bytes) == (3000, 3000)
 
 
 def test_a_buffer_sent_back_makes_a_flow_in_each_direction() -> None:

@@ -182,6 +182,24 @@ def test_stacks_are_cut_where_a_forked_child_begins() -> None:
     assert "train.py" not in worker.doing
 
 
+def test_frames_of_the_hooks_own_wrappers_are_not_shown() -> None:
+    frames = (
+        Frame("poll", "/usr/lib/python3.11/multiprocessing/connection.py", 257),
+        Frame("get", "/opt/x/site-packages/mpwatch/hook/points/queues.py", 44),
+        Frame("main", "/home/u/train.py", 12),
+    )
+    thread = ThreadSample(100, "python", "S", 5)
+    stack = StackSample(MAIN, 100, "MainThread", frames, "hook", 1.2)
+    fold = Fold()
+    fold.apply(tree(1.0, sample(MAIN, 1.0, threads=(thread,))))
+    fold.apply(StacksTaken(MAIN, 1.2, "hook", (stack,)))
+
+    main = fold.snapshot().processes[0]
+
+    assert [frame.function for frame in main.threads[0].stack] == ["poll", "main"]
+    assert main.doing == "train.py:12 main -> connection.py:257 poll"
+
+
 def test_a_failed_stack_dump_is_a_problem_and_keeps_the_last_stack() -> None:
     thread = ThreadSample(101, "python", "S", 5)
     frames = (Frame("f", "/home/u/t.py", 1),)
