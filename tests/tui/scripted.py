@@ -204,7 +204,7 @@ def worker(number: int, **changes: object) -> Process:
         fetch_p50_s=0.096,
         fetch_p99_s=0.12,
         recent_s=(0.09, 0.1, 0.095, 0.1, 0.09, 0.13, 0.1, 0.09) * 4,
-        task_since_s=NOW_S - 1.2,
+        task_since_s=1.2,
     )
     values: dict[str, object] = {"load": load, "number": number}
     return process(identity, f"worker {number}", "loader-worker", **{**values, **changes})  # type: ignore[arg-type]
@@ -313,7 +313,7 @@ def slow_worker() -> Process:
         fetch_p99_s=3.1,
         recent_s=(0.5, 0.8, 0.5, 0.6, 0.4, 0.9, 0.5, 0.45) * 4,
         task=417,
-        task_since_s=NOW_S - 2.8,
+        task_since_s=2.8,
         index="13342",
     )
     return worker(
