@@ -26,11 +26,12 @@ FDS_LIMIT = 256
 
 _READS = frozenset(("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "splice"))
 _WRITES = frozenset(("write", "writev", "sendto", "sendmsg", "pwrite64", "sendfile"))
+_COUNTED = frozenset(("read", "recvfrom", "write", "sendto"))
+"""Whose third argument is a number of bytes."""
 _EPOLLS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
 _SIGNALS = frozenset(("pause", "rt_sigsuspend", "rt_sigtimedwait"))
 _TIMERS = frozenset(("nanosleep", "clock_nanosleep"))
 _TFD = re.compile(rb"^tfd:\s+(\d+)", re.M)
-_WORD = re.compile(r"0x[0-9a-f]+$")
 
 # linux/futex.h, linux/wait.h, linux/time.h
 _FUTEX_PRIVATE, _FUTEX_REALTIME, _FUTEX_COMMAND = 128, 256, 0x7F
@@ -50,14 +51,16 @@ class BlockedCall:
 
 def parse_syscall(line: bytes) -> BlockedCall | None:
     """Take apart the line; `None` for a thread that runs."""
-    words = line.decode("ascii", "replace").split()
-    if not words or words[0] == "running":
+    words = line.split()
+    if not words or words[0] == b"running":
         return None
     try:
         number = int(words[0])
+        # Outside a system call only stack and instruction pointer follow.
+        arguments = tuple(int(word, 16) for word in words[1:7]) if number >= 0 else ()
     except ValueError:
         return None
-    return BlockedCall(number, tuple(int(w, 16) for w in words[1:7] if _WORD.match(w)))
+    return BlockedCall(number, arguments)
 
 
 class WaitResolver:
@@ -124,7 +127,7 @@ class WaitResolver:
         if name == "futex":
             return self._futex(arguments)
         if name in _READS or name in _WRITES:
-            return self._transfer(name, _int32(arguments[0]), name in _WRITES)
+            return self._transfer(name, arguments, name in _WRITES)
         if name in ("accept", "accept4", "connect"):
             kind: WaitKind = "socket-write" if name == "connect" else "accept"
             return self._on_fds(kind, name, (_int32(arguments[0]),))
@@ -157,8 +160,9 @@ class WaitResolver:
             targets=(f"sem {found[0]}" if found is not None else f"futex {address:#x}",),
             address=address,
             segment=found[0] if found is not None else None,
-            value=self._memory.word(address),
+            value=self._memory.word(address) if found is not None else None,
             timeout_s=self._futex_timeout_s(operation, arguments[3]),
+            futex_command=operation & _FUTEX_COMMAND,
         )
 
     def _futex_timeout_s(self, operation: int, pointer: int) -> float | None:
@@ -170,8 +174,9 @@ class WaitResolver:
         is_wall = operation & _FUTEX_REALTIME or command == _FUTEX_LOCK_PI
         return max(0.0, at_s - (self._wall_s if is_wall else self._now_s))
 
-    def _transfer(self, name: str, fd: int, is_write: bool) -> WaitedOn:
+    def _transfer(self, name: str, arguments: Sequence[int], is_write: bool) -> WaitedOn:
         """A read or write: of a pipe, a socket, or something else."""
+        fd = _int32(arguments[0])
         target = self._target(fd)
         what = kind_of(target)
         kind: WaitKind = "unknown"
@@ -181,7 +186,10 @@ class WaitResolver:
             queued = queued_bytes(self._proc, self._pid, fd)
         elif what == "socket":
             kind = "socket-write" if is_write else "socket-read"
-        return WaitedOn(kind, name, (clean(target),), (fd,), queued_bytes=queued)
+        wanted = arguments[2] if name in _COUNTED else None
+        return WaitedOn(
+            kind, name, (clean(target),), (fd,), queued_bytes=queued, wanted_bytes=wanted
+        )
 
     def _poll(self, name: str, arguments: Sequence[int]) -> WaitedOn:
         """The descriptors in the array handed to poll."""

@@ -145,6 +145,11 @@ class WaitedOn:
     """Unread bytes in the pipe waited on."""
     timeout_s: float | None = None
     """How long this call itself waits at most; `None` is for ever or unknown."""
+    futex_command: int | None = None
+    """`FUTEX_CMD_MASK` part of the operation (futex(2)): 9 is glibc's semaphores, conditions and so
+    Python's locks; 0 is mutexes of native code and the barriers of GNU's OpenMP."""
+    wanted_bytes: int | None = None
+    """How many bytes a read asked for: tells the head of a message from its body."""
 
 
 @dataclass(frozen=True, slots=True)
