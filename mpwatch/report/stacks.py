@@ -5,6 +5,7 @@ Sixty-four workers that stand in the same line are one fact, and the two that do
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from mpwatch.report.table import Paper, cell_width, cut, cut_start
 MEMBERS_SHOWN = 6
 BOOTSTRAP = "_bootstrap"
 """`BaseProcess._bootstrap`: what lies outside it in a forked child is the parent's own stack."""
+
+_LIBRARIES = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def own_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:
 
 
 def merged(snapshot: Snapshot) -> tuple[SameStack, ...]:
-    """Equal stacks joined over all living processes, the rarest last."""
+    """Equal stacks joined over all living processes: main threads first, then the most common."""
     groups: dict[tuple[tuple[str, str, int], ...], list[tuple[Process, Thread]]]
     groups = defaultdict(list)
     for process in snapshot.living():
@@ -52,7 +55,12 @@ def merged(snapshot: Snapshot) -> tuple[SameStack, ...]:
                 frames = own_frames(thread.stack)
                 groups[tuple(frame[:3] for frame in frames)].append((process, thread))
     same = [SameStack(own_frames(m[0][1].stack), tuple(m)) for m in groups.values()]
-    return tuple(sorted(same, key=lambda one: -len(one.members)))
+    return tuple(sorted(same, key=_rank))
+
+
+def short_path(file: str) -> str:
+    """`torch/utils/data/dataloader.py` for a library's file, others as they are."""
+    return _LIBRARIES.sub("", file)
 
 
 def stack_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
@@ -65,6 +73,12 @@ def stack_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
             lines += [cut(f"      {name} = {value}", paper.width) for name, value in frame.locals]
         lines.append("")
     return lines[:-1]
+
+
+def _rank(same: SameStack) -> tuple[bool, int]:
+    """Helper threads last: what a job does stands in its main threads (tid equals pid)."""
+    has_main = any(thread.tid == process.pid for process, thread in same.members)
+    return (not has_main, -len(same.members))
 
 
 def _members(same: SameStack) -> str:
@@ -93,4 +107,8 @@ def _frame(frame: Frame, paper: Paper) -> str:
     function = cut(frame.function, 32)
     left = f"    {function}{' ' * max(2, 34 - cell_width(function))}"
     line = f":{frame.line}" if frame.line else ""
-    return left + cut_start(frame.file, max(8, paper.width - cell_width(left) - len(line))) + line
+    return (
+        left
+        + cut_start(short_path(frame.file), max(8, paper.width - cell_width(left) - len(line)))
+        + line
+    )

@@ -1,13 +1,14 @@
 """Reports as plain text for a terminal, a pipe or a bug report.
 
-Pure: values and a `Paper` in, one string out, ending in a newline. Everything readable at 80
-columns; colour only repeats what a word says already.
+Pure: values and a `Paper` in, one string out, without a newline at its end. Everything is readable
+at 80 columns; colour only repeats what a word says already.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from mpwatch.collect.jobs import Job, JobProcess
 from mpwatch.model.checks import Check, CheckState
@@ -31,6 +32,8 @@ from mpwatch.report.stacks import stack_lines
 from mpwatch.report.table import Column, Emphasis, Paper, table
 
 PLAIN = Paper()
+LISTED_ALIKE = 6
+"""More workers than this of one parent are one line of a listing."""
 
 _CHECK_EMPHASIS: dict[CheckState, Emphasis] = {
     "ok": "good",
@@ -84,7 +87,7 @@ def doctor_text(checks: Sequence[Check], *, paper: Paper = PLAIN) -> str:
 def ps_text(jobs: Sequence[Job], *, paper: Paper = PLAIN) -> str:
     """Every job as a tree: who, what for, how much memory, hook or none."""
     if not jobs:
-        return "No torch job and no hooked process runs here.\n"
+        return "No torch job and no hooked process runs here."
     columns = [
         Column("PID", is_number=True),
         Column("ROOT", is_number=True),
@@ -95,21 +98,31 @@ def ps_text(jobs: Sequence[Job], *, paper: Paper = PLAIN) -> str:
         Column("HOOK"),
         Column("COMMAND", is_flexible=True, floor=20),
     ]
-    rows = [
-        [
-            str(process.process.pid),
-            str(job.root.process.pid),
-            _role(process),
-            STATE_WORDS.get(process.state, process.state),
-            bytes_text(process.rss_bytes),
-            "yes" if process.has_torch else DASH,
-            "yes" if process.has_hook else DASH,
-            " ".join(process.cmdline) or f"[{process.name}]",
-        ]
-        for job in jobs
-        for process in job.processes
-    ]
+    rows = [row for job in jobs for row in _listed(job)]
     return _text(table(columns, rows, paper))
+
+
+def _listed(job: Job) -> Iterator[list[str]]:
+    """A row a process; many equal ones in one row."""
+    for _, same in groupby(job.processes, key=_alike):
+        alike = list(same)
+        shown = alike if len(alike) <= LISTED_ALIKE else alike[:1]
+        for process in shown:
+            more = len(alike) - 1 if len(shown) < len(alike) else 0
+            yield [
+                str(process.process.pid),
+                str(job.root.process.pid),
+                f"{process.role} and {more} more" if more else _role(process),
+                STATE_WORDS.get(process.state, process.state),
+                bytes_text(process.rss_bytes),
+                "yes" if process.has_torch else DASH,
+                "yes" if process.has_hook else DASH,
+                " ".join(process.cmdline) or f"[{process.name}]",
+            ]
+
+
+def _alike(process: JobProcess) -> tuple[object, ...]:
+    return process.parent_pid, process.role, process.cmdline, process.has_hook
 
 
 def _role(process: JobProcess) -> str:
@@ -170,4 +183,4 @@ def _problems(snapshot: Snapshot, paper: Paper) -> list[str]:
 
 
 def _text(lines: Sequence[str]) -> str:
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

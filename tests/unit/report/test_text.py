@@ -9,6 +9,7 @@ import pytest
 from mpwatch.model.checks import Check
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.report.stacks import short_path
 from mpwatch.report.table import Paper, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
 from tests.unit.report.jobs import MAIN, finding, job, listed_job, worker
@@ -224,4 +225,34 @@ def test_a_listing_shows_roots_roles_and_hooks() -> None:
 
 
 def test_an_empty_listing_says_so() -> None:
-    assert ps_text([]) == "No torch job and no hooked process runs here.\n"
+    assert ps_text([]) == "No torch job and no hooked process runs here."
+
+
+def test_many_equal_workers_are_one_line_of_a_listing() -> None:
+    one = listed_job()
+    crowd = tuple(replace(one.processes[1], process=MAIN._replace(pid=n)) for n in range(64))
+
+    lines = ps_text([replace(one, processes=(one.root, *crowd))]).splitlines()
+
+    assert len(lines) == 3
+    assert "loader-worker and 63 more" in lines[2]
+
+
+def test_library_files_are_shown_from_their_package_on() -> None:
+    assert short_path("/opt/x/lib/python3.11/site-packages/torch/a.py") == "torch/a.py"
+    assert short_path("/usr/lib/python3.12/threading.py") == "threading.py"
+    assert short_path("/home/ada/train.py") == "/home/ada/train.py"
+
+
+def test_the_hopeless_chains_come_first_and_the_others_are_counted() -> None:
+    snapshot = job()
+    stuck = snapshot.waits.chains[0]
+    moving = replace(stuck, verdict="progress", conclusion="It wakes up by itself.")
+    waits = replace(snapshot.waits, chains=(*[moving] * 10, stuck))
+
+    text = "\n".join(section(diagnose_text(replace(snapshot, waits=waits)), "WAITS"))
+    whole = diagnose_text(replace(snapshot, waits=waits))
+
+    assert "dead end" in text
+    assert whole.count("It wakes up by itself.") == 4
+    assert "and 6 more that go on by themselves" in whole
