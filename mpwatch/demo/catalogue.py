@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 from mpwatch.demo.entries import (
@@ -19,7 +20,7 @@ from mpwatch.demo.entries import (
 )
 from mpwatch.demo.scenario import Scenario
 
-__all__ = ["Scenario", "command", "find", "scenarios"]
+__all__ = ["Scenario", "command", "find", "obstacle", "scenarios"]
 
 
 def scenarios() -> tuple[Scenario, ...]:
@@ -69,3 +70,22 @@ def command(
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{scenario.stem}.py")
     limit = [] if seconds is None else ["--seconds", f"{seconds:g}"]
     return [python, script, *scenario.arguments, *limit]
+
+
+def obstacle(scenario: Scenario) -> str:
+    """Why a scenario cannot be shown on this machine, in a few words; empty if it can."""
+    if scenario.not_runnable:
+        return scenario.not_runnable
+    met = {
+        "mount": os.geteuid() == 0,
+        "cgroup": os.geteuid() == 0,
+        "g++": shutil.which("g++") is not None,
+        "python>=3.14": sys.version_info >= (3, 14),
+        "python<3.13": sys.version_info < (3, 13),
+    }
+    words = {
+        "mount": "needs the right to mount a /dev/shm of its own: run as root",
+        "cgroup": "needs the right to make a cgroup: run as root",
+    }
+    missing = [words.get(need, f"needs {need}") for need in scenario.needs if not met[need]]
+    return "; ".join(missing)

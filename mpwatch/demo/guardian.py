@@ -11,6 +11,7 @@ It is run as a script and needs the standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import select
@@ -110,13 +111,21 @@ def send(pid: int, number: signal.Signals) -> None:
         return
 
 
-def watch(main: int, until_s: float, outlive_s: float) -> Family:
+class Told(Exception):
+    """Somebody has asked for the end."""
+
+
+def told(_signal: int, _frame: object) -> None:
+    """Handle SIGTERM: a demonstration whose main process is gone can still be ended by it."""
+    raise Told
+
+
+def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
     """Wait until the main process has ended, by itself or because its time was over."""
-    family = Family(main)
     try:
         pidfd = os.pidfd_open(main)
     except ProcessLookupError:
-        return family
+        return
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     while not poll.poll(LOOK_EVERY_MS):
@@ -130,21 +139,17 @@ def watch(main: int, until_s: float, outlive_s: float) -> Family:
     while family.living() and time.monotonic() < rest_until_s:
         time.sleep(LOOK_EVERY_MS / 1000)
         family.look()
-    return family
 
 
 def tidy(pids: list[int], folder: str) -> None:
     """Remove segments made by these processes, the cgroup noted in the folder, and the folder."""
     for pid in pids:
         for path in glob.glob(f"/dev/shm/torch_{pid}_*"):
-            os.unlink(path)
-    try:
-        with open(os.path.join(folder, "cgroup")) as note:
-            groups = note.read().split()
-    except FileNotFoundError:
-        groups = []
-    for group in groups:
-        os.rmdir(group)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+    with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup")) as note:
+        for group in note.read().splitlines():
+            os.rmdir(group)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -153,9 +158,12 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     pid, seconds, outlive_s, folder = sys.argv[1:]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, told)
     until_s = time.monotonic() + float(seconds) + GRACE_S
-    family = watch(int(pid), until_s, float(outlive_s))
+    family = Family(int(pid))
+    with contextlib.suppress(Told):
+        watch(family, int(pid), until_s, float(outlive_s))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     family.end()
     tidy(family.pids, folder)
 

@@ -4,4 +4,18 @@ from __future__ import annotations
 
 from mpwatch.demo.scenario import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = ()
+_NEEDS_GPU = "needs an NVIDIA GPU and a CUDA build of torch"
+
+_TITLES = {
+    "cuda-in-forked-child": "use CUDA in a child forked after CUDA was initialised",
+    "cuda-ipc-producer-exit": "end a producer whose CUDA tensors others still use",
+    "cuda-ipc-limbo": "never let go of received CUDA tensors",
+    "cuda-ipc-counter-files-and-events": "send more CUDA tensors than there are events",
+    "cuda-contexts-everywhere": "make a CUDA context in every worker",
+    "cuda-ipc-allocator-mismatch": "share CUDA tensors from expandable segments",
+}
+
+SCENARIOS = tuple(
+    Scenario(name=name, title=title, expected=(name,), not_runnable=_NEEDS_GPU)
+    for name, title in _TITLES.items()
+)

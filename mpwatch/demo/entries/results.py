@@ -4,4 +4,31 @@ from __future__ import annotations
 
 from mpwatch.demo.scenario import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = ()
+SCENARIOS = (
+    Scenario(
+        name="numpy-rng-identical",
+        title="draw augmentations from one generator that every worker has a copy of",
+        expected=("numpy-rng-identical",),
+        also=("loader-starvation",),
+        layer="hook",
+    ),
+    Scenario(
+        name="shared-file-offset",
+        title="read from a file in all workers that was opened before the fork",
+        expected=("shared-file-offset",),
+        also=("loader-starvation",),
+    ),
+    Scenario(
+        name="hogwild-not-shared",
+        title="train copies of a model whose share_memory() was forgotten",
+        expected=("hogwild-not-shared",),
+        layer="hook",
+    ),
+    Scenario(
+        name="iterable-duplicates",
+        title="iterate a stream in several workers, of which each reads all of it",
+        expected=("iterable-duplicates",),
+        also=("loader-starvation",),
+        layer="hook",
+    ),
+)

@@ -4,4 +4,70 @@ from __future__ import annotations
 
 from mpwatch.demo.scenario import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = ()
+SCENARIOS = (
+    Scenario(
+        name="spawn-unpicklable-object",
+        title="hand spawned workers a data set with a lambda deep inside",
+        expected=("spawn-unpicklable-object",),
+        layer="hook",
+    ),
+    Scenario(
+        name="python314-forkserver-default",
+        title="run a program written for fork where forkserver is the default",
+        expected=("python314-forkserver-default",),
+        also=("spawn-unpicklable-object",),
+        layer="hook",
+        needs=("python>=3.14",),
+    ),
+    Scenario(
+        name="start-method-inheritance",
+        title="use a DataLoader in a spawned process, whose workers are then spawned too",
+        expected=("start-method-inheritance",),
+    ),
+    Scenario(
+        name="no-main-guard",
+        title="start a spawned process from a script without a main guard",
+        expected=("no-main-guard",),
+        also=("worker-exited-unexpectedly",),
+        layer="stacks",
+    ),
+    Scenario(
+        name="main-not-importable",
+        title="spawn a function of a program that has no file",
+        expected=("main-not-importable",),
+        also=("worker-exited-unexpectedly",),
+        layer="hook",
+    ),
+    Scenario(
+        name="context-already-set",
+        title="set the start method a second time",
+        expected=("context-already-set",),
+        layer="hook",
+    ),
+    Scenario(
+        name="semlock-cross-context",
+        title="give a spawned process a queue made for forked ones",
+        expected=("semlock-cross-context",),
+        layer="hook",
+    ),
+    Scenario(
+        name="nested-daemonic",
+        title="use a DataLoader with workers inside a Pool worker",
+        expected=("nested-daemonic",),
+        layer="hook",
+    ),
+    Scenario(
+        name="spawn-startup-cost",
+        title="start spawned workers anew for each short epoch",
+        expected=("spawn-startup-cost",),
+        also=("loader-starvation",),
+        shows_s=15,
+    ),
+    Scenario(
+        name="spawn-join-false-lost-semaphores",
+        title="drop a queue before the spawned process it was given to has come up",
+        expected=("spawn-join-false-lost-semaphores",),
+        also=("worker-exited-unexpectedly",),
+        layer="hook",
+    ),
+)

@@ -1,0 +1,41 @@
+"""Call different collectives on different ranks.
+
+A branch depends on the rank: one averages its loss, the other sends its weights around. Both wait,
+each for something the other will never do.
+"""
+
+import os
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+STEPS = 20
+
+
+def train(rank, store):
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=3)
+    values = torch.ones(1000)
+    for _ in range(STEPS):
+        dist.all_reduce(values)
+        values /= 3
+        time.sleep(0.05)
+    if rank == 0:
+        print("ready", flush=True)
+        dist.broadcast(values, src=1)
+    else:
+        dist.all_reduce(values)
+
+
+def main():
+    begin(__doc__)
+    store = "file://" + os.path.join(tempfile.gettempdir(), "store")
+    mp.spawn(train, args=(store,), nprocs=3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Produce tensors faster than anybody fetches them, until the producer runs out of descriptors.
+
+Every tensor in the queue holds a descriptor in the producer until its receiver has come for it.
+The queue has no bound and the trainer is slow, so the producer's table fills up.
+"""
+
+import resource
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+OPEN_FILES = 256
+
+
+def produce(queue):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    for _ in range(1000):
+        queue.put(torch.randn(64))
+        time.sleep(0.15)
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    queue = mp.Queue()
+    producer = mp.Process(target=produce, args=(queue,), daemon=True)
+    producer.start()
+    queue.get()
+    print("ready", flush=True)
+    while time.monotonic() < until_s:
+        time.sleep(2)  # stands for a training step that is slower than the producer
+        queue.get()
+
+
+if __name__ == "__main__":
+    main()

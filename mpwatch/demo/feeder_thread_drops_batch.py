@@ -1,0 +1,40 @@
+"""Lose a batch on its way out of a worker, and wait for it for ever.
+
+Batches are pickled by a thread of the worker. What cannot be pickled is reported on stderr and
+dropped; the worker goes on, and the main process waits for that batch without a time limit.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+BAD_SAMPLE = 100
+
+
+class Documents(Dataset):
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        words = (word for word in ("a", "document"))
+        return {"ids": torch.arange(8), "words": words if index == BAD_SAMPLE else list(words)}
+
+
+def keep_as_list(samples):
+    return samples
+
+
+def main():
+    begin(__doc__)
+    loader = DataLoader(Documents(), batch_size=8, num_workers=2, collate_fn=keep_as_list)
+    for step, _batch in enumerate(loader):
+        if step == BAD_SAMPLE // 8 - 1:
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Fork after a parallel operation, and do another one in the child.
+
+The pool of OpenMP threads was made in the parent. The child believes it has one as well, and waits
+at a barrier for threads that do not exist.
+"""
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def evaluate(weights):
+    print((weights * 2).sum().item())
+
+
+def main():
+    begin(__doc__)
+    torch.set_num_threads(2)
+    weights = torch.ones(4_000_000)
+    print((weights * 2).sum().item(), flush=True)
+    child = mp.get_context("fork").Process(target=evaluate, args=(weights,))
+    child.start()
+    print("ready", flush=True)
+    child.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Fork the validation loader's workers while the training loader's pin thread runs.
+
+Whatever lock that thread holds at this moment, in torch, the allocator or the driver, is held for
+ever in the new workers. It goes wrong rarely, and then nobody knows why. There is no accelerator
+here, so its memory functions are stood in for: the threads and forks are torch's own.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from mpwatch.demo.bounds import begin
+
+
+def stand_in_for_an_accelerator():
+    torch.accelerator.is_available = lambda: True
+    torch.accelerator.current_accelerator = lambda: torch.device("cpu")
+    torch.accelerator.current_device_index = lambda: 0
+    torch.accelerator.set_device_index = lambda _index: None
+    torch.Tensor.pin_memory = lambda tensor, *_device: tensor
+
+
+def main():
+    seconds = begin(__doc__)
+    stand_in_for_an_accelerator()
+    until_s = time.monotonic() + seconds
+    data = TensorDataset(torch.arange(10_000.0))
+    training = iter(DataLoader(data, batch_size=4, num_workers=1, pin_memory=True))
+    step = 0
+    while time.monotonic() < until_s:
+        next(training)
+        time.sleep(0.1)
+        step += 1
+        if step % 20 == 0:
+            sum(1 for _ in DataLoader(data, batch_size=1000, num_workers=1))
+        if step == 20:
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    main()

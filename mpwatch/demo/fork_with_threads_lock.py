@@ -1,0 +1,42 @@
+"""Fork while another thread holds a lock.
+
+The child gets the lock as it is, locked, and none of the threads that could release it.
+"""
+
+import threading
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+statistics_lock = threading.Lock()
+statistics = torch.zeros(10)
+
+
+def report_statistics():
+    """What a metrics thread does: it holds the lock while it sends."""
+    while True:
+        with statistics_lock:
+            time.sleep(0.5)
+        time.sleep(0.01)
+
+
+def work():
+    with statistics_lock:
+        statistics.add_(1)
+
+
+def main():
+    begin(__doc__)
+    threading.Thread(target=report_statistics, daemon=True).start()
+    time.sleep(0.2)
+    child = mp.get_context("fork").Process(target=work)
+    child.start()
+    print("ready", flush=True)
+    child.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Tokenize in four Python threads, of which one at a time can run.
+
+Python-level work in threads takes turns at the interpreter's lock: four busy threads, one core.
+"""
+
+import threading
+import time
+
+import torch
+
+from mpwatch.demo.bounds import begin
+
+
+def tokenize(counts, worker, until_s):
+    while time.monotonic() < until_s:
+        words = [chr(97 + position % 26) * (position % 9) for position in range(2000)]
+        counts[worker] += len({word for word in words if word})
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    counts = [0] * 4
+    threads = [
+        threading.Thread(
+            target=tokenize, args=(counts, worker, until_s), name=f"tokenizer-{worker}"
+        )
+        for worker in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    print("ready", flush=True)
+    for thread in threads:
+        thread.join()
+    print(torch.tensor(counts).sum().item())
+
+
+if __name__ == "__main__":
+    main()

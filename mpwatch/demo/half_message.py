@@ -1,0 +1,34 @@
+"""Kill a process while it writes a message.
+
+The reader has the length and the first part, and waits for the rest. It sees no end of file,
+because it holds the pipe's other end itself.
+"""
+
+import os
+import signal
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def report(results):
+    results.put(torch.zeros(1 << 18).tolist())
+
+
+def main():
+    begin(__doc__)
+    results = mp.SimpleQueue()
+    worker = mp.Process(target=report, args=(results,))
+    worker.start()
+    time.sleep(1)  # it has filled the pipe and waits for a reader
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join()
+    print("ready", flush=True)
+    print(len(results.get()))
+
+
+if __name__ == "__main__":
+    main()

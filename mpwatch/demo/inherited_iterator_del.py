@@ -1,0 +1,39 @@
+"""Fork in the middle of an epoch, and drop the inherited iterator in the child.
+
+Dropping it shuts the workers down: the child's copy tells the parent's workers to leave before it
+notices that they are not its own.
+"""
+
+import time
+
+import torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader, TensorDataset
+
+from mpwatch.demo.bounds import begin
+
+
+class Trainer:
+    def __init__(self):
+        data = TensorDataset(torch.arange(10_000.0))
+        self.batches = iter(DataLoader(data, batch_size=4, num_workers=2))
+
+    def validate(self):
+        """Runs in a process of its own, so as not to hold up the training."""
+        self.batches = None
+        time.sleep(0.5)
+
+
+def main():
+    begin(__doc__)
+    trainer = Trainer()
+    for step, _batch in enumerate(trainer.batches):
+        time.sleep(0.1)
+        if step == 5:
+            print("ready", flush=True)
+        if step == 40:
+            mp.Process(target=trainer.validate).start()
+
+
+if __name__ == "__main__":
+    main()

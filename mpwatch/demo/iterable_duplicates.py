@@ -1,0 +1,36 @@
+"""Iterate a stream in several workers, of which each reads all of it.
+
+A loader cannot divide an iterable data set; each worker has to take its part, by asking
+`get_worker_info`. This one does not ask.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from mpwatch.demo.bounds import begin
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for sample in range(100):
+            time.sleep(0.005)
+            yield torch.tensor(sample)
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    loader = DataLoader(Stream(), batch_size=10, num_workers=2)
+    epoch = 0
+    while time.monotonic() < until_s:
+        samples = torch.cat(list(loader))
+        epoch += 1
+        print(f"epoch {epoch}: {len(samples)} samples of 100", flush=True)
+        if epoch == 1:
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    main()

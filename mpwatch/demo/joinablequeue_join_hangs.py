@@ -1,0 +1,38 @@
+"""Join a queue one of whose consumers has died over its task.
+
+`join` waits until every item was marked as done. The one in the dead consumer's hands never is.
+"""
+
+import os
+import signal
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def consume(queue):
+    while True:
+        fold = queue.get()
+        time.sleep(0.5)
+        if fold == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        torch.full((10,), float(fold)).sum()
+        queue.task_done()
+
+
+def main():
+    begin(__doc__)
+    queue = mp.JoinableQueue()
+    for _ in range(2):
+        mp.Process(target=consume, args=(queue,), daemon=True).start()
+    for fold in range(6):
+        queue.put(fold)
+    print("ready", flush=True)
+    queue.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Make a new iterator for every look at the validation data, and keep them all.
+
+Each has its own workers, threads and pipes. Somebody holds on to the old ones: here a list of
+results, elsewhere a generator or a traceback.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from mpwatch.demo.bounds import begin
+
+MOST = 10
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    loader = DataLoader(TensorDataset(torch.arange(10_000.0)), batch_size=8, num_workers=1)
+    looks: list[tuple] = []
+    while time.monotonic() < until_s:
+        if len(looks) < MOST:
+            batches = iter(loader)
+            looks.append((next(batches), batches))
+        if len(looks) == 3:
+            print("ready", flush=True)
+        time.sleep(2)
+
+
+if __name__ == "__main__":
+    main()

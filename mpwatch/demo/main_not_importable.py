@@ -1,0 +1,38 @@
+"""Spawn a function of a program that has no file: a notebook, `python -c`, a script on stdin.
+
+The child is told the function's name and where to import it from, and there is nothing to import.
+"""
+
+import os
+import sys
+import time
+
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def work():
+    print("never reached")
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    ready = False
+    while time.monotonic() < until_s:
+        child = mp.get_context("spawn").Process(target=work)
+        child.start()
+        child.join()
+        print(f"child ended with {child.exitcode}", flush=True)
+        if not ready:
+            print("ready", flush=True)
+            ready = True
+
+
+if __name__ == "__main__":
+    if sys.argv[0] == "-c":
+        main()
+    else:
+        code = f"exec(open({os.path.abspath(__file__)!r}).read())"
+        os.execv(sys.executable, [sys.executable, "-c", code, *sys.argv[1:]])

@@ -1,0 +1,33 @@
+"""Share a data set tensor by tensor, until the process has no memory mapping left to give.
+
+Each shared tensor is a mapping of its own, and the kernel allows 65 530 of them. The data set
+itself is a few mebibytes; what runs out is the number. The program has a `/dev/shm` of its own.
+"""
+
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin, tiny_shm
+
+A_SECOND = 2000
+READY_AT = 20_000
+
+
+def main():
+    seconds = begin(__doc__)
+    tiny_shm(600)
+    mp.set_sharing_strategy("file_system")
+    until_s = time.monotonic() + seconds
+    samples = []
+    while time.monotonic() < until_s:
+        second_ends_s = time.monotonic() + 1
+        samples += [torch.zeros(4).share_memory_() for _ in range(A_SECOND)]
+        if READY_AT <= len(samples) < READY_AT + A_SECOND:
+            print("ready", flush=True)
+        time.sleep(max(0.0, second_ends_s - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main()

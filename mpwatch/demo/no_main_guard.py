@@ -1,0 +1,40 @@
+"""Start a process from a script without a main guard.
+
+A spawned child imports the script to find its function, and so runs all of it again: it prepares
+the data a second time, and then tries to start a child of its own.
+"""
+
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+seconds = begin(__doc__)
+until_s = time.monotonic() + seconds
+
+
+def prepare():
+    """What a script does at its top, and should do once."""
+    features = torch.zeros(1000)
+    busy_until_s = time.monotonic() + 3
+    while time.monotonic() < busy_until_s:
+        features += torch.rand(1000)
+    return features
+
+
+def work():
+    print("never reached")
+
+
+features = prepare()
+attempts = 0
+while time.monotonic() < until_s:
+    child = mp.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+    print(f"child ended with {child.exitcode}", flush=True)
+    attempts += 1
+    if attempts == 1:
+        print("ready", flush=True)

@@ -1,0 +1,44 @@
+"""Draw augmentations from one generator that every worker has a copy of.
+
+The loader seeds numpy's global generator in each worker. A generator of one's own is copied by the
+fork: all workers draw the same numbers, and again in each epoch.
+"""
+
+import time
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+
+class Noisy(Dataset):
+    def __init__(self):
+        self.generator = np.random.default_rng(7)
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.tensor(self.generator.standard_normal())
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    loader = DataLoader(Noisy(), batch_size=8, num_workers=2)
+    epoch = 0
+    while time.monotonic() < until_s:
+        values = torch.cat(list(loader))
+        epoch += 1
+        distinct = len(values.unique())
+        print(f"epoch {epoch}: {distinct} different of {len(values)} numbers", flush=True)
+        if epoch == 1:
+            print("ready", flush=True)
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main()

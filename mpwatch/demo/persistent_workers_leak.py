@@ -1,0 +1,51 @@
+"""Cache decoded samples in workers that live as long as the training.
+
+Each worker has its own cache, keeps what it has seen in every epoch, and in the end each holds the
+whole data set.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+MOST = 480
+
+
+class Cached(Dataset):
+    """A quarter of a MiB a sample."""
+
+    def __init__(self):
+        self.decoded = {}
+
+    def __len__(self):
+        return MOST
+
+    def __getitem__(self, index):
+        if index not in self.decoded:
+            time.sleep(0.02)
+            self.decoded[index] = torch.full((1 << 16,), float(index)).clone()
+        return self.decoded[index][:16].clone()
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    loader = DataLoader(
+        Cached(), batch_size=4, shuffle=True, num_workers=2, persistent_workers=True
+    )
+    step = 0
+    while time.monotonic() < until_s:
+        for _batch in loader:
+            step += 1
+            if step == 8:
+                print("ready", flush=True)
+            if time.monotonic() > until_s:
+                break
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

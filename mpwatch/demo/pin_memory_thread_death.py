@@ -1,0 +1,52 @@
+"""Lose the thread that pins batches.
+
+Batches are unpickled in that thread, where any failure of the transport ends it; the main process
+hears only that it has gone. There is no accelerator here, so its memory functions are stood in
+for: the threads and queues are torch's own.
+"""
+
+import resource
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+OPEN_FILES = 128
+
+
+class Samples(Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, index):
+        return torch.randn(16), torch.tensor(index)
+
+
+def stand_in_for_an_accelerator():
+    torch.accelerator.is_available = lambda: True
+    torch.accelerator.current_accelerator = lambda: torch.device("cpu")
+    torch.accelerator.current_device_index = lambda: 0
+    torch.accelerator.set_device_index = lambda _index: None
+    torch.Tensor.pin_memory = lambda tensor, *_device: tensor
+
+
+def main():
+    seconds = begin(__doc__)
+    stand_in_for_an_accelerator()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    until_s = time.monotonic() + seconds
+    loader = DataLoader(Samples(), batch_size=8, num_workers=2, pin_memory=True)
+    kept = []
+    for step, batch in enumerate(loader):
+        kept.append(batch)
+        if step == 4:
+            print("ready", flush=True)
+        if time.monotonic() > until_s:
+            break
+        time.sleep(0.3)
+
+
+if __name__ == "__main__":
+    main()

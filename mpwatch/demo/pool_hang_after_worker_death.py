@@ -1,0 +1,31 @@
+"""Lose a Pool worker in the middle of a task.
+
+The pool starts a new worker, but nobody does the lost task again, and `map` waits for its result.
+"""
+
+import os
+import signal
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def evaluate(fold):
+    time.sleep(0.5)
+    if fold == 3:
+        os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does when memory is short
+    return torch.full((10,), float(fold)).sum().item()
+
+
+def main():
+    begin(__doc__)
+    with mp.Pool(2) as pool:
+        print("ready", flush=True)
+        print(pool.map(evaluate, range(6), chunksize=1))
+
+
+if __name__ == "__main__":
+    main()

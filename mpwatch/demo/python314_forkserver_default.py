@@ -1,0 +1,37 @@
+"""Run a program written for fork where fork is no longer the default.
+
+From Python 3.14 on worker processes come from a fork server on Linux, and all they are given is
+pickled. This collate function is a lambda, which has always worked.
+"""
+
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from mpwatch.demo.bounds import begin
+
+
+def main():
+    seconds = begin(__doc__)
+    if sys.version_info < (3, 14):
+        print("this program needs Python 3.14, whose start method is forkserver", file=sys.stderr)
+        sys.exit(2)
+    until_s = time.monotonic() + seconds
+    data = TensorDataset(torch.arange(100.0))
+    loader = DataLoader(data, num_workers=1, collate_fn=lambda samples: samples)
+    ready = False
+    while time.monotonic() < until_s:
+        try:
+            iter(loader)
+        except (AttributeError, TypeError) as error:
+            print(f"cannot start the loader: {error}", flush=True)
+        if not ready:
+            print("ready", flush=True)
+            ready = True
+        time.sleep(2)
+
+
+if __name__ == "__main__":
+    main()

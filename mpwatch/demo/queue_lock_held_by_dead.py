@@ -1,0 +1,45 @@
+"""Kill a consumer that waits for work.
+
+A consumer waits while holding the queue's read lock. Killed there, it never gives it back: the
+others wait for the lock while work piles up.
+"""
+
+import os
+import signal
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def consume(queue, started):
+    started.set()
+    while True:
+        queue.get()
+
+
+def start_consumer(queue):
+    started = mp.Event()
+    consumer = mp.Process(target=consume, args=(queue, started), daemon=True)
+    consumer.start()
+    started.wait()
+    time.sleep(0.3)  # it is inside `get` by now
+    return consumer
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    queue = mp.Queue()
+    first, *_others = [start_consumer(queue) for _ in range(3)]
+    os.kill(first.pid, signal.SIGKILL)
+    for index in range(20):
+        queue.put((index, torch.zeros(4).tolist()))
+    print("ready", flush=True)
+    time.sleep(max(0.0, until_s - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main()

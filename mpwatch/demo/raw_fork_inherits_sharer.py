@@ -1,0 +1,47 @@
+"""Send a tensor from a process made with a plain `os.fork`.
+
+The child inherits the address of its parent's sharer without the thread that serves it: it hands
+out tickets that only the parent could redeem, and the parent knows nothing of them.
+"""
+
+import os
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def serve_one_request(queue):
+    """What a pre-forking server's worker does."""
+    queue.put(torch.randn(8))
+    queue.close()
+    queue.join_thread()
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    mp.Queue().put(torch.ones(8))  # starts the sharer in this process
+    answers = mp.Queue()
+    time.sleep(0.5)
+    ready = False
+    while time.monotonic() < until_s:
+        child = os.fork()
+        if child == 0:
+            serve_one_request(answers)
+            time.sleep(1)
+            os._exit(0)
+        try:
+            answers.get(timeout=5)
+        except (EOFError, OSError) as error:
+            print(f"no answer from {child}: {error!r}", flush=True)
+        os.waitpid(child, 0)
+        if not ready:
+            print("ready", flush=True)
+            ready = True
+
+
+if __name__ == "__main__":
+    main()

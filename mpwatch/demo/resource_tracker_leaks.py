@@ -1,0 +1,38 @@
+"""Kill the main process of a spawned job.
+
+Its semaphores have names, and nobody is left to remove them but the resource tracker, which lives
+as long as a child does and then reports "leaked semaphore objects". The report is not the fault,
+the death is.
+"""
+
+import os
+import signal
+import time
+
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+KILLED_AFTER_S = 6
+SURVIVE_S = 40
+
+
+def work(queue, started):
+    started.set()
+    queue.get(timeout=150)
+
+
+def main():
+    seconds = begin(__doc__, outlive_s=SURVIVE_S)
+    spawn = mp.get_context("spawn")
+    queue, started = spawn.Queue(), spawn.Event()
+    worker = spawn.Process(target=work, args=(queue, started))
+    worker.start()
+    started.wait()
+    print("ready", flush=True)
+    time.sleep(min(KILLED_AFTER_S, seconds))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

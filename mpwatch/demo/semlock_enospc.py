@@ -1,0 +1,40 @@
+"""Start a DataLoader when `/dev/shm` has no room for even a semaphore.
+
+A previous job has left its files in this program's own `/dev/shm` of one MiB. Queues and events
+need a small file there each, so the loader fails before it has touched a tensor.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from mpwatch.demo.bounds import begin, tiny_shm
+
+
+def fill_what_is_left():
+    with open("/dev/shm/cache-of-an-earlier-job", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+def main():
+    seconds = begin(__doc__)
+    tiny_shm(1)
+    until_s = time.monotonic() + seconds
+    data = TensorDataset(torch.arange(100.0))
+    fill_what_is_left()
+    print("ready", flush=True)
+    while time.monotonic() < until_s:
+        try:
+            iter(DataLoader(data, num_workers=1))
+        except OSError as error:
+            print(f"cannot start the loader, trying again: {error}", flush=True)
+        time.sleep(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Read from a file in all workers that was opened before they were forked.
+
+They share one open file, and so one position in it: between a worker's seek and its read, another
+one has moved on.
+"""
+
+import os
+import struct
+import tempfile
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+SAMPLES = 4000
+
+
+class Records(Dataset):
+    """Eight bytes a record; the record is its own number."""
+
+    def __init__(self, path):
+        self.file = open(path, "rb", buffering=0)  # noqa: SIM115 - kept open is the point
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        self.file.seek(8 * index)
+        time.sleep(0.0005)
+        record = self.file.read(8)
+        value = struct.unpack("q", record)[0] if len(record) == 8 else -1
+        return torch.tensor([index, value])
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    path = os.path.join(tempfile.gettempdir(), "records")
+    with open(path, "wb") as file:
+        file.write(struct.pack(f"{SAMPLES}q", *range(SAMPLES)))
+    loader = DataLoader(
+        Records(path), batch_size=100, shuffle=True, num_workers=2, persistent_workers=True
+    )
+    epoch = 0
+    while time.monotonic() < until_s:
+        wrong = sum((batch[:, 0] != batch[:, 1]).sum().item() for batch in loader)
+        epoch += 1
+        print(f"epoch {epoch}: {wrong} of {SAMPLES} records wrong", flush=True)
+        if epoch == 1:
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Attach to shared memory from another program, which removes it when it ends.
+
+Until Python 3.13 whoever attaches registers the segment with his own resource tracker, and that
+removes it with the first program that ends. This process goes on with memory without a name.
+"""
+
+import subprocess
+import sys
+import time
+from multiprocessing import shared_memory
+
+import torch
+
+from mpwatch.demo.bounds import begin
+
+EVALUATE = """
+import sys
+from multiprocessing import shared_memory
+segment = shared_memory.SharedMemory(name=sys.argv[1])
+print(sum(segment.buf[:10]))
+segment.close()
+"""
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    segment = shared_memory.SharedMemory(create=True, size=1 << 20)
+    weights = torch.frombuffer(segment.buf, dtype=torch.float32)
+    weights.fill_(1.0)
+    ready = False
+    while time.monotonic() < until_s:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", EVALUATE, segment.name], check=False
+        )
+        print(f"evaluation ended with {done.returncode}", flush=True)
+        if not ready:
+            print("ready", flush=True)
+            ready = True
+        weights += 1
+        time.sleep(3)
+
+
+if __name__ == "__main__":
+    main()

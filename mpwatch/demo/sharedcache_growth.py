@@ -1,0 +1,40 @@
+"""Hold thousands of tensors at once, then let them go.
+
+Their descriptors and mappings are released; the entries of torch's own table stay until it is next
+swept. This is harmless, and tells how many tensors were really held at the same time.
+"""
+
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+TENSORS = 2000
+
+
+def produce(queue, done):
+    queue.put([torch.tensor([float(index)]) for index in range(TENSORS)])
+    done.wait()
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    mp.set_sharing_strategy("file_system")
+    queue, done = mp.Queue(), mp.Event()
+    producer = mp.Process(target=produce, args=(queue, done))
+    producer.start()
+    received = queue.get()
+    total = sum(received).item()
+    del received
+    print(f"sum {total}", flush=True)
+    print("ready", flush=True)
+    done.set()
+    producer.join()
+    time.sleep(max(0.0, until_s - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Receive a tensor in a signal handler while receiving another one.
+
+torch keeps the segments it knows in a table with a lock that one thread may not take twice. The
+handler of this timer interrupts the main thread inside the table, and waits for itself.
+"""
+
+import signal
+import time
+from multiprocessing.reduction import ForkingPickler
+from pickle import loads
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def main():
+    begin(__doc__)
+    mp.set_sharing_strategy("file_system")
+    state = torch.zeros(8).share_memory_()
+    message = bytes(ForkingPickler.dumps(state))
+
+    def save_state(_signal, _frame):
+        loads(message)
+        signal.setitimer(signal.ITIMER_REAL, 0.0007)
+
+    signal.signal(signal.SIGALRM, save_state)
+    print("ready", flush=True)
+    time.sleep(0.5)
+    signal.setitimer(signal.ITIMER_REAL, 0.0007)
+    while True:
+        loads(message)
+
+
+if __name__ == "__main__":
+    main()

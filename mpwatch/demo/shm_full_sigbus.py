@@ -1,0 +1,50 @@
+"""Write to shared memory that was promised but is not there.
+
+`multiprocessing.shared_memory` only sets a size; pages are taken when they are touched. Here a
+worker fills a cache of 24 MiB on a `/dev/shm` of 16 MiB, and the kernel answers with SIGBUS.
+"""
+
+import time
+from multiprocessing import shared_memory
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin, tiny_shm
+
+MIB = 1 << 20
+
+
+class Cached(Dataset):
+    """Keeps a copy of what it has read in shared memory, one MiB a sample."""
+
+    def __init__(self, cache):
+        self.cache = cache
+
+    def __len__(self):
+        return self.cache.size // MIB
+
+    def __getitem__(self, index):
+        time.sleep(1)  # stands for reading the sample
+        self.cache.buf[index * MIB : (index + 1) * MIB] = bytes([index]) * MIB
+        return torch.tensor(index)
+
+
+def main():
+    seconds = begin(__doc__)
+    tiny_shm(16)
+    until_s = time.monotonic() + seconds
+    cache = shared_memory.SharedMemory(create=True, size=24 * MIB)
+    try:
+        for step, _batch in enumerate(DataLoader(Cached(cache), batch_size=1, num_workers=1)):
+            if step == 4:
+                print("ready", flush=True)
+            if time.monotonic() > until_s:
+                break
+    finally:
+        cache.close()
+        cache.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Send a packed tensor to a spawned process that exists only while it is being pickled.
+
+Packing many small tensors into one in `__getstate__` is the usual cure for too many descriptors.
+Under spawn the child gets the number of a descriptor that is closed, or is something else, by the
+time it starts.
+"""
+
+import time
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+class Samples:
+    def __init__(self):
+        self.parts = [torch.full((100,), float(index)) for index in range(50)]
+
+    def __getstate__(self):
+        return {"packed": torch.cat(self.parts)}
+
+
+def use(samples):
+    print(samples.packed.sum(), flush=True)
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    spawn = mp.get_context("spawn")
+    samples = Samples()
+    ready = False
+    while time.monotonic() < until_s:
+        worker = spawn.Process(target=use, args=(samples,))
+        worker.start()
+        worker.join()
+        print(f"worker ended with {worker.exitcode}", flush=True)
+        if not ready:
+            print("ready", flush=True)
+            ready = True
+
+
+if __name__ == "__main__":
+    main()

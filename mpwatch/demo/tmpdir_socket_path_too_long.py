@@ -1,0 +1,45 @@
+"""Work in a temporary folder whose path is too long for a socket.
+
+Clusters like to give each job `/scratch/<user>/<queue>/<job>/...`. A Unix socket's path may have
+107 bytes. The worker's sharer cannot listen, its queue drops the batch, and the trainer waits.
+"""
+
+import os
+import sys
+import tempfile
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin
+
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        return torch.tensor(float(index))
+
+
+def keep_as_list(samples):
+    """A collate function of one's own leaves sharing to the queue's thread."""
+    return samples
+
+
+def main():
+    if "scratch" not in os.environ.get("TMPDIR", ""):
+        begin(__doc__)
+        folder = os.path.join(tempfile.gettempdir(), *["scratch-of-this-user-and-job"] * 3)
+        os.makedirs(folder)
+        # What the job's prologue does: the trainer is started with it in its environment.
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"TMPDIR": folder})
+    loader = iter(DataLoader(Numbers(), batch_size=4, num_workers=1, collate_fn=keep_as_list))
+    print("ready", flush=True)
+    time.sleep(1)
+    next(loader)
+
+
+if __name__ == "__main__":
+    main()

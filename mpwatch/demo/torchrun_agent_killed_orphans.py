@@ -1,0 +1,51 @@
+"""Kill torchrun, and see its ranks go on without it.
+
+This is a job's script: it starts torchrun and cleans up with SIGKILL. The ranks have sessions of
+their own and no notice of their agent's death; they go on, with their memory and their ports.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+from mpwatch.demo.bounds import begin
+
+KILLED_AFTER_S = 6
+
+
+def train():
+    dist.init_process_group("gloo")
+    gradient = torch.ones(1000)
+    for step in range(3000):
+        dist.all_reduce(gradient)
+        gradient /= 2
+        time.sleep(0.05)
+        if step == 10 and dist.get_rank() == 0:
+            print("ready", flush=True)
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    with subprocess.Popen(
+        [*command, os.path.abspath(__file__)], stdout=subprocess.PIPE, text=True
+    ) as agent:
+        assert agent.stdout is not None
+        print(agent.stdout.readline(), end="", flush=True)
+        time.sleep(KILLED_AFTER_S)
+        os.kill(agent.pid, signal.SIGKILL)
+        agent.wait()
+        time.sleep(max(0.0, until_s - time.monotonic()))
+
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        train()
+    else:
+        main()

@@ -1,0 +1,45 @@
+"""Decode ever larger samples in workers until the kernel kills one for memory.
+
+The program puts itself into a cgroup with little memory left, as a container does. `/dev/shm`,
+caches and all workers count towards the limit; which process dies is chance.
+"""
+
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mpwatch.demo.bounds import begin, small_cgroup
+
+LIMIT_MIB = 200
+
+
+class Growing(Dataset):
+    """Keeps what it has decoded, one MiB a sample."""
+
+    def __init__(self):
+        self.decoded = []
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        time.sleep(0.3)
+        self.decoded.append(torch.full((1 << 18,), float(index)))
+        return self.decoded[-1][0]
+
+
+def main():
+    seconds = begin(__doc__)
+    small_cgroup("memory", "memory.max", LIMIT_MIB << 20)
+    until_s = time.monotonic() + seconds
+    loader = DataLoader(Growing(), batch_size=4, num_workers=2)
+    for step, _batch in enumerate(loader):
+        if step == 2:
+            print("ready", flush=True)
+        if time.monotonic() > until_s:
+            break
+
+
+if __name__ == "__main__":
+    main()

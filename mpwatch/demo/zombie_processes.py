@@ -1,0 +1,31 @@
+"""Start a tool for every batch and never ask how it ended.
+
+A process that has ended stays in the process table until its parent has asked. These pile up.
+"""
+
+import subprocess
+import time
+
+import torch
+
+from mpwatch.demo.bounds import begin
+
+MOST = 200
+
+
+def main():
+    seconds = begin(__doc__)
+    until_s = time.monotonic() + seconds
+    tools: list[subprocess.Popen[bytes]] = []
+    weights = torch.zeros(1000)
+    while time.monotonic() < until_s:
+        weights += 1
+        if len(tools) < MOST:
+            tools.append(subprocess.Popen(["true"]))
+        if len(tools) == 10:
+            print("ready", flush=True)
+        time.sleep(0.4)
+
+
+if __name__ == "__main__":
+    main()
