@@ -17,6 +17,7 @@ from mpwatch.model.commands import (
     SetRefresh,
     SetSpeed,
     StartRecording,
+    Step,
     TakeStacks,
 )
 from mpwatch.model.events import HookStatus
@@ -122,7 +123,7 @@ class LiveSource:
                 return self._switch_recording(path)
             case Pause():
                 return None
-            case Seek() | SetSpeed():
+            case Seek() | SetSpeed() | Step():
                 return "A running job cannot be sought; record it, then replay the file."
         return None
 
