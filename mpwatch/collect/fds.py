@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
-from collections import Counter
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
@@ -16,7 +15,6 @@ from mpwatch.model.text import clean
 LINKS_LIMIT = 4096
 """Above this, only pipes and sockets are listed one by one."""
 
-_NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]$")
 _LIMITS_LINE = re.compile(rb"^Max open files\s+(\S+)\s+(\S+)", re.M)
 _ANON: dict[str, FdKind] = {
     "anon_inode:[eventpoll]": "epoll",
@@ -86,8 +84,10 @@ def kind_of(target: str) -> FdKind:
 
 def inode_of(target: str) -> int | None:
     """The number in `pipe:[18174]` or `socket:[77]`."""
-    match = _NUMBERED.match(target)
-    return int(match.group(1)) if match is not None else None
+    kind, bracket, rest = target.partition(":[")
+    digits = rest[:-1]
+    is_numbered = bracket and kind in ("pipe", "socket") and digits.isdecimal()
+    return int(digits) if is_numbered else None
 
 
 def read_descriptors(proc: str, pid: int) -> Descriptors:
@@ -96,44 +96,57 @@ def read_descriptors(proc: str, pid: int) -> Descriptors:
     Raises:
         OSError: The process is gone or hidden.
     """
-    folder = f"{proc}/{pid}/fd"
-    fds = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
+    # Names relative to the opened folder spare the kernel the walk from the root each time.
+    folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fds = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
+        # Our own table grew by the folder itself while it was listed.
+        if pid == os.getpid() and folder in fds:
+            fds.remove(folder)
+        return _resolve(folder, fds)
+    finally:
+        os.close(folder)
+
+
+def _resolve(folder: int, fds: list[int]) -> Descriptors:
+    """What each of these descriptors points to."""
     is_long = len(fds) > LINKS_LIMIT
-    kinds: Counter[FdKind] = Counter()
+    kinds: dict[FdKind, int] = {}
     links: list[FdLink] = []
     held: list[HeldFile] = []
     for fd in fds:
-        path = f"{folder}/{fd}"
+        name = str(fd)
         try:
-            target = os.readlink(path)
+            target = os.readlink(name, dir_fd=folder)
         except OSError:
             continue  # closed since the listing
         kind = kind_of(target)
-        kinds[kind] += 1
-        inode = inode_of(target)
-        if kind in ("torch", "shm"):
-            file = _examine(path, fd, target)
-            if file is not None:
-                held.append(file)
-                inode = file.segment.inode
-        if not is_long or kind in ("pipe", "socket"):
-            writable = is_writable(path) if kind == "pipe" else None
-            links.append(FdLink(fd, kind, clean(target), inode, writable))
-    return Descriptors(len(fds), dict(kinds), tuple(links), tuple(held))
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if kind in ("pipe", "socket"):
+            writable = is_writable(name, folder) if kind == "pipe" else None
+            links.append(FdLink(fd, kind, target, inode_of(target), writable))
+            continue
+        file = _examine(name, folder, target) if kind in ("torch", "shm") else None
+        if file is not None:
+            held.append(file)
+        if not is_long:
+            inode = file.segment.inode if file is not None else None
+            links.append(FdLink(fd, kind, clean(target), inode, None))
+    return Descriptors(len(fds), kinds, tuple(links), tuple(held))
 
 
-def is_writable(path: str) -> bool | None:
+def is_writable(name: str, folder: int) -> bool | None:
     """Whether a descriptor is open for writing: its link shows that as a permission bit."""
     try:
-        return bool(os.lstat(path).st_mode & modes.S_IWUSR)
+        return bool(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & modes.S_IWUSR)
     except OSError:
         return None
 
 
-def _examine(path: str, fd: int, target: str) -> HeldFile | None:
+def _examine(name: str, folder: int, target: str) -> HeldFile | None:
     """Size, age and identity of the file behind a descriptor, even if it has no name any more."""
     try:
-        stat = os.stat(path)
+        stat = os.stat(name, dir_fd=folder)
     except OSError:
         return None
-    return HeldFile(fd, target, SegmentId(stat.st_dev, stat.st_ino), stat)
+    return HeldFile(int(name), target, SegmentId(stat.st_dev, stat.st_ino), stat)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.model.ids import ProcessId
@@ -42,10 +43,8 @@ class Stat(NamedTuple):
     exit_code: int | None
     """Wait status of a zombie; `None` where the kernel hides it (it shows 0) or cut the line."""
 
-    @property
-    def process(self) -> ProcessId:
-        """The identity."""
-        return ProcessId(self.pid, self.start_ticks)
+    process: ProcessId
+    """Its identity; of a thread, the thread's own."""
 
 
 def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
@@ -86,9 +85,10 @@ def parse_stat(line: bytes) -> Stat:
     if len(fields) < 22:
         raise ValueError("stat line is cut short")
     code = int(fields[49]) if len(fields) > 49 else 0
+    pid, start_ticks = int(line[:opening]), int(fields[19])
     return Stat(
-        pid=int(line[:opening]),
-        name=clean(line[opening + 1 : closing]),
+        pid=pid,
+        name=_clean_name(line[opening + 1 : closing]),
         state=fields[0].decode("ascii", "replace"),
         parent_pid=int(fields[1]),
         group=int(fields[2]),
@@ -99,10 +99,17 @@ def parse_stat(line: bytes) -> Stat:
         cpu_ticks=int(fields[11]) + int(fields[12]),
         nice=int(fields[16]),
         thread_count=int(fields[17]),
-        start_ticks=int(fields[19]),
+        start_ticks=start_ticks,
         rss_pages=int(fields[21]),
         exit_code=code or None,
+        process=ProcessId(pid, start_ticks),
     )
+
+
+@lru_cache(maxsize=4096)
+def _clean_name(raw: bytes) -> str:
+    """A name; there are few of them, each read a thousand times."""
+    return clean(raw)
 
 
 def read_stat(proc: str, pid: int) -> Stat | None:

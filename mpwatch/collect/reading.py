@@ -33,6 +33,9 @@ SLOW_S = 30.0
 PATIENCE = 50
 """A part that took t seconds is not read again for t times this: at most 2 % of a cpu each."""
 
+NEAR = 3
+"""A worker's descriptors go up and down by a few with every batch: no news for `SLOW_S`."""
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
 
@@ -47,12 +50,11 @@ class Plan(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Which expensive parts of a process are worth reading, and since when they are waiting."""
+    """How urgently the expensive parts of a process want reading; `None` is not at all."""
 
-    links_read_at_s: float | None
-    """When they were read last; `None` if they need not be read."""
-    maps_read_at_s: float | None
-    memory_read_at_s: float | None
+    links: float | None
+    maps: float | None
+    memory: float | None
 
 
 @dataclass(slots=True)
@@ -64,9 +66,13 @@ class Slow:
     mark: object = None
     """What moves when the part is worth reading again."""
 
+    def age_s(self, at_s: float) -> float:
+        """How old the reading is; without end if there is none."""
+        return at_s - self.read_at_s
+
     def is_due(self, mark: object, at_s: float, interval_s: float = SLOW_S) -> bool:
         """Whether something moved or it was long ago, and it is not too expensive."""
-        age_s = at_s - self.read_at_s
+        age_s = self.age_s(at_s)
         return age_s >= self.cost_s * PATIENCE and (mark != self.mark or age_s > interval_s)
 
     def done(self, mark: object, at_s: float, cost_s: float) -> None:
@@ -85,6 +91,9 @@ class Kept:
     memory: MemorySample | None = None
     sample: ProcSample | None = None
     """The last one: what has not run since keeps its small counters."""
+    status: dict[bytes, bytes] = field(default_factory=dict)
+    moved: tuple[int, ...] = ()
+    """What shows that a process has run since `status` was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,7 @@ class ProcessReader:
         self._kept = Kept()
         self._links, self._maps, self._memory = Slow(), Slow(), Slow()
         self._used: int | None = None
+        self._used_at_links = 0
         self._problems: dict[str, str] = {}
 
     def due(self, around: Surroundings, stat: Stat) -> Due:
@@ -118,12 +128,23 @@ class ProcessReader:
         except OSError as error:
             self._used = None
             self._note("descriptors", error)
-        mark = (self._used, stat.thread_count)
+        moved = 1 + abs((self._used or 0) - self._used_at_links)
+        maps_mark = self._maps_mark(stat)
         return Due(
-            self._links.read_at_s if self._links.is_due(self._used, around.at_s) else None,
-            self._maps.read_at_s if self._maps.is_due(mark, around.at_s) else None,
-            self._memory.read_at_s if self._memory.is_due(None, around.at_s, 0.0) else None,
+            moved * self._links.age_s(around.at_s) if self._has_moved(around.at_s) else None,
+            moved * self._maps.age_s(around.at_s)
+            if self._maps.is_due(maps_mark, around.at_s)
+            else None,
+            self._memory.age_s(around.at_s)
+            if self._memory.is_due(None, around.at_s, 0.0)
+            else None,
         )
+
+    def _has_moved(self, at_s: float) -> bool:
+        """Whether the number of descriptors has moved by more than the usual coming and going."""
+        used, before = self._used, self._used_at_links
+        is_near = used is not None and abs(used - before) <= NEAR + before // 20
+        return self._links.is_due(self._links.mark if is_near else used, at_s)
 
     def read(
         self,
@@ -141,7 +162,7 @@ class ProcessReader:
         else:
             self._read_slow(around, stat, plan, outside_pid)
             if plan.threads:
-                self._read_threads(around, outside_pid)
+                self._read_threads(around, stat.thread_count, outside_pid)
         sample = self._assemble(around, stat, identity, part, is_ended)
         self._kept.sample = sample
         return sample
@@ -157,6 +178,7 @@ class ProcessReader:
             if with_cost is not None:
                 kept.descriptors, cost_s = with_cost
                 self._links.done(self._used, around.at_s, cost_s)
+                self._used_at_links = self._used or 0
                 has_news = True
         # Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
         # lock would hang the reader as well.
@@ -184,14 +206,26 @@ class ProcessReader:
 
     def _read_maps(self, around: Surroundings, stat: Stat) -> bool:
         """Parse the mappings; whether that worked."""
-        found = self._timed(around, "mappings", maps.read_mappings, self._process.pid)
+        found = self._timed(
+            around,
+            "mappings",
+            lambda proc, pid: maps.read_mappings(proc, pid, self._kept.mappings),
+            self._process.pid,
+        )
         if found is None:
             return False
         self._kept.mappings, cost_s = found
-        self._maps.done((self._used, stat.thread_count), around.at_s, cost_s)
+        self._maps.done(self._maps_mark(stat), around.at_s, cost_s)
         return True
 
-    def _read_threads(self, around: Surroundings, outside_pid: CreatorOf) -> None:
+    def _maps_mark(self, stat: Stat) -> tuple[int, int]:
+        """What moves when mappings do: descriptors, in steps of a twentieth, and threads."""
+        used = self._used or 0
+        return used // max(1, NEAR, used // 20), stat.thread_count
+
+    def _read_threads(
+        self, around: Surroundings, thread_count: int, outside_pid: CreatorOf
+    ) -> None:
         """All threads, with what the blocked ones wait for."""
         resolver = WaitResolver(
             around.proc,
@@ -210,7 +244,7 @@ class ProcessReader:
                 if kept.sample.waits_on is None or kept.sample.waits_on.kind != "futex"
             }
         self._kept.threads = threads.read_threads(
-            around.proc, self._process.pid, self._kept.threads, resolver
+            around.proc, self._process.pid, thread_count, self._kept.threads, resolver
         )
 
     def _is_stuck(self, stat: Stat) -> bool:
@@ -242,7 +276,7 @@ class ProcessReader:
     ) -> ProcSample:
         """One sample of everything known."""
         kept = self._kept
-        status = self._status(around, is_ended)
+        status = self._status(around, stat, is_ended)
         read_bytes, written_bytes = self._io(around, stat, is_ended)
         return ProcSample(
             process=self._process,
@@ -330,14 +364,17 @@ class ProcessReader:
             shmem_bytes=int(shmem[0]) * 1024 if shmem else None,
         )
 
-    def _status(self, around: Surroundings, is_ended: bool) -> dict[bytes, bytes]:
-        """The small counters of `status`."""
-        if is_ended:
-            return {}
+    def _status(self, around: Surroundings, stat: Stat, is_ended: bool) -> dict[bytes, bytes]:
+        """The small counters of `status`; kept while the process has not run."""
+        moved = (stat.cpu_ticks, stat.minor_faults, stat.thread_count)
+        if is_ended or moved == self._kept.moved:
+            return self._kept.status
         try:
-            return procfs.parse_status(procfs.read(f"{around.proc}/{self._process.pid}/status"))
+            found = procfs.parse_status(procfs.read(f"{around.proc}/{self._process.pid}/status"))
         except OSError:
-            return {}
+            found = {}
+        self._kept.status, self._kept.moved = found, moved
+        return found
 
     def _io(
         self, around: Surroundings, stat: Stat, is_ended: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
@@ -13,16 +15,23 @@ THREADS_LIMIT = 4096
 
 
 class KeptThread(NamedTuple):
-    """A reading with the scheduler's counters of that moment."""
+    """A reading with what tells whether the next one will say the same."""
 
     counters: bytes
     """`schedstat`: time run, time waited, times scheduled. Unchanged: it has not run since."""
+    call: bytes
+    """`syscall`, arguments, stack and instruction pointer included."""
     sample: ThreadSample
+
+
+_STEADY = frozenset(("poll", "pipe-read", "socket-read", "accept", "child"))
+"""Waits that mean the same as long as call and arguments are the same."""
 
 
 def read_threads(
     proc: str,
     pid: int,
+    thread_count: int,
     kept: dict[int, KeptThread],
     resolver: WaitResolver | None,
 ) -> dict[int, KeptThread]:
@@ -30,62 +39,104 @@ def read_threads(
 
     A thread that sleeps and has not been scheduled since the last reading is still in the same
     call: one read of `schedstat` (5 us) instead of `stat`, `syscall`, `wchan` and what they lead to
-    (40 us), and most threads of a job sleep.
+    (40 us), and most threads of a job sleep. One that ran and is back in the very same call needs
+    `stat` and `syscall` only.
 
     Args:
         proc: Where procfs is.
         pid: The process.
+        thread_count: How many threads it has: while that holds and all known ones live, they are
+            the ones.
         kept: What the last call returned.
         resolver: Says what blocked calls wait for; `None` leaves `waits_on` open.
     """
+    if len(kept) == thread_count:
+        found = _read_these(proc, pid, list(kept), kept, resolver)
+        if len(found) == thread_count:
+            return found
+        kept = found
+    tids = procfs.task_ids(proc, pid)[:THREADS_LIMIT]
+    return _read_these(proc, pid, tids, kept, resolver)
+
+
+def _read_these(
+    proc: str,
+    pid: int,
+    tids: list[int],
+    kept: dict[int, KeptThread],
+    resolver: WaitResolver | None,
+) -> dict[int, KeptThread]:
+    """Read the threads with these numbers, as far as they live."""
     found: dict[int, KeptThread] = {}
-    for tid in procfs.task_ids(proc, pid)[:THREADS_LIMIT]:
+    for tid in tids:
         folder = f"{proc}/{pid}/task/{tid}"
         before = kept.get(tid)
         counters = _counters(folder)
+        if counters is None:
+            continue
         has_rested = before is not None and counters != b"" and counters == before.counters
         if before is not None and has_rested and before.sample.state in ("S", "I"):
             found[tid] = before
             continue
-        sample = _read_thread(folder, resolver)
-        if sample is not None:
-            found[tid] = KeptThread(counters, sample)
+        thread = _read_thread(folder, counters, before, resolver)
+        if thread is not None:
+            found[tid] = thread
     return found
 
 
-def _counters(folder: str) -> bytes:
-    """The scheduler's counters; empty where the kernel does not count (CONFIG_SCHED_INFO)."""
+def _counters(folder: str) -> bytes | None:
+    """The scheduler's counters; empty where it does not count, `None` once the thread has ended."""
     try:
         counters = procfs.read(f"{folder}/schedstat", 256)
-    except OSError:
+    except ProcessLookupError:
+        return None
+    except OSError:  # ENOENT also where the kernel has no such file (CONFIG_SCHED_INFO)
         return b""
     return b"" if counters.startswith(b"0 0 0") else counters
 
 
-def _read_thread(folder: str, resolver: WaitResolver | None) -> ThreadSample | None:
+def _read_thread(
+    folder: str, counters: bytes, before: KeptThread | None, resolver: WaitResolver | None
+) -> KeptThread | None:
     """One thread, or `None` once it has ended."""
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
         return None
-    call, wchan = None, None
+    line = b""
     if stat.state not in "RZX":
-        wchan = _wchan(folder)
         try:
-            call = parse_syscall(procfs.read(f"{folder}/syscall", 512))
+            line = procfs.read(f"{folder}/syscall", 512)
         except OSError:
-            call = None
-    waits = resolver.resolve(call, stat.state, wchan) if resolver is not None else None
-    return ThreadSample(
-        tid=stat.pid,
-        name=stat.name,
-        state=stat.state,
-        cpu_ticks=stat.cpu_ticks,
-        wchan=wchan,
-        syscall=call.number if call is not None else None,
-        waits_on=waits,
-        start_ticks=stat.start_ticks,
+            line = b""
+    known = before.sample if before is not None and line and line == before.call else None
+    if known is not None and known.state == stat.state == "S" and _is_steady(known):
+        sample = replace(known, cpu_ticks=stat.cpu_ticks, name=stat.name)
+        return KeptThread(counters, line, sample)
+    call = parse_syscall(line)
+    wchan = _wchan(folder) if stat.state not in "RZX" else None
+    return KeptThread(
+        counters,
+        line,
+        ThreadSample(
+            tid=stat.pid,
+            name=stat.name,
+            state=stat.state,
+            cpu_ticks=stat.cpu_ticks,
+            wchan=wchan,
+            syscall=call.number if call is not None else None,
+            waits_on=resolver.resolve(call, stat.state, wchan) if resolver is not None else None,
+            start_ticks=stat.start_ticks,
+        ),
     )
+
+
+def _is_steady(sample: ThreadSample) -> bool:
+    """Whether what it waits on follows from the call alone."""
+    waits = sample.waits_on
+    if waits is None:
+        return False
+    return waits.kind in _STEADY or (waits.kind == "futex" and waits.timeout_s is None)
 
 
 def _wchan(folder: str) -> str | None:
@@ -94,4 +145,10 @@ def _wchan(folder: str) -> str | None:
         text = procfs.read(f"{folder}/wchan", 256)
     except OSError:
         return None
-    return clean(text) if text not in (b"", b"0") else None
+    return _clean_wchan(text) if text not in (b"", b"0") else None
+
+
+@lru_cache(maxsize=256)
+def _clean_wchan(raw: bytes) -> str:
+    """The name of a kernel function; a job knows a dozen."""
+    return clean(raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ __all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SEGMENT_MEMORY_S = 300.0
+MEMORY_PAUSE_S = 2.0
+"""Private memory is the most expensive reading, and it grows slowly."""
 
 
 class TreeCollector:
@@ -119,6 +122,7 @@ class _Crew:
         self._identities: dict[ProcessId, Identity] = {}
         self._workers: dict[ProcessId, list[ProcessId]] = {}
         """DataLoader workers ever seen, by parent: the dead ones keep their numbers."""
+        self._memory_read_at_s = -math.inf
         self._extents = ExtentCache(proc)
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
@@ -210,33 +214,34 @@ class _Crew:
     def _plans(
         self, members: list[Member], wanted: Wanted, around: Surroundings
     ) -> dict[ProcessId, Plan]:
-        """What to read of whom: of those with news, the ones that have waited longest."""
+        """What to read of whom: of those with news, the ones with most of it."""
         dues = {m.stat.process: self._readers[m.stat.process].due(around, m.stat) for m in members}
         if wanted.is_full:
             return dict.fromkeys(dues, Plan(wanted.threads, links=True, maps=True, memory=True))
-        links = _oldest(dues, lambda due: due.links_read_at_s, wanted.links_count)
-        mappings = _oldest(dues, lambda due: due.maps_read_at_s, wanted.maps_count)
-        memory = _oldest(dues, lambda due: due.memory_read_at_s, wanted.memory_count)
+        links = _most_urgent(dues, lambda due: due.links, wanted.links_count)
+        mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
+        memory = frozenset[ProcessId]()
+        if around.at_s - self._memory_read_at_s >= MEMORY_PAUSE_S:
+            self._memory_read_at_s = around.at_s
+            memory = _most_urgent(dues, lambda due: due.memory, wanted.memory_count)
         plans = {}
         for process, due in dues.items():
             is_looked_at = process == wanted.looked_at
             plans[process] = Plan(
                 threads=wanted.threads or is_looked_at,
-                links=process in links or (is_looked_at and due.links_read_at_s is not None),
-                maps=process in mappings or (is_looked_at and due.maps_read_at_s is not None),
-                memory=process in memory or (is_looked_at and due.memory_read_at_s is not None),
+                links=process in links or (is_looked_at and due.links is not None),
+                maps=process in mappings or (is_looked_at and due.maps is not None),
+                memory=process in memory or (is_looked_at and due.memory is not None),
             )
         return plans
 
 
-def _oldest(
-    dues: dict[ProcessId, Due], read_at_s: Callable[[Due], float | None], count: int | None
+def _most_urgent(
+    dues: dict[ProcessId, Due], urgency: Callable[[Due], float | None], count: int | None
 ) -> frozenset[ProcessId]:
-    """Those whose reading is oldest among the ones that need one."""
-    waiting = [
-        (at_s, process) for process, due in dues.items() if (at_s := read_at_s(due)) is not None
-    ]
-    waiting.sort()
+    """Those that want reading most."""
+    waiting = [(u, process) for process, due in dues.items() if (u := urgency(due)) is not None]
+    waiting.sort(reverse=True)
     return frozenset(process for _, process in waiting[:count])
 
 

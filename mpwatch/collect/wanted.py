@@ -12,17 +12,17 @@ class Wanted:
     """What one reading of the tree shall contain; a count of `None` means all processes.
 
     Whatever is not read is carried over from the last time, with the moment it was read. Counts
-    bound the cost of one reading: those whose reading is oldest come first.
+    bound the cost of one reading: those with the oldest reading and the most news come first.
     """
 
     threads: bool = True
     """States, wait channels and what blocked threads wait for."""
     links_count: int | None = 8
     """Resolve the descriptors of at most this many processes in which their number has moved."""
-    maps_count: int | None = 2
+    maps_count: int | None = 1
     """Parse the mappings of at most this many processes in which something has moved."""
     memory_count: int | None = 1
-    """Read `smaps_rollup` of at most this many processes."""
+    """Read `smaps_rollup` of at most this many processes, at most every two seconds."""
     gpu: bool = True
     looked_at: ProcessId | None = None
     """The process a person looks at: always read in full."""
