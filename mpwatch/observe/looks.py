@@ -1,8 +1,8 @@
 """When to take whose stacks: stacks cost a hundred times more than anything else that is read.
 
 A process is looked at when a person asks for it or follows it, when it is seen for the first time,
-and when it has begun to stand still. A process with a hook is asked through it, in microseconds;
-others cost py-spy's 20 ms of cpu each.
+and when the whole job has begun to stand still: an idle worker of a job that moves is no news. A
+process with a hook is asked through it, in microseconds; others cost py-spy's 20 ms of cpu each.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ AGAIN_S = 30.0
 """A standing process is looked at again after so long: its stack should not have moved."""
 FOLLOW_S = 0.5
 FIRST_LOOKS_PER_TICK = 4
+REPEATED_LOOKS_PER_TICK = 2
+"""Of processes without a hook."""
 
 
 class Taker(Protocol):
@@ -83,7 +85,10 @@ class LookPlan:
         """Processes to look at now, the followed one first."""
         at_s = snapshot.at_s
         first: list[ProcessId] = []
+        again: list[ProcessId] = []
         due: list[ProcessId] = []
+        root = snapshot.get(snapshot.root)
+        stands = root is None or root.is_gone or (_stood_s(root) or 0.0) >= STILL_S
         for process in snapshot.living():
             if not _has_python_stack(process):
                 continue
@@ -92,9 +97,10 @@ class LookPlan:
                 due.insert(0, process.process)
             elif last_s is None:
                 first.append(process.process)
-            elif _is_worth_another(process, at_s - last_s):
-                due.append(process.process)
+            elif stands and _is_worth_another(process, at_s - last_s):
+                (due if process.hook.state == "ready" else again).append(process.process)
         due.extend(first[:FIRST_LOOKS_PER_TICK])
+        due.extend(again[:REPEATED_LOOKS_PER_TICK])
         self._looked_at_s.update(dict.fromkeys(due, at_s))
         return due
 
@@ -105,11 +111,17 @@ def _has_python_stack(process: Process) -> bool:
 
 def _is_worth_another(process: Process, since_s: float) -> bool:
     """Whether it began to stand still after the last look, or has stood for long since."""
-    stills = [thread.still_s for thread in process.threads]
-    if not stills or any(still is None or still < STILL_S for still in stills):
+    stood_s = _stood_s(process)
+    if stood_s is None or stood_s < STILL_S:
         return False
-    stood_s = min(still for still in stills if still is not None)
     return stood_s < since_s or since_s >= AGAIN_S
+
+
+def _stood_s(process: Process) -> float | None:
+    """For how long none of its threads has used cpu; `None` if one has, or nothing was read."""
+    stills = [thread.still_s for thread in process.threads]
+    known = [still for still in stills if still is not None]
+    return min(known) if known and len(known) == len(stills) else None
 
 
 def take_each(

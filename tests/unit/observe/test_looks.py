@@ -68,3 +68,17 @@ def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
     fold.apply(tree(1.0, stuck, sample(WORKER_0, 1.0, parent=100)))
 
     assert LookPlan().due(fold.snapshot()) == []
+
+
+def test_an_idle_worker_of_a_job_that_moves_is_not_looked_at_again() -> None:
+    fold, plan, looked = Fold(), LookPlan(), []
+    for second in range(1, 60):
+        at_s = float(second)
+        busy = ThreadSample(100, "python", "S", second)
+        idle = ThreadSample(101, "python", "S", 5)
+        main = replace(sample(MAIN, at_s, role="main", threads=(busy,)), is_python=True)
+        worker = replace(sample(WORKER_0, at_s, parent=100, threads=(idle,)), is_python=True)
+        fold.apply(tree(at_s, main, worker))
+        looked += plan.due(fold.snapshot())
+
+    assert sorted(looked) == [MAIN, WORKER_0]
