@@ -1,0 +1,97 @@
+"""Recordings as traces."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from mpwatch.hook import wire
+from mpwatch.model.events import HookEvent, HookNote, HookSlice
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import Ended
+from mpwatch.report.trace import trace_events, write_trace
+from tests.unit.recording.trees import MAIN, START_S, WORKER, tree
+
+START_NS = int(START_S * 1e9)
+
+
+def event(kind: int, at_us: int, *, duration_us: int = 0, key: int = 7, aux: int = 0) -> HookEvent:
+    at_ns = START_NS + at_us * 1000
+    return HookEvent(0, at_ns, kind, 101, duration_us * 1000, 4096, key, 1, aux, 0)
+
+
+def traced(*inputs: Input) -> list[dict[str, Any]]:
+    return list(trace_events(inputs, START_S))
+
+
+def phase(events: list[dict[str, Any]], letter: str) -> list[dict[str, Any]]:
+    return [one for one in events if one["ph"] == letter]
+
+
+def test_a_call_lies_on_its_thread_from_its_beginning_to_its_end() -> None:
+    slices = HookSlice(WORKER, START_S, (event(wire.SHARE, 500, duration_us=120),), 0)
+
+    call = phase(traced(slices), "X")[0]
+
+    assert (call["name"], call["pid"], call["tid"]) == ("share", WORKER.pid, 101)
+    assert (call["ts"], call["dur"]) == (380.0, 120.0)
+    assert call["args"]["bytes"] == 4096
+
+
+def test_an_arrow_leads_from_sending_to_receipt() -> None:
+    sent = HookSlice(WORKER, START_S, (event(wire.SHARE, 10), event(wire.SHARE, 20)), 0)
+    received = HookSlice(MAIN, START_S, (event(wire.REBUILD, 30), event(wire.REBUILD, 40)), 0)
+
+    events = traced(sent, received)
+
+    tails, heads = phase(events, "s"), phase(events, "f")
+    assert [one["id"] for one in tails] == [one["id"] for one in heads] == [1, 2]
+    assert {one["pid"] for one in tails} == {WORKER.pid}
+    assert {one["pid"] for one in heads} == {MAIN.pid}
+
+
+def test_the_receipt_may_be_told_before_the_sending() -> None:
+    sent = HookSlice(WORKER, START_S, (event(wire.SHARE, 10),), 0)
+    received = HookSlice(MAIN, START_S, (event(wire.REBUILD, 30),), 0)
+
+    events = traced(received, sent)
+
+    assert phase(events, "s")[0]["id"] == phase(events, "f")[0]["id"]
+
+
+def test_processes_and_threads_are_named_once() -> None:
+    names = [one for one in traced(tree(START_S), tree(START_S + 1)) if one["ph"] == "M"]
+
+    assert [one["args"]["name"] for one in names if one["name"] == "process_name"] == [
+        "main python",
+        "loader-worker python",
+    ]
+    assert len([one for one in names if one["name"] == "thread_name"]) == 2
+
+
+def test_deaths_and_notes_are_instants() -> None:
+    events = traced(
+        Ended(WORKER, START_S + 2, signal=9),
+        HookNote(MAIN, START_NS + 3_000_000_000, "exception", {"text": "boom", "where": None}),
+    )
+
+    death, note = phase(events, "i")
+    assert (death["name"], death["ts"]) == ("ended: signal 9 (SIGKILL)", 2_000_000.0)
+    assert (note["name"], note["args"]) == ("exception", {"text": "boom"})
+
+
+def test_an_unknown_kind_keeps_its_number() -> None:
+    call = phase(traced(HookSlice(MAIN, START_S, (event(999, 5),), 0)), "X")[0]
+
+    assert call["name"] == "kind 999"
+
+
+def test_the_file_is_json_also_when_nothing_happened() -> None:
+    empty, full = io.StringIO(), io.StringIO()
+
+    assert write_trace([], START_S, empty) == 0
+    count = write_trace([tree(START_S)], START_S, full)
+
+    assert json.loads(empty.getvalue())["traceEvents"] == []
+    assert len(json.loads(full.getvalue())["traceEvents"]) == count > 0
