@@ -1,0 +1,147 @@
+"""Metrics: what they say and who may read them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from mpwatch.report.metrics_server import CannotServe, MetricsServer, parse_address
+from mpwatch.report.prometheus import exposition
+from tests.unit.report.jobs import finding, job
+
+LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+]+(inf|nan)?')
+
+
+def test_every_line_has_the_form_of_the_format() -> None:
+    lines = exposition(job()).splitlines()
+
+    assert all(line.startswith("# ") or LINE.fullmatch(line) for line in lines)
+
+
+def test_each_metric_is_explained_before_its_series() -> None:
+    explained: set[str] = set()
+    for line in exposition(job()).splitlines():
+        if line.startswith("# TYPE "):
+            explained.add(line.split()[2])
+        elif not line.startswith("#"):
+            assert re.split(r"[{ ]", line)[0] in explained
+
+
+def test_limits_and_use_are_there() -> None:
+    lines = exposition(job()).splitlines()
+
+    assert 'mpwatch_process_open_fds{pid="41823",role="main",process="main"} 642' in lines
+    assert 'mpwatch_process_max_fds{pid="41823",role="main",process="main"} 1024' in lines
+    assert "mpwatch_shm_free_bytes 3145728" in lines
+    assert 'mpwatch_findings{severity="critical"} 1' in lines
+    assert 'mpwatch_finding_seconds_left{rule="fd-exhaustion-receiver",pid="41823"} 38.0' in lines
+
+
+def test_what_could_not_be_read_has_no_series() -> None:
+    text = exposition(job())
+
+    assert 'mpwatch_process_open_fds{pid="41826"' not in text
+    assert "mpwatch_cgroup_oom_kills" not in text
+
+
+def test_a_process_that_ended_has_no_series() -> None:
+    text = exposition(job())
+
+    assert 'pid="41827"' not in text
+    assert "mpwatch_processes_ended 1" in text
+
+
+def test_a_hostile_name_stays_within_its_quotes() -> None:
+    snapshot = job()
+    evil = replace(snapshot.processes[0], label='x"} 1\nmpwatch_up 0 \\')
+
+    text = exposition(replace(snapshot, processes=(evil,)))
+
+    assert 'process="x\\"} 1\\nmpwatch_up 0 \\\\"' in text
+    assert not [line for line in text.splitlines() if line.startswith("mpwatch_up")]
+
+
+def test_two_findings_of_one_rule_give_the_sooner_forecast() -> None:
+    later = replace(finding(), eta_s=99.0, subject="other")
+
+    text = exposition(replace(job(), findings=(later, finding())))
+
+    assert text.count("mpwatch_finding_seconds_left{") == 1
+    assert text.rstrip().endswith(" 38.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9400", ("127.0.0.1", 9400)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:80", ("::1", 80)),
+        (":9400", ("127.0.0.1", 9400)),
+    ],
+)
+def test_addresses_of_this_machine_are_taken(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0.0.0.0:9400", "10.0.0.1:9400", "example.org:80", "9400", "localhost:", "[::]:1", "::1"],
+)
+def test_addresses_others_can_reach_are_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(CannotServe, match=r"\.$"):
+        parse_address(text)
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    made = MetricsServer("127.0.0.1", 0)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_the_newest_snapshot_is_served(server: MetricsServer) -> None:
+    server.take(job())
+    server.take(replace(job(), processes=()))
+
+    with urlopen(server.url, timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert "mpwatch_processes 0" in answer.read().decode()
+
+
+@pytest.mark.parametrize(("path", "status"), [("/metrics", 503), ("/etc/passwd", 404)])
+def test_what_is_not_there_is_said(server: MetricsServer, path: str, status: int) -> None:
+    url = server.url.replace("/metrics", path)
+
+    with pytest.raises(HTTPError) as caught:
+        urlopen(url, timeout=10)
+    assert caught.value.code == status
+    caught.value.close()
+
+
+def test_an_address_that_is_taken_is_said(server: MetricsServer) -> None:
+    port = int(server.url.split(":")[2].split("/")[0])
+
+    with pytest.raises(CannotServe, match="Address already in use"):
+        MetricsServer("127.0.0.1", port)
+
+
+def test_a_client_that_sends_garbage_disturbs_nobody(server: MetricsServer) -> None:
+    port = int(server.url.split(":")[2].split("/")[0])
+    server.take(job())
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"\x00\xff" * 100 + b"\r\n\r\n")
+        client.recv(100)
+
+    with urlopen(server.url, timeout=10) as answer:
+        assert answer.status == 200
+
+
+def test_a_server_that_never_started_can_be_stopped() -> None:
+    MetricsServer("127.0.0.1", 0).stop()
