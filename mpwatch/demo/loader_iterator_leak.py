@@ -18,7 +18,7 @@ def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
     loader = DataLoader(TensorDataset(torch.arange(10_000.0)), batch_size=8, num_workers=1)
-    looks: list[tuple] = []
+    looks: list[tuple[object, object]] = []
     while time.monotonic() < until_s:
         if len(looks) < MOST:
             batches = iter(loader)

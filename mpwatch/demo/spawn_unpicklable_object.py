@@ -5,6 +5,7 @@ it does not say: `config["augment"][1].operation`.
 """
 
 import time
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -20,7 +21,7 @@ class Augment:
 class Pictures(Dataset):
     def __init__(self):
         self.pixels = torch.zeros(100, 8, 8)
-        self.config: dict = {
+        self.config: dict[str, Any] = {
             "size": 8,
             "augment": [Augment(torch.flip), Augment(lambda picture: picture * 2)],
         }
