@@ -1,1 +1,8 @@
 """Ways to get the hook into a running process, and out again."""
+
+from mpwatch.attach.bring import bring_in
+from mpwatch.attach.leave import detach
+from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.attach.tree import bring_in_tree, detach_tree
+
+__all__ = ["Attached", "Detached", "bring_in", "bring_in_tree", "detach", "detach_tree"]

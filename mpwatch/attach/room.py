@@ -2,7 +2,7 @@
 
 A loaded file's writable data seldom ends at a page boundary. The kernel maps whole pages, and what
 lies behind the end is zero, private, and nobody's: glibc uses it only in its own loader
-(elf/dl-minimal.c), which is left alone, and musl gives all of it to malloc, so there it is not used.
+(elf/dl-minimal.c), which is left alone; musl gives all of it to malloc, so there it is not used.
 Using it leaves no mapping behind, and it can be cleared without stopping the target.
 """
 

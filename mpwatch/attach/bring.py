@@ -1,0 +1,222 @@
+"""Bringing the hook into one running process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+
+from mpwatch.attach import hook_copy, parcel
+from mpwatch.attach.methods import METHODS, Method, Step, Visit, clear_text
+from mpwatch.attach.outcome import Attached, Refused
+from mpwatch.attach.parcel import Parcel
+from mpwatch.attach.target import Target, read_target
+from mpwatch.collect import hook_socket
+from mpwatch.collect.blocked import parse_syscall
+from mpwatch.collect.hook_socket import NoHook
+from mpwatch.collect.syscalls import names
+from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.text import clean
+
+HELLO_WITHIN_S = 0.25
+"""A hook that is there answers at once, unless the GIL is held."""
+_LOOK_S = 0.001
+_LOOK_AT_MOST_S = 0.02
+
+
+def bring_in(
+    process: ProcessId,
+    *,
+    timeout_s: float = 1.0,
+    methods: tuple[Method, ...] = METHODS,
+    step: Step = lambda name: None,
+) -> Attached:
+    """Bring the hook into one process.
+
+    No signal is sent to make a blocked main thread come back sooner, not even one that it has a
+    Python handler for (a DataLoader's main has one for SIGCHLD): whether such a handler, or one
+    that it calls, takes a child's death for the end of the job cannot be told from outside. The
+    call stays queued instead, and the hook arrives with the first bytecode that runs.
+
+    Args:
+        process: Which one.
+        timeout_s: How long to wait for the hook after the target was told; then it is `pending`.
+        methods: What to try, in order.
+        step: Called after each step with its name, for tests.
+    """
+    started_s = time.monotonic()
+    try:
+        target = read_target(process)
+        already = _already_there(target)
+        if already is None:
+            already = _bring(Visit(target, step), methods, timeout_s)
+    except Refused as refusal:
+        already = Attached(process, "absent", reason=clean(refusal.reason, 1000), fix=refusal.fix)
+    except OSError as error:
+        already = Attached(process, "absent", reason=f"it could not be examined: {error}")
+    return _timed(already, started_s)
+
+
+def deliver(
+    visit: Visit, errand: str, methods: tuple[Method, ...], timeout_s: float
+) -> tuple[str | None, str, float | None]:
+    """Have the target do an errand.
+
+    Returns:
+        Its answer (`done` or a sentence; `None` if there is none yet), the method, and for how many
+        seconds it stood still.
+
+    Raises:
+        Refused: No method can be used; the message gives the reason of the last one tried.
+    """
+    chosen = _usable(visit, methods)
+    target = visit.target
+    waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
+    visit.step("parcel laid down")
+    if not waiting.is_ours:
+        if waiting.answer() is not None or (not waiting.is_handed_over() and waiting.is_stale()):
+            waiting.remove()
+            waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
+        if not waiting.is_ours:
+            return _wait(waiting, timeout_s), chosen[0].name, None
+    stopped_s: float | None = None
+    method = chosen[0]
+    try:
+        for method in chosen:
+            try:
+                stopped_s = method.deliver(visit, waiting)
+                break
+            except Refused:
+                if method is chosen[-1]:
+                    raise
+    except BaseException:
+        waiting.remove()
+        raise
+    waiting.mark("handed-over")
+    visit.step("handed over")
+    answer = _wait(waiting, timeout_s)
+    if answer is None:
+        waiting.mark("unattended")
+        answer = waiting.answer()  # it may have come between the last look and the mark
+    if answer is not None:
+        waiting.remove()
+        if stopped_s is not None:
+            clear_text(target.pid)
+    return answer, method.name, stopped_s
+
+
+def _usable(visit: Visit, methods: tuple[Method, ...]) -> list[Method]:
+    """The methods nothing speaks against."""
+    usable, last = [], Refused("there is no way to bring it in")
+    for method in methods:
+        try:
+            method.check(visit)
+            usable.append(method)
+        except Refused as refusal:
+            last = refusal
+    if not usable:
+        raise last
+    return usable
+
+
+def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attached:
+    """Deliver the hook and say what came of it."""
+    process = visit.target.process
+    answer, method, stopped_s = deliver(visit, "load", methods, timeout_s)
+    if answer == "done":
+        return Attached(process, "ready", method, stopped_s=stopped_s)
+    if answer is not None:
+        reason = f"the hook could not be loaded: {clean(answer, 1000)}"
+        return Attached(process, "absent", method, reason, stopped_s=stopped_s)
+    reason = f"{blocked_words(visit.target)}; the hook arrives when it comes back to Python"
+    return Attached(process, "pending", method, reason, stopped_s=stopped_s)
+
+
+def _wait(waiting: Parcel, timeout_s: float) -> str | None:
+    """The answer, or `None` once the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    pause_s = _LOOK_S
+    while True:
+        answer = waiting.answer()
+        if answer is not None or time.monotonic() > deadline_s:
+            return answer
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.2, _LOOK_AT_MOST_S)
+
+
+def _already_there(target: Target) -> Attached | None:
+    """The hook that is in the process, if there is one."""
+    try:
+        client = hook_socket.connect(target.sample())
+    except NoHook:
+        return None
+    with client:
+        hello = read_frame(client, wire.HELLO, HELLO_WITHIN_S)
+    if hello is None:
+        reason = "the hook is there but does not answer: the GIL is held, or the process is stopped"
+        return Attached(target.process, "silent", "already there", reason)
+    left = parcel.find(target)
+    if left is not None:
+        left.remove()
+        clear_text(target.pid)
+    return Attached(target.process, "ready", "already there")
+
+
+def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, object] | None:
+    """The next JSON frame of a kind; `None` if there is none in time or the peer is gone."""
+    deadline_s = time.monotonic() + within_s
+    buffer = bytearray()
+    while True:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return None
+        client.settimeout(left_s)
+        try:
+            chunk = client.recv(65536)
+        except OSError:
+            return None
+        if not chunk:
+            return None
+        buffer += chunk
+        while len(buffer) >= wire.FRAME.size:
+            size, found = wire.FRAME.unpack_from(buffer)
+            if size > wire.MAX_FRAME_BYTES:
+                return None
+            end = wire.FRAME.size + size
+            if len(buffer) < end:
+                break
+            payload = bytes(buffer[wire.FRAME.size : end])
+            del buffer[:end]
+            if found == kind:
+                try:
+                    value = json.loads(payload)
+                except ValueError:
+                    return None
+                return value if isinstance(value, dict) else None
+
+
+def blocked_words(target: Target) -> str:
+    """What the main thread does instead of coming back to the interpreter, in words."""
+    try:
+        with open(f"/proc/{target.pid}/task/{target.pid}/syscall", "rb") as file:
+            call = parse_syscall(file.read(512))
+    except OSError:
+        call = None
+    if call is None or call.number < 0:
+        return "its main thread is busy in native code"
+    name = names(os.uname().machine).get(call.number, f"system call {call.number}")
+    if name in ("read", "recvfrom", "accept", "accept4", "recvmsg") and call.arguments:
+        fd = call.arguments[0]
+        try:
+            where = clean(os.readlink(f"/proc/{target.pid}/fd/{fd}"))
+        except OSError:
+            where = "?"
+        return f"its main thread is blocked in {name}({fd}), {where}"
+    return f"its main thread is blocked in {name}"
+
+
+def _timed(attached: Attached, started_s: float) -> Attached:
+    return replace(attached, took_s=time.monotonic() - started_s)

@@ -1,0 +1,110 @@
+"""Taking the hook out of one running process."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+
+from mpwatch.attach import hook_copy, parcel
+from mpwatch.attach.bring import blocked_words, deliver, read_frame
+from mpwatch.attach.methods import METHODS, Visit, clear_text
+from mpwatch.attach.outcome import Detached, Refused
+from mpwatch.attach.target import Target, read_target
+from mpwatch.collect import hook_socket
+from mpwatch.collect.hook_socket import NO_HOOK, NoHook
+from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.text import clean
+
+ANSWER_WITHIN_S = 1.0
+_LOOK_S = 0.005
+
+
+def detach(process: ProcessId, *, timeout_s: float = 1.0) -> Detached:
+    """Take the hook out of one process: ask it, or else have the interpreter do it.
+
+    Args:
+        process: Which one.
+        timeout_s: How long each of the two may take.
+    """
+    started_s = time.monotonic()
+    try:
+        target = read_target(process)
+        outcome = _leave(target, timeout_s)
+        if outcome.state == "absent":
+            _tidy(target)
+    except Refused as refusal:
+        gone = refusal.reason == "the process has ended"
+        outcome = Detached(process, "absent" if gone else "silent", refusal.reason, refusal.fix)
+    except OSError as error:
+        outcome = Detached(process, "silent", f"it could not be examined: {error}")
+    return replace(outcome, took_s=time.monotonic() - started_s)
+
+
+def _leave(target: Target, timeout_s: float) -> Detached:
+    """Ask the hook, and see that it is gone."""
+    process = target.process
+    try:
+        client = hook_socket.connect(target.sample())
+    except NoHook as none:
+        if str(none) == NO_HOOK and not _files_left(target):
+            return Detached(process, "absent")
+        return _have_it_done(target, timeout_s)
+    with client:
+        if read_frame(client, wire.HELLO, timeout_s) is None:
+            return _have_it_done(target, timeout_s)
+        try:
+            request = json.dumps({"ask": "detach", "id": 1}).encode()
+            client.sendall(wire.pack_frame(wire.REQUEST, request))
+        except OSError:
+            return _have_it_done(target, timeout_s)
+        read_frame(client, wire.GOODBYE, timeout_s)
+    if _files_gone(target, timeout_s):
+        return Detached(process, "absent")
+    return _have_it_done(target, timeout_s)
+
+
+def _have_it_done(target: Target, timeout_s: float) -> Detached:
+    """The hook does not answer: let the interpreter take it out between two bytecodes."""
+    process = target.process
+    answer, _, _ = deliver(Visit(target), "unload", METHODS, timeout_s)
+    if answer is None:
+        reason = f"{blocked_words(target)}; the hook leaves when it comes back to Python"
+        return Detached(process, "pending", reason)
+    if answer != "done":
+        return Detached(process, "silent", f"the hook could not leave: {clean(answer, 1000)}")
+    if not _files_gone(target, timeout_s):
+        return Detached(process, "silent", "the hook said that it left, but its files are there")
+    return Detached(process, "absent")
+
+
+def _files_gone(target: Target, within_s: float) -> bool:
+    """Whether socket, ring and notes are gone, given a moment."""
+    deadline_s = time.monotonic() + within_s
+    while _files_left(target):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _files_left(target: Target) -> bool:
+    sample = target.sample()
+    stem = hook_socket.stem(sample)
+    suffixes = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+    return any(
+        os.path.lexists(f"{folder}/{stem}{suffix}")
+        for folder in hook_socket.folders(sample, "/proc")
+        for suffix in suffixes
+    )
+
+
+def _tidy(target: Target) -> None:
+    """Remove what attaching left behind: a parcel, its text, and copies nobody uses any more."""
+    left = parcel.find(target)
+    if left is not None:
+        left.remove()
+        clear_text(target.pid)
+    hook_copy.remove_unused(target)

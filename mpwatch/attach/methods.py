@@ -1,0 +1,228 @@
+"""The ways to make a target run the stub, best first, each with what speaks against it here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from typing import Protocol
+
+from mpwatch.attach import interpreter, pending_call, rights, room, stub
+from mpwatch.attach.interpreter import Interpreter
+from mpwatch.attach.machine import this_machine
+from mpwatch.attach.outcome import Refused
+from mpwatch.attach.parcel import Parcel
+from mpwatch.attach.target import Target, read_stat
+
+Step = Callable[[str], None]
+
+REMOTE_EXEC_WITHIN_S = 10.0
+# One target at a time stands still, so that none waits for our own threads to take turns.
+_STOPPING = threading.Lock()
+
+
+class Visit:
+    """One attempt with one target, and what was found out about it so far."""
+
+    def __init__(self, target: Target, step: Step = lambda name: None) -> None:
+        self.target = target
+        self.step = step
+
+    @cached_property
+    def interpreter(self) -> Interpreter:
+        """Its Python.
+
+        Raises:
+            Refused: It has none that can be recognised.
+        """
+        try:
+            return interpreter.find(self.target.pid)
+        except PermissionError:
+            found = rights.check(self.target.pid)
+            raise Refused(found.reason or "its mappings are hidden from us", found.fix) from None
+        except OSError:
+            raise Refused("the process ended during the attempt") from None
+
+
+class Method(Protocol):
+    """One way."""
+
+    name: str
+
+    def check(self, visit: Visit) -> None:
+        """Find out whether it can be used.
+
+        Raises:
+            Refused: It cannot; the message says why.
+        """
+        ...
+
+    def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
+        """Make the target look for its parcel.
+
+        Returns:
+            Seconds for which its main thread stood still; `None` if it never did.
+
+        Raises:
+            Refused: It went wrong; the target is as it was.
+        """
+        ...
+
+
+class RemoteExec:
+    """`sys.remote_exec` of PEP 768, called by the target's own interpreter: versions must agree."""
+
+    name = "remote_exec"
+
+    def check(self, visit: Visit) -> None:
+        """Python >= 3.14 that shares our files and was not told to refuse."""
+        target, version = visit.target, visit.interpreter.version
+        if version is None or version < (3, 14):
+            raise Refused("sys.remote_exec came with Python 3.14")
+        if target.environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
+            raise Refused("PYTHON_DISABLE_REMOTE_DEBUG is set in it")
+        if not (target.shares_files and target.shares_pids):
+            raise Refused("it runs in another container: its interpreter cannot be run from here")
+        if not os.path.basename(target.exe).startswith("python"):
+            raise Refused(f"{target.exe} embeds Python: it cannot be run as an interpreter")
+        if not os.access(target.exe, os.X_OK):
+            raise Refused(f"{target.exe} was replaced or cannot be executed by us")
+        found = rights.check(target.pid)
+        if not found.is_allowed:
+            raise Refused(found.reason, found.fix)
+
+    def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
+        """Run its interpreter for a moment, as its user, who may have made it do anything."""
+        target = visit.target
+        code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+        script = f"{parcel.path}/{stub.SCRIPT_NAME}"
+        environment = {
+            name: value
+            for name, value in target.environment.items()
+            if name == "LD_LIBRARY_PATH"
+        }  # fmt: skip
+        is_other = os.geteuid() != target.uid
+        try:
+            done = subprocess.run(
+                [target.exe, "-I", "-S", "-c", code, str(target.pid), script],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=REMOTE_EXEC_WITHIN_S,
+                user=target.uid if is_other else None,
+                group=target.gid if is_other else None,
+                extra_groups=sorted(target.groups) if is_other else None,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Refused(f"its interpreter could not be run: {error}") from error
+        if done.returncode:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason"]
+            raise Refused(f"sys.remote_exec refused: {lines[-1][:300]}")
+        return None
+
+
+class PendingCall:
+    """`Py_AddPendingCall`, called by the target's main thread on loan: see `pending_call`."""
+
+    name = "pending call"
+
+    def check(self, visit: Visit) -> None:
+        """CPython >= 3.10 with a GIL, a thread that can be stopped, and the right to do so."""
+        this_machine()
+        target = visit.target
+        _require_stoppable(target)
+        found = rights.check(target.pid)
+        if not found.is_allowed:
+            raise Refused(found.reason, found.fix)
+        if target.has_shadow_stack:
+            raise Refused(
+                "a shadow stack guards its returns, so no call can be lent to it",
+                "unset GLIBC_TUNABLES=glibc.cpu.x86_shstk before starting it",
+            )
+        version = visit.interpreter.version
+        if version is None or version < (3, 10):
+            shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
+            raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
+        if visit.interpreter.is_free_threaded:
+            raise Refused("its Python is free-threaded, which the hook does not support")
+
+    def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
+        """Put the text into the target and queue the call, on a thread that ends with it."""
+        try:
+            memory = room.TargetMemory(visit.target.pid)
+        except OSError as error:
+            raise Refused(f"its memory cannot be opened: {error.strerror}") from error
+        try:
+            _require_same(visit.target)
+            text_at = room.find_room(visit.target.pid, visit.interpreter.modules, memory, stub.TEXT)
+            memory.write(text_at, stub.TEXT)
+            plan = pending_call.prepare(visit.interpreter, this_machine(), memory, text_at)
+            with _STOPPING:
+                return _on_own_thread(lambda: pending_call.queue(plan, memory, visit.step))
+        except ProcessLookupError:
+            raise Refused("the process ended during the attempt") from None
+        except OSError as error:
+            raise Refused(f"it could not be borrowed: {error}") from error
+        finally:
+            memory.close()
+
+
+METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
+"""In order of preference; before them the hook may be there already, after them is observing."""
+
+
+def clear_text(pid: int) -> None:
+    """Remove what a pending call has left in the target; what cannot be reached stays."""
+    try:
+        memory = room.TargetMemory(pid)
+    except OSError:
+        return
+    try:
+        room.clear(pid, memory, stub.TEXT)
+    except OSError:
+        return
+    finally:
+        memory.close()
+
+
+def _require_stoppable(target: Target) -> None:
+    """Refuse what ptrace would wait for, or could leave in another state than before."""
+    if target.state == "T":
+        raise Refused("it is stopped", f"kill -CONT {target.pid}")
+    if target.state == "t":
+        raise Refused(
+            f"process {target.tracer_pid} has stopped it for debugging", "end that debugger first"
+        )
+    if target.state == "D":
+        raise Refused("its main thread is in uninterruptible sleep (state D)")
+
+
+def _require_same(target: Target) -> None:
+    """Refuse if the pid means another process by now; its memory has been opened before this."""
+    try:
+        _, state, start_ticks = read_stat(target.pid)
+    except OSError:
+        raise Refused("the process ended during the attempt") from None
+    if start_ticks != target.process.start_ticks or state in ("Z", "X"):
+        raise Refused("the process ended during the attempt")
+
+
+def _on_own_thread(work: Callable[[], float]) -> float:
+    """Run a session on a thread of its own: when it ends, the kernel lets go whatever it holds."""
+    results: list[float] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="mpwatch-attach", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,133 @@
+"""The program that runs inside a target: does its errand with the hook and says how that went.
+
+Never imported by mpwatch. Its text is laid down for the target together with an argument and is run
+there between two bytecodes of the main thread, with `parcel` naming the directory of both. It needs
+nothing but the standard library of Python 3.10 or later, and it raises nothing: an exception of the
+program's own signal handlers that surfaces in here belongs to the program and is raised again there
+as soon as this is over.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+KNOCK_S = 0.01
+
+
+def run(parcel: str) -> None:
+    """Do the errand, leave the result beside it, and hand on what was not ours."""
+    foreign: BaseException | None = None
+    try:
+        with open(parcel + "/argument", encoding="utf-8", errors="surrogateescape") as file:
+            errand, hook_directory = file.read().split("\n")[:2]
+        result = ERRANDS[errand](hook_directory)
+    except BaseException as error:  # noqa: BLE001 - nothing may escape into the interpreter
+        if is_foreign(error):
+            foreign, result = error, "a signal handler of the program interrupted it"
+        else:
+            result = f"{type(error).__name__}: {error}"
+    try:
+        answer(parcel, result)
+    except BaseException as error:  # noqa: BLE001 - as above
+        foreign = foreign or (error if is_foreign(error) else None)
+    if foreign is not None:
+        raise_later(foreign)
+
+
+def load(hook_directory: str) -> str:
+    """Bring the hook in; an empty text is success."""
+    path = hook_directory + "/stowaway.py"
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    stowaway: dict[str, Any] = {"__name__": "mpwatch_payload_stowaway", "__file__": path}
+    exec(code, stowaway)
+    if stowaway["load"](hook_directory, "attach") is None:
+        return str(stowaway["reason"] or "the hook refused")
+    return ""
+
+
+def unload(_hook_directory: str) -> str:
+    """Take the hook out; an empty text is success, also when it was not there."""
+    package = sys.modules.get("_mpwatch_hook")
+    if package is None or package.uninstrument():
+        return ""
+    return "the hook did not leave"
+
+
+ERRANDS = {"load": load, "unload": unload}
+
+
+def answer(parcel: str, result: str) -> None:
+    """Write the result so that it appears at once and whole; tidy up if nobody waits for it."""
+    if not result and os.path.exists(parcel + "/unattended"):
+        for name in os.listdir(parcel):
+            os.unlink(parcel + "/" + name)
+        os.rmdir(parcel)
+        return
+    with open(parcel + "/.result", "w", encoding="utf-8", errors="replace") as file:
+        file.write((result or "done")[:1000])
+    os.rename(parcel + "/.result", parcel + "/result")
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether a signal handler of the program raised this."""
+    if not isinstance(error, Exception):
+        return True
+    codes = set()
+    for number in range(1, signal.NSIG):
+        try:
+            handler = signal.getsignal(number)
+        except (ValueError, OSError):
+            continue
+        codes.add(getattr(getattr(handler, "__func__", handler), "__code__", None))
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code in codes:
+            return True
+        step = step.tb_next
+    return False
+
+
+def raise_later(error: BaseException) -> None:
+    """Raise an exception in the program, from where a signal handler would have raised it.
+
+    A handler is lent for one knock to a signal that has one already, and given back by the knock.
+    """
+    for number in (signal.SIGINT, *range(1, signal.NSIG)):
+        try:
+            handler = signal.getsignal(number)
+        except (ValueError, OSError):
+            continue
+        if callable(handler):
+            break
+    else:
+        return
+
+    def knock() -> None:
+        time.sleep(KNOCK_S)
+        _thread.interrupt_main(number)
+
+    def hand_on(_number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is run.__code__:
+                _thread.start_new_thread(knock, ())
+                return
+            frame = frame.f_back
+        signal.signal(number, handler)
+        raise error
+
+    signal.signal(number, hand_on)
+    _thread.start_new_thread(knock, ())
+
+
+if __name__ == "mpwatch_payload":
+    run(globals()["parcel"])

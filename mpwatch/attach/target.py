@@ -1,0 +1,154 @@
+"""What has to be known of a process before anything is tried with it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from mpwatch.attach.outcome import Refused
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample
+
+_WANTED = (b"XDG_RUNTIME_DIR", b"PYTHON_DISABLE_REMOTE_DEBUG", b"LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One process, as far as it can be told without touching it."""
+
+    process: ProcessId
+    name: str
+    state: str
+    """One letter, as in `/proc/PID/stat`."""
+    tracer_pid: int
+    uid: int
+    """Real user id, as seen from here."""
+    gid: int
+    groups: frozenset[int]
+    """Effective and supplementary groups: what it may read goes by them."""
+    uid_inside: int
+    """The real user id as the process itself sees it."""
+    pid_inside: int
+    exe: str
+    environment: dict[str, str]
+    shares_files: bool
+    """It has our root directory and our mounts: a path means the same to both."""
+    shares_pids: bool
+    has_shadow_stack: bool
+
+    @property
+    def pid(self) -> int:
+        """Its pid."""
+        return self.process.pid
+
+    def sample(self) -> ProcSample:
+        """What the hook's clients need to find its socket."""
+        return ProcSample(
+            process=self.process,
+            at_s=0.0,
+            parent_pid=0,
+            name=self.name,
+            cmdline=(),
+            state=self.state,
+            uid=self.uid,
+            ns_pid=self.pid_inside,
+            environment=self.environment,
+            is_python=True,
+        )
+
+
+def read_target(process: ProcessId, proc: str = "/proc") -> Target:
+    """Read everything.
+
+    Raises:
+        Refused: The process is gone, is another one, or hides what is needed.
+    """
+    pid = process.pid
+    try:
+        name, state, start_ticks = read_stat(pid, proc)
+        if start_ticks != process.start_ticks or state in ("Z", "X"):
+            raise Refused("the process has ended")
+        status = _status(pid, proc)
+        uids, gids = status["Uid"].split(), status["Gid"].split()
+        exe = os.readlink(f"{proc}/{pid}/exe")
+        environment = _environment(pid, proc)
+        shares_files = _same(f"{proc}/self/root", f"{proc}/{pid}/root") and _same_link(
+            f"{proc}/self/ns/mnt", f"{proc}/{pid}/ns/mnt"
+        )
+        shares_pids = _same_link(f"{proc}/self/ns/pid", f"{proc}/{pid}/ns/pid")
+    except (FileNotFoundError, ProcessLookupError):
+        if os.path.exists(f"{proc}/{pid}"):
+            raise Refused("it is a kernel thread or about to end") from None
+        raise Refused("the process has ended") from None
+    except PermissionError:
+        from mpwatch.collect import rights
+
+        found = rights.check(pid, proc)
+        raise Refused(found.reason or "the kernel hides it from us", found.fix) from None
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise Refused(f"it could not be examined: {error}") from error
+    return Target(
+        process=process,
+        name=name,
+        state=state,
+        tracer_pid=int(status.get("TracerPid", "0")),
+        uid=int(uids[0]),
+        gid=int(gids[1]),
+        groups=frozenset(map(int, (gids[1], *status.get("Groups", "").split()))),
+        uid_inside=_inside(int(uids[0]), _lines(f"{proc}/{pid}/uid_map")),
+        pid_inside=int(status.get("NSpid", str(pid)).split()[-1]),
+        exe=exe,
+        environment=environment,
+        shares_files=shares_files,
+        shares_pids=shares_pids,
+        has_shadow_stack="shstk" in status.get("x86_Thread_features", "").split(),
+    )
+
+
+def read_stat(pid: int, proc: str = "/proc") -> tuple[str, str, int]:
+    """Name, state and start ticks of a process.
+
+    Raises:
+        OSError: It is gone.
+    """
+    with open(f"{proc}/{pid}/stat", "rb") as file:
+        head, _, tail = file.read().rpartition(b")")
+    fields = tail.split()
+    return head.partition(b"(")[2].decode("utf-8", "replace"), fields[0].decode(), int(fields[19])
+
+
+def _status(pid: int, proc: str) -> dict[str, str]:
+    fields = {}
+    for line in _lines(f"{proc}/{pid}/status"):
+        key, _, value = line.partition(":")
+        fields[key] = value.strip()
+    return fields
+
+
+def _environment(pid: int, proc: str) -> dict[str, str]:
+    with open(f"{proc}/{pid}/environ", "rb") as file:
+        pairs = (entry.partition(b"=") for entry in file.read(1 << 20).split(b"\0"))
+        return {os.fsdecode(k): os.fsdecode(v) for k, _, v in pairs if k in _WANTED}
+
+
+def _inside(uid: int, uid_map: list[str]) -> int:
+    """A user id as a user namespace calls it; lines are inside, outside, count."""
+    for line in uid_map:
+        inside, outside, count = map(int, line.split())
+        if outside <= uid < outside + count:
+            return inside + uid - outside
+    return uid
+
+
+def _same(one: str, other: str) -> bool:
+    a, b = os.stat(one), os.stat(other)
+    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+
+
+def _same_link(one: str, other: str) -> bool:
+    return os.readlink(one) == os.readlink(other)
+
+
+def _lines(path: str) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().splitlines()

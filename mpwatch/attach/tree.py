@@ -1,0 +1,78 @@
+"""Bringing the hook into all processes of a job, and out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from mpwatch.attach.bring import bring_in
+from mpwatch.attach.leave import detach
+from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.samples import ProcSample
+
+PARALLEL = 8
+_LEFT_ALONE: dict[Role, str] = {
+    "resource-tracker": "the resource tracker of multiprocessing is left alone",
+    "forkserver": "the forkserver is left alone: its children bring their own hook",
+    "shm-manager": "torch_shm_manager is not a Python process",
+    "compile-worker": "compile workers are left alone",
+}
+
+R = TypeVar("R", Attached, Detached)
+
+
+def bring_in_tree(
+    processes: Iterable[ProcSample], progress: Callable[[Attached], None], timeout_s: float = 1.0
+) -> tuple[Attached, ...]:
+    """Bring the hook into every Python process of a job; one that refuses stops nobody.
+
+    Args:
+        processes: The job as sampled, parents first.
+        progress: Called on this thread with the outcome of each process as it is known.
+        timeout_s: How long to wait for each.
+
+    Returns:
+        All outcomes, in the order of the processes.
+    """
+    samples = tuple(processes)
+    reasons = {sample.process: why_not(sample) for sample in samples}
+    outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
+    for outcome in outcomes.values():
+        progress(outcome)
+    wanted = [p for p, reason in reasons.items() if reason is None]
+    outcomes |= _all(lambda p: bring_in(p, timeout_s=timeout_s), wanted, progress)
+    return tuple(outcomes[sample.process] for sample in samples)
+
+
+def detach_tree(
+    processes: Iterable[ProcSample], progress: Callable[[Detached], None], timeout_s: float = 1.0
+) -> tuple[Detached, ...]:
+    """Take the hook out of every process of a job, children first so that none passes it on."""
+    wanted = [s.process for s in processes if s.is_python and s.state not in ("Z", "X")][::-1]
+    outcomes = _all(lambda p: detach(p, timeout_s=timeout_s), wanted, progress)
+    return tuple(outcomes[process] for process in reversed(wanted))
+
+
+def why_not(sample: ProcSample) -> str | None:
+    """Why a process is left alone; `None` if it is to have the hook."""
+    if sample.state in ("Z", "X"):
+        return "the process has ended"
+    if sample.role in _LEFT_ALONE:
+        return _LEFT_ALONE[sample.role]
+    return None if sample.is_python else "it is not a Python process"
+
+
+def _all(
+    work: Callable[[ProcessId], R], processes: list[ProcessId], progress: Callable[[R], None]
+) -> dict[ProcessId, R]:
+    outcomes: dict[ProcessId, R] = {}
+    if not processes:
+        return outcomes
+    with ThreadPoolExecutor(min(PARALLEL, len(processes)), "mpwatch-attach") as pool:
+        for future in as_completed([pool.submit(work, process) for process in processes]):
+            outcome = future.result()
+            outcomes[outcome.process] = outcome
+            progress(outcome)
+    return outcomes
