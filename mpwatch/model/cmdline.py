@@ -1,0 +1,65 @@
+"""What a Python command line runs: script, module or code, past the interpreter's own options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+ProgramKind: TypeAlias = Literal["script", "module", "code", "none"]
+
+_TAKES_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+"""Options whose value may be the next word (`python --help-all`, CPython 3.15)."""
+_STARTERS = ("mpwatch/hook/run.py",)
+"""Programs that run the program named next, under its own name."""
+
+
+class PythonProgram(NamedTuple):
+    """The program of a Python command line."""
+
+    kind: ProgramKind
+    text: str
+    """Path of the script, name of the module, or the code itself; empty where there is none."""
+
+    @property
+    def name(self) -> str:
+        """How people call it: `train.py`, `-m pkg.train`, `-c`; empty where there is none."""
+        if self.kind == "script":
+            return os.path.basename(self.text)
+        if self.kind == "module":
+            return f"-m {self.text}"
+        return "-c" if self.kind == "code" else ""
+
+
+def python_program(cmdline: Sequence[str]) -> PythonProgram:
+    """Find the program in a command line whose first word is an interpreter."""
+    index = 1
+    while index < len(cmdline):
+        word = cmdline[index]
+        if word in _TAKES_VALUE:
+            index += 2
+        elif word.startswith("--"):
+            index += 1
+        elif word.startswith("-") and word != "-":
+            kind, value = _short_options(word)
+            if kind != "none":
+                rest = cmdline[index + 1] if index + 1 < len(cmdline) else ""
+                return PythonProgram(kind, value or rest)
+            index += 1
+        elif word.endswith(_STARTERS):
+            return python_program(cmdline[index:])
+        else:
+            return PythonProgram("script", word)
+    return PythonProgram("none", "")
+
+
+def _short_options(word: str) -> tuple[ProgramKind, str]:
+    """What a cluster like `-um` or `-Bcprint(1)` ends in: the kind and a value glued to it."""
+    for position, letter in enumerate(word[1:], start=2):
+        if letter in "XW":
+            break
+        if letter == "m":
+            return "module", word[position:]
+        if letter == "c":
+            return "code", word[position:]
+    return "none", ""

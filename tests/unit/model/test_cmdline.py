@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.model.cmdline import python_program
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "text", "name"),
+    [
+        ("python train.py --lr 0.1", "script", "train.py", "train.py"),
+        ("python -u /home/u/train.py -m x", "script", "/home/u/train.py", "train.py"),
+        ("python -X dev -W always train.py", "script", "train.py", "train.py"),
+        ("python -Xdev -Wignore -bb train.py", "script", "train.py", "train.py"),
+        ("python -m pkg.train --x", "module", "pkg.train", "-m pkg.train"),
+        ("python -um pkg.train", "module", "pkg.train", "-m pkg.train"),
+        ("python -Bc print(1)", "code", "print(1)", "-c"),
+        ("python -X dev -c code(6)", "code", "code(6)", "-c"),
+        ("python --check-hash-based-pycs never t.py", "script", "t.py", "t.py"),
+        ("python /x/mpwatch/hook/run.py train.py -m", "script", "train.py", "train.py"),
+        ("python /x/mpwatch/hook/run.py -m pkg.train", "module", "pkg.train", "-m pkg.train"),
+        ("python -", "script", "-", "-"),
+        ("python", "none", "", ""),
+        ("python -m", "module", "", "-m "),
+        ("", "none", "", ""),
+    ],
+)
+def test_the_program_is_found_behind_the_interpreters_options(
+    line: str, kind: str, text: str, name: str
+) -> None:
+    program = python_program(line.split())
+
+    assert (program.kind, program.text, program.name) == (kind, text, name)
