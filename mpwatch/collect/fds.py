@@ -100,9 +100,6 @@ def read_descriptors(proc: str, pid: int) -> Descriptors:
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
-        # Our own table grew by the folder itself while it was listed.
-        if pid == os.getpid() and folder in fds:
-            fds.remove(folder)
         return _resolve(folder, fds)
     finally:
         os.close(folder)
@@ -132,7 +129,7 @@ def _resolve(folder: int, fds: list[int]) -> Descriptors:
         if not is_long:
             inode = file.segment.inode if file is not None else None
             links.append(FdLink(fd, kind, clean(target), inode, None))
-    return Descriptors(len(fds), kinds, tuple(links), tuple(held))
+    return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held))
 
 
 def is_writable(name: str, folder: int) -> bool | None:

@@ -131,7 +131,9 @@ class Membership:
             if commands is None:
                 commands = {self._cmdline(member) for member in living}
             cmdline = self._cmdline(pid)
-            if cmdline and (cmdline in commands or roles.is_helper(stat.name, cmdline)):
+            # The same command below the root's own parent is rather a second job than a fork.
+            is_fork = cmdline in commands and stat.parent_pid != root.parent_pid
+            if cmdline and (is_fork or roles.is_helper(stat.name, cmdline)):
                 living[pid] = stat
                 self._parents[stat.process] = None
                 self._descend([stat], living)

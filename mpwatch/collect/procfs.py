@@ -80,10 +80,10 @@ def parse_stat(line: bytes) -> Stat:
     """
     # The name sits in parentheses and may itself hold spaces and parentheses, so the fields start
     # after the last one.
-    opening, closing = line.index(b"("), line.rindex(b")")
+    opening, closing = line.find(b"("), line.rfind(b")")
     fields = line[closing + 2 :].split()
-    if len(fields) < 22:
-        raise ValueError("stat line is cut short")
+    if opening < 0 or len(fields) < 22:
+        raise ValueError("this is no stat line, or it is cut short")
     code = int(fields[49]) if len(fields) > 49 else 0
     pid, start_ticks = int(line[:opening]), int(fields[19])
     return Stat(

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from mpwatch.collect.membership import SCAN_INTERVAL_S, Membership
+from mpwatch.model.ids import ProcessId
+
+from .conftest import FakeProc
+
+HELPER = ("python", "-c", "from multiprocessing.resource_tracker import main;main(5)")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def pids(members: Membership) -> list[int]:
+    return [member.stat.pid for member in members.update()]
+
+
+def test_descendants_come_parents_first_and_siblings_by_birth(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(12, parent=10, start=12)
+    proc.process(11, parent=10, start=20)
+    proc.process(13, parent=12)
+    proc.process(99)
+
+    members = Membership(ProcessId(10, 10), str(proc)).update()
+
+    assert [member.stat.pid for member in members] == [10, 12, 13, 11]
+    assert [member.parent for member in members] == [None, (10, 10), (12, 12), (10, 10)]
+
+
+def test_a_child_started_by_another_thread_is_found(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    proc.write("10/task/10/children", "")
+    proc.thread(10, 15, children="11 ")
+
+    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 11]
+
+
+def test_an_orphan_stays_in_the_tree_with_its_old_parent(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    proc.process(12, parent=11)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+
+    proc.end(11)
+    proc.write("12/stat", proc.stat(12, 1, start=12))
+    found = members.update()
+
+    assert [(member.stat.pid, member.parent) for member in found] == [(10, None), (12, (11, 11))]
+    assert found[1].stat.parent_pid == 1
+
+
+def test_descendants_outlive_their_root(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+
+    proc.end(10)
+    assert pids(members) == [11]
+    proc.end(11)
+    assert pids(members) == []
+
+
+def test_a_reused_number_is_another_process(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+
+    proc.end(11)
+    proc.process(11, parent=1, start=5000)
+
+    assert pids(members) == [10]
+
+
+def test_children_are_not_looked_for_while_the_machine_makes_no_process(proc: FakeProc) -> None:
+    proc.process(10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+    proc.write("loadavg", "0 0 0 1/2 10\n")
+
+    assert pids(members) == [10]
+    proc.write("loadavg", "0 0 0 1/2 11\n")
+    assert pids(members) == [10, 11]
+
+
+def test_births_tell_of_each_child_once(proc: FakeProc) -> None:
+    proc.process(10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+
+    assert members.births() == [(11, 11)]
+    assert members.births() == []
+    assert pids(members) == [10, 11]
+
+
+def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
+    (proc.root / "thread-self/children").unlink()
+    proc.process(10)
+    proc.process(11, parent=10)
+    for pid in (10, 11):
+        (proc.root / f"{pid}/task/{pid}/children").unlink()
+
+    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 11]
+
+
+def test_a_stray_helper_of_the_same_group_is_adopted(proc: FakeProc) -> None:
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(10)
+    proc.process(20, parent=1, cmdline=HELPER)
+
+    members = Membership(ProcessId(10, 10), str(proc)).update()
+
+    assert [(member.stat.pid, member.parent) for member in members] == [(10, None), (20, None)]
+
+
+def test_a_stray_fork_is_adopted_but_a_second_job_beside_the_root_is_not(proc: FakeProc) -> None:
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(5, name="bash", cmdline=("bash",))
+    proc.process(10, parent=5)
+    proc.process(20, parent=1)
+    proc.process(21, parent=5)
+
+    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 20]
+
+
+def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(5, name="bash", cmdline=("bash",))
+    proc.process(10, parent=5)
+    proc.process(20, parent=5, name="tee", cmdline=("tee", "log"))
+    proc.process(21, parent=1, cmdline=HELPER, group=700)
+    proc.process(9, parent=1, cmdline=HELPER, start=3)
+
+    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10]
+
+
+def test_strays_are_looked_for_now_and_then(proc: FakeProc) -> None:
+    clock = Clock()
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(10)
+    members = Membership(ProcessId(10, 10), str(proc), clock)
+    members.update()
+    proc.process(20, parent=1, cmdline=HELPER)
+
+    clock.now_s = SCAN_INTERVAL_S - 1
+    assert pids(members) == [10]
+    clock.now_s = SCAN_INTERVAL_S
+    assert pids(members) == [10, 20]

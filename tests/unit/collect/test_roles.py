@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.collect.roles import (
+    Facts,
+    Part,
+    assign,
+    is_helper,
+    is_launcher,
+    number_workers,
+    role_by_stack,
+)
+from mpwatch.model.ids import ProcessId
+
+# Command lines as they were captured from CPython 3.11 and 3.14 with torch 2.13.
+PYTHON = "/usr/bin/python3"
+TRAIN = (PYTHON, "train.py", "--lr", "0.1")
+TRACKER = (PYTHON, "-c", "from multiprocessing.resource_tracker import main;main(5)")
+FORKSERVER = (
+    PYTHON, "-B", "-c",
+    "from multiprocessing.forkserver import main; main(8, 9, ['__main__'], **{})",
+)  # fmt: skip
+SPAWN = (
+    PYTHON, "-c",
+    "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)",
+    "--multiprocessing-fork",
+)  # fmt: skip
+COMPILE = (
+    PYTHON, "/usr/lib/python3/dist-packages/torch/_inductor/compile_worker/__main__.py",
+    "--pickler=torch._inductor.compile_worker.subproc_pool.SubprocPickler", "--kind=fork",
+    "--workers=2", "--parent=10",
+)  # fmt: skip
+TORCHRUN = (PYTHON, "/usr/bin/torchrun", "--nproc-per-node", "2", "train.py")
+
+
+def job(*rows: tuple[int, int | None, str, tuple[str, ...]], **environments: str) -> list[Facts]:
+    found = []
+    for pid, parent, name, cmdline in rows:
+        rank = environments.get(f"rank_of_{pid}")
+        found.append(
+            Facts(
+                ProcessId(pid, pid),
+                ProcessId(parent, parent) if parent is not None else None,
+                name,
+                cmdline,
+                is_python="python" in cmdline[0],
+                environment={"RANK": rank} if rank is not None else {},
+            )
+        )
+    return found
+
+
+def roles(*rows: tuple[int, int | None, str, tuple[str, ...]], **environments: str) -> list[str]:
+    return [part.role for part in assign(job(*rows, **environments)).values()]
+
+
+def test_fork_workers_are_told_from_other_fork_children_by_their_threads_name() -> None:
+    parts = assign(
+        job(
+            (10, None, "python", TRAIN),
+            (11, 10, "pt_data_worker", TRAIN),
+            (12, 10, "python", TRAIN),
+        )
+    )
+
+    assert list(parts.values()) == [
+        Part("main"),
+        Part("loader-worker", "fork"),
+        Part("spawned", "fork"),
+    ]
+
+
+def test_spawn_children_are_workers_only_if_they_are_called_so() -> None:
+    parts = assign(
+        job(
+            (10, None, "python", TRAIN),
+            (11, 10, "python", TRACKER),
+            (12, 10, "pt_data_worker", SPAWN),
+            (13, 10, "python", SPAWN),
+        )
+    )
+
+    assert list(parts.values()) == [
+        Part("main"),
+        Part("resource-tracker"),
+        Part("loader-worker", "spawn"),
+        Part("spawned", "spawn"),
+    ]
+
+
+def test_forkserver_children_keep_the_servers_command_line() -> None:
+    parts = assign(
+        job(
+            (10, None, "python", TRAIN),
+            (11, 10, "python", FORKSERVER),
+            (12, 11, "pt_data_worker", FORKSERVER),
+            (13, 11, "python", FORKSERVER),
+        )
+    )
+
+    assert list(parts.values()) == [
+        Part("main"),
+        Part("forkserver"),
+        Part("loader-worker", "forkserver"),
+        Part("spawned", "forkserver"),
+    ]
+
+
+def test_ranks_of_torchrun_and_their_workers_carry_their_rank() -> None:
+    script = (PYTHON, "-u", "train.py")
+    parts = assign(
+        job(
+            (10, None, "pt_elastic", TORCHRUN),
+            (11, 10, "python", script),
+            (12, 10, "python", script),
+            (13, 12, "pt_data_worker", script),
+            rank_of_11="0",
+            rank_of_12="1",
+            rank_of_13="1",
+        )
+    )
+
+    assert [(part.role, part.rank) for part in parts.values()] == [
+        ("launcher", None),
+        ("rank", 0),
+        ("rank", 1),
+        ("loader-worker", 1),
+    ]
+
+
+def test_a_training_started_by_a_scheduler_with_a_rank_is_still_main() -> None:
+    parts = assign(job((10, None, "python", TRAIN), rank_of_10="3"))
+
+    assert parts[ProcessId(10, 10)] == Part("main", rank=3)
+
+
+def test_below_a_shell_the_first_python_is_main_and_below_that_a_tool_is_other() -> None:
+    assert roles(
+        (9, None, "bash", ("bash", "run.sh")),
+        (10, 9, "python", TRAIN),
+        (11, 10, "python", (PYTHON, "-m", "http.server")),
+        (12, 10, "ffmpeg", ("ffmpeg", "-i", "x")),
+    ) == ["other", "main", "other", "other"]
+
+
+def test_compile_workers_and_their_forks_are_left_apart() -> None:
+    assert roles(
+        (10, None, "python", TRAIN),
+        (11, 10, "python", COMPILE),
+        (12, 11, "python", COMPILE),
+    ) == ["main", "compile-worker", "compile-worker"]
+
+
+def test_the_shm_manager_is_known_by_its_program() -> None:
+    manager = ("/usr/lib/python3/dist-packages/torch/bin/torch_shm_manager",)
+
+    assert roles((10, None, "python", TRAIN), (11, 10, "torch_shm_manag", manager)) == [
+        "main",
+        "shm-manager",
+    ]
+    assert is_helper("torch_shm_manag", manager)
+
+
+def test_a_deep_tree_of_processes_that_start_processes_keeps_its_parts() -> None:
+    assert roles(
+        (10, None, "python", TRAIN),
+        (11, 10, "python", SPAWN),
+        (12, 11, "python", SPAWN),
+        (13, 12, "pt_data_worker", SPAWN),
+        (14, 13, "cat", ("cat",)),
+    ) == ["main", "spawned", "spawned", "loader-worker", "other"]
+
+
+def test_an_orphan_from_a_forkserver_is_recognised_by_its_threads_name() -> None:
+    parts = assign(job((12, None, "pt_data_worker", FORKSERVER)))
+
+    assert parts[ProcessId(12, 12)] == Part("loader-worker", "forkserver")
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "expected"),
+    [
+        (TORCHRUN, True),
+        ((PYTHON, "-m", "torch.distributed.run", "x.py"), True),
+        ((PYTHON, "-u", "-m", "torch.distributed.launch", "x.py"), True),
+        (("/usr/bin/accelerate", "launch", "x.py"), True),
+        ((PYTHON, "train.py", "torchrun"), False),
+        ((PYTHON, "-m", "pytest", "torchrun"), False),
+        ((), False),
+    ],
+)
+def test_launchers_are_known_by_script_or_module(cmdline: tuple[str, ...], expected: bool) -> None:
+    assert is_launcher(cmdline) == expected
+
+
+def test_workers_are_numbered_by_birth_even_if_pids_wrapped() -> None:
+    births = [ProcessId(5, 300), ProcessId(32000, 100), ProcessId(4, 200)]
+
+    assert number_workers(births) == {births[1]: 0, births[2]: 1, births[0]: 2}
+
+
+def test_a_second_loader_counts_from_zero_again() -> None:
+    first = [ProcessId(pid, 1000 + pid) for pid in range(4)]
+    second = [ProcessId(pid, 9000 + pid) for pid in range(10, 12)]
+
+    numbers = number_workers(first + second)
+
+    assert [numbers[p] for p in second] == [0, 1]
+
+
+def test_slow_spawning_does_not_break_a_loader_in_two() -> None:
+    births = [ProcessId(pid, 1000 + 180 * pid) for pid in range(5)]
+
+    assert list(number_workers(births).values()) == [0, 1, 2, 3, 4]
+
+
+def test_a_pool_worker_shows_in_its_own_stack_but_not_in_its_parents_copy() -> None:
+    own = [
+        ("get", "multiprocessing/queues.py"),
+        ("worker", "/usr/lib/python3.11/multiprocessing/pool.py"),
+        ("run", "multiprocessing/process.py"),
+        ("_bootstrap", "multiprocessing/process.py"),
+    ]
+    copied = [
+        ("poll", "connection.py"),
+        ("_bootstrap", "multiprocessing/process.py"),
+        ("worker", "/usr/lib/python3.11/multiprocessing/pool.py"),
+    ]
+
+    assert role_by_stack(own) == "pool-worker"
+    assert role_by_stack(copied) is None
