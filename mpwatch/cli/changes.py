@@ -1,35 +1,37 @@
-"""Commands that change something outside: detach."""
+"""Commands that change something in a job: detach."""
 
 from __future__ import annotations
 
 import argparse
 
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
-from mpwatch.cli.targets import target
+from mpwatch.cli.targets import ended_meanwhile, target
 
 
 def detach(arguments: argparse.Namespace) -> int:
-    """Take the hook out of a whole tree."""
-    from mpwatch.attach import detach_tree
+    """Take the hook out of a whole tree, and say for each process how that went."""
+    from mpwatch.attach import Detached, detach_tree
     from mpwatch.collect.tree import TreeCollector
     from mpwatch.collect.wanted import Wanted
 
     tree = TreeCollector(target(arguments.pid)).collect(
         Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
     )
-    samples = tree.processes if tree is not None else ()
-    refused = []
+    if tree is None:
+        raise ended_meanwhile(arguments.pid)
+    staying: list[Detached] = []
 
-    def tell(result: object) -> None:
-        print(result)
+    def tell(detached: Detached) -> None:
+        words = "the hook is out" if detached.state == "absent" else detached.state
+        print(f"{detached.process.pid}: {detached.reason or words}")
+        if detached.state not in ("absent", "pending", "gone"):
+            staying.append(detached)
 
-    for detached in detach_tree(samples):
-        print(f"{detached.process.pid}: {detached.reason or 'the hook is out'}")
-        if not detached.is_out:
-            refused.append(detached)
-    if refused:
+    detach_tree(tree.processes, tell)
+    if staying:
         raise Failure(
-            f"The hook stayed in {len(refused)} of {len(samples)} processes.",
-            exit_code=EXIT_NOT_PERMITTED,
+            f"The hook is still in {len(staying)} of {len(tree.processes)} processes.",
+            staying[0].fix,
+            EXIT_NOT_PERMITTED,
         )
     return 0

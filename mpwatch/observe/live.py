@@ -39,6 +39,7 @@ LISTEN_S = 0.1
 GAUGES_S = 2.0
 """How often a hook is asked for its gauges."""
 ENDED_REFRESH_S = 1.0
+FILLING_TICKS = 6
 
 Bring: TypeAlias = Callable[[Sequence[ProcSample], Callable[[HookStatus], None]], None]
 """Brings the hook into processes; reports each as a status. Runs on a thread of its own."""
@@ -82,6 +83,7 @@ class LiveSource:
         self._gauges_asked_s: dict[ProcessId, float] = {}
         self._own = OwnMeter(clock)
         self._is_ended = False
+        self._ticks = 0
         self._stopping = threading.Event()
         self._failure: str | None = None
         self._listen_s = 0.0
@@ -135,13 +137,19 @@ class LiveSource:
             while not self._stopping.is_set():
                 if self._clock() >= next_s:
                     self._guarded(self._tick)
-                    next_s = max(next_s + self._period_s, self._clock() + self._period_s / 4)
+                    next_s = self._next_s(next_s)
                 self._listen_s = min(LISTEN_S, max(0.0, next_s - self._clock()))
                 self._guarded(self._hear)
         finally:
             if self._recorder is not None:
                 self._recorder.close()
             self._intake.close()
+
+    def _next_s(self, last_s: float) -> float:
+        """When to read again: soon after the very first reading, which leaves much out."""
+        if self._ticks == 1:
+            return self._clock() + min(0.3, self._period_s)
+        return max(last_s + self._period_s, self._clock() + self._period_s / 4)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Do one step; what goes wrong in it is shown, and watching goes on."""
@@ -159,7 +167,7 @@ class LiveSource:
         if self._is_ended:
             self._deliver(self._current())
             return
-        tree = self._intake.read(Wanted(looked_at=self._plan.followed))
+        tree = self._intake.read(self._wanted())
         if tree is None:
             self._listen_s = 0.0
             self._hear()
@@ -173,6 +181,14 @@ class LiveSource:
             self._ask_gauges(snapshot)
             self._bring_in(snapshot)
         self._deliver(snapshot)
+
+    def _wanted(self) -> Wanted:
+        """The first readings fill in what later ones read in rotation; the very first is quick."""
+        self._ticks += 1
+        looked_at = self._plan.followed
+        if 1 < self._ticks <= 1 + FILLING_TICKS:
+            return Wanted(links_count=32, maps_count=16, memory_count=16, looked_at=looked_at)
+        return Wanted(looked_at=looked_at)
 
     def _apply(self, input: Input) -> None:
         if self._recorder is not None:
