@@ -19,7 +19,6 @@ from mpwatch.observe.doing import doing
 from mpwatch.observe.ledger import HookLedger
 from mpwatch.observe.segments import mapped_shm_bytes
 
-
 _HOOK_PART = "/mpwatch/hook/"
 
 
