@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -14,6 +15,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.source import Source
 from mpwatch.tui.commands import JumpProvider
+from mpwatch.tui.deeds import Deeds
 from mpwatch.tui.messages import SnapshotArrived
 from mpwatch.tui.present.manual import KeyHelp, manual
 from mpwatch.tui.screens.dashboard import Dashboard
@@ -22,10 +24,11 @@ from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.live import LiveScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
+from mpwatch.tui.verbs import ReplayVerbs
 from mpwatch.tui.watch import Watch
 
 
-class MpwatchApp(App[int]):
+class MpwatchApp(ReplayVerbs):
     """Shows one job; every screen draws the same moment.
 
     Args:
@@ -34,6 +37,8 @@ class MpwatchApp(App[int]):
         refresh_hz: How often snapshots are expected; shown in the status line.
         readonly: Whether everything that acts on processes is refused.
         keymap: Keys by binding id, in place of the usual ones.
+        deeds: What acts on processes; tests hand in what does not.
+        recording: The file the source writes from its start, if it does.
     """
 
     TITLE = "mpwatch"
@@ -54,9 +59,13 @@ class MpwatchApp(App[int]):
         refresh_hz: float = 1.0,
         readonly: bool = False,
         keymap: Mapping[str, str] | None = None,
+        deeds: Deeds | None = None,
+        recording: str | None = None,
     ) -> None:
         super().__init__()
+        self.deeds = deeds or Deeds()
         self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly)
+        self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)
         self.dashboard = Dashboard(self.watch_state)
         self._own_keymap = dict(keymap or {})
 
@@ -80,12 +89,6 @@ class MpwatchApp(App[int]):
         """Show the newest state on the screen in front."""
         if self.watch_state.arrived(message.snapshot):
             self.redraw()
-
-    def redraw(self) -> None:
-        """Draw the screen in front again."""
-        screen = self.screen
-        if isinstance(screen, LiveScreen):
-            screen.show_moment()
 
     def on_resize(self, event: events.Resize) -> None:
         """Say one clear sentence where there is no room for a screen."""
@@ -163,6 +166,8 @@ def run_dashboard(
     refresh_hz: float = 1.0,
     readonly: bool = False,
     keymap: Mapping[str, str] | None = None,
+    recording: str | None = None,
+    detach: Callable[[ProcessId], str] | None = None,
 ) -> int:
     """Show a job until the person quits.
 
@@ -172,6 +177,8 @@ def run_dashboard(
         refresh_hz: How often the source samples.
         readonly: Refuse everything that acts on processes.
         keymap: Keys by binding id, in place of the usual ones.
+        recording: The file the source writes from its start, if it does.
+        detach: Takes the hook out of the tree of a process and says what came of it.
 
     Returns:
         An exit code.

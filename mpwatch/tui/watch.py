@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.model.commands import Command, Pause
+from mpwatch.model.commands import Command, Follow, Pause, StartRecording
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.source import Source
+from mpwatch.tui.looking import Glance
+from mpwatch.tui.present.flame import Sampled
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.status import Viewing
+
+SAMPLES_KEPT = 600
+"""Stacks of the followed process: five minutes at twice a second."""
 
 
 class Watch:
@@ -22,6 +30,7 @@ class Watch:
         viewing: Title, pause, filter: what the status line says about the view.
         moment: What is on screen; `None` before the first snapshot.
         marked: A snapshot kept for comparing.
+        follows: Whether the process in front of a person is followed.
     """
 
     def __init__(
@@ -32,9 +41,14 @@ class Watch:
         self.moment: Moment | None = None
         self.marked: Snapshot | None = None
         self._waiting: Snapshot | None = None
+        self.follows = True
+        self._followed: ProcessId | None = None
+        self._glance = Glance()
+        self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)
 
     def arrived(self, snapshot: Snapshot) -> bool:
         """Take a new snapshot; returns whether it is to be shown."""
+        self._keep_stack(snapshot)
         if self.viewing.is_paused and self.source.is_live and self.moment is not None:
             self._waiting = snapshot
             return False
@@ -56,9 +70,12 @@ class Watch:
         """Show only rows that hold these words."""
         self.viewing = replace(self.viewing, filter=wanted)
 
-    def set_recording(self, path: str | None) -> None:
-        """Remember what the status line says about recording."""
-        self.viewing = replace(self.viewing, recording=path)
+    def record(self, path: str | None) -> str | None:
+        """Begin to write a recording, or end it with `None`; returns why not, or `None`."""
+        problem = self.ask(StartRecording(path))
+        if problem is None:
+            self.viewing = replace(self.viewing, recording=path)
+        return problem
 
     def ask(self, command: Command) -> str | None:
         """Ask the source; returns why not, or `None`."""
@@ -67,3 +84,50 @@ class Watch:
     def mark(self) -> None:
         """Keep the moment on screen for comparing."""
         self.marked = self.moment.snapshot if self.moment else None
+
+    # --- following one process -------------------------------------------------------------------
+
+    @property
+    def followed(self) -> ProcessId | None:
+        """The process whose stacks are taken again and again."""
+        return self._followed
+
+    @property
+    def samples(self) -> Sequence[Sampled]:
+        """Stacks of the followed process's main thread, oldest first."""
+        return self._samples
+
+    def follow(self, process: ProcessId | None) -> None:
+        """Have the stacks of this process taken again and again, and of no other."""
+        process = process if self.follows else None
+        if process == self._followed or not self.source.is_live:
+            return
+        self._followed = process
+        self._samples.clear()
+        self.source.ask(Follow(process))
+
+    def toggle_following(self) -> bool:
+        """Stop following, or follow again what is looked at; returns whether it follows."""
+        self.follows = not self.follows
+        if not self.follows:
+            self.follow(None)
+        return self.follows
+
+    def glance_at(self, process: ProcessId | None) -> None:
+        """Have stacks taken of what the cursor rests on, where that costs little."""
+        if self.moment is None or not self.source.is_live or self.viewing.is_paused:
+            return
+        found = self.moment.by_id.get(process) if process else None
+        command = self._glance.due(found, self.moment.snapshot.at_s)
+        if command is not None:
+            self.source.ask(command)
+
+    def _keep_stack(self, snapshot: Snapshot) -> None:
+        process = snapshot.get(self._followed) if self._followed else None
+        if process is None or process.is_gone or not process.threads:
+            return
+        thread = process.threads[0]
+        if not thread.stack or thread.stack_at_s is None:
+            return
+        if not self._samples or thread.stack_at_s > self._samples[-1].at_s:
+            self._samples.append(Sampled(thread.stack_at_s, thread.stack))

@@ -13,7 +13,17 @@ from typing import Literal, NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 
 Tone: TypeAlias = Literal[
-    "", "title", "dim", "good", "accent", "trend", "chosen", "warning", "critical"
+    "",
+    "title",
+    "dim",
+    "good",
+    "accent",
+    "trend",
+    "chosen",
+    "warning",
+    "critical",
+    "block",
+    "block-other",
 ]
 
 

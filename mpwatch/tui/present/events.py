@@ -12,7 +12,7 @@ from mpwatch.tui.present.page import Page
 
 COLUMNS = (
     Column("TIME", 12, keep=8),
-    Column("KIND", 10, keep=7),
+    Column("KIND", 13, keep=7),
     Column("PROCESS", 14, keep=6, most=22),
     Column("WHAT HAPPENED", 36, keep=9, grows=True),
 )
@@ -62,6 +62,8 @@ def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
     who = moment.full_name(entry.process) if entry.process else "job"
     lines = [line((f" {wall_time(entry.wall_s)} {who}  ", "title"), entry.words)]
     for name, value in entry.details.items():
+        if value is None:
+            continue
         texts = value if isinstance(value, (list, tuple)) else (value,)
         for number, text in enumerate(texts):
             lines.append(line((f"   {name if number == 0 else '':<14} ", "dim"), str(text)))

@@ -50,7 +50,7 @@ COLUMNS = (
 
 def items(moment: Moment) -> list[Process]:
     """Living processes whose descriptors were counted, those nearest their limit first."""
-    found = [p for p in moment.processes if not p.is_gone and p.sample.fds is not None]
+    found = [p for p in moment.current if p.sample.fds is not None]
     return sorted(found, key=lambda p: -_share(p))
 
 
@@ -126,7 +126,7 @@ def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
         lines.append(line(f"   {count:>5}  ", (f"{kind:<7}", "accent"), target))
     unseen = fds.used - len(fds.links)
     if unseen > 0:
-        lines.append(cell(f"   {unseen:>5}  more, not read one by one: there are very many", "dim"))
+        lines.append(cell(f"   {unseen:>5}  more that were not read one by one", "dim"))
     return tuple(lines)
 
 

@@ -122,7 +122,7 @@ def _row(finding: Finding, moment: Moment) -> Row:
             cell(finding.rule),
             cell(moment.name(finding.process) if finding.process else "job"),
             cell(seconds_text(finding.eta_s)),
-            cell(seconds_text(since)),
+            cell("now" if since is not None and since < 1 else seconds_text(since)),
             line("  └ " if finding.effect_of else "", finding.summary),
         ),
         tone="dim" if resolved else "",

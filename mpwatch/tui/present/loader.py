@@ -28,7 +28,7 @@ COLUMNS = (
 
 def items(moment: Moment) -> list[Process]:
     """The loader workers that live, by loader and number."""
-    found = [p for p in moment.processes if p.role == "loader-worker" and not p.is_gone]
+    found = [p for p in moment.current if p.role == "loader-worker"]
     return sorted(found, key=_number)
 
 
@@ -68,9 +68,7 @@ def _speed_tone(load: WorkerLoad, moment: Moment) -> Tone:
 def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
     if process.loader is None:
         return cell(process.doing or "-", "dim")
-    since = (
-        load.task_since_s
-    )
+    since = load.task_since_s
     if load.task is None:
         return cell(
             f"waits for work {seconds_text(since) if since is not None else ''}".rstrip(), "dim"

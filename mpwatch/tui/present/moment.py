@@ -88,6 +88,12 @@ class Moment:
         return () if found is None else (found,)
 
     @cached_property
+    def current(self) -> tuple[Process, ...]:
+        """The processes in scope that live; all of them once the whole job has ended."""
+        living = tuple(p for p in self.processes if not p.is_gone)
+        return living if living or self.snapshot.living() else self.processes
+
+    @cached_property
     def children(self) -> dict[ProcessId | None, list[Process]]:
         """Direct children by parent; processes whose parent is not observed are under `None`."""
         found: dict[ProcessId | None, list[Process]] = defaultdict(list)

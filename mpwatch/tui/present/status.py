@@ -41,6 +41,10 @@ def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
     return line(("LIVE", "good"), f" {viewing.refresh_hz:g}/s")
 
 
+_STARTER = "mpwatch/hook/run.py"
+"""Stands before the program in the command line of a job that `mpwatch run` started."""
+
+
 def clock(seconds: float) -> str:
     """Seconds as `4:07` or `1:04:07`."""
     whole = max(0, int(seconds))
@@ -80,7 +84,10 @@ def program(root: Process | None) -> str:
 
 def program_of(cmdline: Sequence[str]) -> str:
     """The script or module of a command line: `train.py`, `-m train`; empty for an empty one."""
-    for index, word in enumerate(cmdline[1:], start=1):
+    words = cmdline[1:]
+    if words and words[0].endswith(_STARTER):
+        cmdline, words = cmdline[1:], words[1:]
+    for index, word in enumerate(words, start=1):
         if word == "-m":
             return f"-m {cmdline[index + 1]}" if index + 1 < len(cmdline) else "-m"
         if word == "-c":
@@ -109,6 +116,8 @@ def _facts(root: Process | None) -> list[Part]:
 def hooks_line(snapshot: Snapshot) -> Line:
     """How many of the processes that could have a hook have one that answers."""
     able = [p for p in snapshot.living() if can_have_hook(p)]
+    if not able:
+        return cell("hook -", "dim")
     ready = sum(p.hook.state == "ready" for p in able)
     tone: Tone = "good" if able and ready == len(able) else "dim" if ready == 0 else "warning"
     spans = [Span("hook "), Span(f"{ready}/{len(able)}", tone)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from mpwatch.diagnose.stack_shapes import user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
@@ -37,11 +38,12 @@ class InProcess(NamedTuple):
 
 def items(moment: Moment) -> list[InProcess]:
     """All threads of the living processes in scope, in the order of the tree."""
-    return [InProcess(p, t) for p in moment.processes if not p.is_gone for t in p.threads]
+    return [InProcess(p, t) for p in moment.current for t in p.threads]
 
 
 def short_path(path: str) -> str:
     """The last two parts of a path: what people recognise a file by."""
+    path = path.removeprefix("<frozen ").removesuffix(">")
     return "/".join(path.rsplit("/", 2)[-2:]) if path.count("/") > 1 else path
 
 
@@ -69,16 +71,31 @@ def _row(item: InProcess, moment: Moment) -> Row:
             cell(thread.name),
             cell(state, state_tone(state)),
             cell(percent_text(thread.cpu_percent)),
-            cell(seconds_text(thread.still_s), _still_tone(thread.still_s)),
+            cell(_still_words(thread.still_s), _still_tone(thread.still_s)),
             cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
-            cell(frame_words(thread.stack[0])) if thread.stack else cell("not taken", "dim"),
+            _top(thread),
         ),
         mark=Span("G", "good") if thread.has_gil else Span(" "),
     )
 
 
+def _still_words(still_s: float | None) -> str:
+    """How long it stands still; a pause shorter than a reading or two means nothing."""
+    return "" if still_s is not None and still_s < 2 else seconds_text(still_s)
+
+
 def _still_tone(still_s: float | None) -> Tone:
     return "warning" if still_s is not None and still_s >= 30 else ""
+
+
+def _top(thread: Thread) -> Line:
+    """The innermost frame of the program's own code, then what it called in the end."""
+    if not thread.stack:
+        return cell("not taken", "dim")
+    own = user_frame(thread.stack)
+    if own is None or own is thread.stack[0]:
+        return cell(frame_words(thread.stack[0]))
+    return line(frame_words(own), (f" -> {thread.stack[0].function}", "dim"))
 
 
 def stack_head(thread: Thread, at_s: float) -> Line:
@@ -98,7 +115,7 @@ def stack_lines(
 ) -> tuple[Line, ...]:
     """A stack, innermost first, as columns: function, place, source line; locals below."""
     name_width = min(28, max((len(f.function) for f in frames), default=0)) + 2
-    place_width = min(34, max((len(_place(f)) for f in frames), default=0)) + 2
+    place_width = min(44, max((len(_place(f)) for f in frames), default=0)) + 2
     lines: list[Line] = []
     for depth, frame in enumerate(frames):
         text = source(frame.file, frame.line).strip() if source else ""

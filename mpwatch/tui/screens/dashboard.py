@@ -63,9 +63,16 @@ class Dashboard(PagesScreen):
         hidden = self.overview.toggle_ended()
         self.notify(f"Processes that have ended are {'hidden' if hidden else 'shown'}.", timeout=2)
 
+    def look(self) -> None:
+        """Follow the process under the cursor where stacks are shown; glance from the tree."""
+        page = self.view.page.name
+        self.watch_state.follow(self.current_process if page == "threads" else None)
+        if page == "overview":
+            self.watch_state.glance_at(self.current_process)
+
     async def jump_to(self, process: ProcessId) -> None:
         """Show a process in the tree."""
-        await self.action_page("0")
+        await self.open_page("0")
         self.overview.unfold_to(process)
 
     def on_page_view_opened(self, event: PageView.Opened) -> None:

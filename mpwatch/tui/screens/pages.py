@@ -98,6 +98,10 @@ class PagesScreen(LiveScreen):
         """The status line."""
         return header(moment.snapshot, self.watch_state.viewing, self.size.width)
 
+    def look(self) -> None:
+        """Ask for the stacks this screen shows; by default it shows none."""
+        self.watch_state.follow(None)
+
     # --- drawing ---------------------------------------------------------------------------------
 
     @property
@@ -128,6 +132,7 @@ class PagesScreen(LiveScreen):
             self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
             if before.has_focus and before is not self.view.main:
                 self.view.main.focus()
+        self.look()
 
     def on_resize(self, event: events.Resize) -> None:
         """Fit the status line to the new width."""
@@ -136,10 +141,18 @@ class PagesScreen(LiveScreen):
     # --- pages -----------------------------------------------------------------------------------
 
     async def action_page(self, digit: str) -> None:
-        """Show another page."""
+        """Show another page, with the cursor on the same process where that can be."""
+        await self.open_page(digit, self.current_process)
+
+    async def open_page(self, digit: str, process: ProcessId | None = None) -> None:
+        """Show a page.
+
+        Args:
+            digit: Its digit; nothing happens if there is none with it.
+            process: Where its cursor shall be.
+        """
         if digit not in self.pages or digit == self.current:
             return
-        process = self.current_process
         self.view.display = False
         self.current = digit
         if digit not in self.views:
@@ -147,24 +160,19 @@ class PagesScreen(LiveScreen):
         self.view.display = True
         self._tabs.choose(digit)
         self.show_moment()
-        self._follow(process)
         self.view.main.focus()
+        # A page that was just made has no rows before it is laid out.
+        self.call_after_refresh(self._settle, self.view, process)
 
-    def _follow(self, process: ProcessId | None) -> None:
-        """Put the cursor of the new page on the process of the old one, once it is laid out."""
-        if process is None:
-            return
-        view = self.view
-
-        def move() -> None:
-            if view.current_process == process:
-                return
-            for item in view.table.items:
-                if view.page.process(item) == process:
-                    view.move_to(view.page.key(item))
-                    return
-
-        self.call_after_refresh(move)
+    def _settle(self, view: AnyView, process: ProcessId | None) -> None:
+        """Put the cursor of a new page on the process of the old one, then look at it."""
+        if process is not None and view.current_process != process:
+            found = (item for item in view.table.items if view.page.process(item) == process)
+            item = next(found, None)
+            if item is not None:
+                view.move_to(view.page.key(item))
+        if view is self.view:
+            self.look()
 
     async def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
         """Show the page that was clicked."""

@@ -10,10 +10,10 @@ from textual.widget import Widget
 
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present import events, files, findings, flows, process, shm, threads, waits
+from mpwatch.tui.present import events, files, findings, flame, flows, process, shm, threads, waits
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.pages import PagesScreen
+from mpwatch.tui.screens.pages import AnyPage, AnyView, PagesScreen
 from mpwatch.tui.watch import Watch
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
@@ -47,6 +47,16 @@ class ProcessScreen(PagesScreen):
             self._head.show(process.head(moment, found, self.size.width))
         super().show_moment()
 
+    def make_view(self, page: AnyPage) -> AnyView:
+        """The flame page draws what is sampled while this screen is open."""
+        if page.name == "flame":
+            page = flame.page(lambda: self.watch_state.samples)
+        return super().make_view(page)
+
+    def look(self) -> None:
+        """Follow the process this screen is about."""
+        self.watch_state.follow(self.process_id)
+
     @property
     def current_process(self) -> ProcessId | None:
         """The process this screen is about."""
@@ -70,4 +80,5 @@ PAGES: tuple[Any, ...] = (
     waits.PAGE,
     events.PAGE,
     findings.PAGE,
+    flame.page(tuple),
 )

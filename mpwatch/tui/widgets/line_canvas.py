@@ -30,6 +30,8 @@ class LineCanvas(ScrollView):
             "chosen",
             "warning",
             "critical",
+            "block",
+            "block-other",
             "header",
             "sorted",
             "cursor",

@@ -1,0 +1,41 @@
+"""Whose stacks are worth taking because a person looks at them."""
+
+from __future__ import annotations
+
+from mpwatch.model.commands import Command, TakeStacks
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+
+HOOKED_S = 3.0
+"""A hook answers in microseconds: its stacks may be asked for this often."""
+OUTSIDE_S = 30.0
+"""py-spy halts the process for some milliseconds: rarely, unless it is followed."""
+
+
+class Glance:
+    """Asks for stacks of the process under the cursor, not more often than they cost little."""
+
+    def __init__(self) -> None:
+        self._rests_on: ProcessId | None = None
+        self._asked_s: dict[ProcessId, float] = {}
+
+    def due(self, process: Process | None, at_s: float) -> Command | None:
+        """What to ask for at this snapshot, if anything.
+
+        A cursor that is still moving asks for nothing: it must rest for one snapshot.
+
+        Args:
+            process: What the cursor is on.
+            at_s: The moment of the snapshot.
+        """
+        rested = process is not None and process.process == self._rests_on
+        self._rests_on = process.process if process else None
+        if process is None or not rested or process.is_gone or not process.sample.is_python:
+            return None
+        if process.sample.state not in ("R", "S"):
+            return None
+        every_s = HOOKED_S if process.hook.state == "ready" else OUTSIDE_S
+        if at_s - self._asked_s.get(process.process, float("-inf")) < every_s:
+            return None
+        self._asked_s[process.process] = at_s
+        return TakeStacks(process.process)

@@ -1,0 +1,129 @@
+"""What a tick costs, counted in lines drawn instead of in time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from textual.strip import Strip
+from textual.widget import Widget
+
+from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.messages import SnapshotArrived
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.live_table import LiveTable
+from tests.tui.scripted import ScriptedSource, crowd, healthy_job, worker_id
+
+SIZE = (160, 48)
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """How often each widget drew a line."""
+    drawn: Counter[str] = Counter()
+    for kind in (LiveTable, LineView):
+        original = kind.render_line
+
+        def render(self: Widget, y: int, draw: object = original) -> Strip:
+            drawn[" ".join(sorted(self.classes)) or str(self.id)] += 1
+            return draw(self, y)  # type: ignore[operator,no-any-return]
+
+        monkeypatch.setattr(kind, "render_line", render)
+    yield drawn
+
+
+async def test_a_tick_that_changes_one_visible_process_draws_one_line_of_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = ScriptedSource(crowd(1000))
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        with counted(monkeypatch) as drawn:
+            source.push(crowd(1000, tick=5, changed=(3,)))
+            await pilot.pause()
+
+    assert drawn["rows"] == 1
+
+
+async def test_a_change_off_screen_draws_no_line_of_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = ScriptedSource(crowd(1000))
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        with counted(monkeypatch) as drawn:
+            source.push(crowd(1000, tick=5, changed=(900,)))
+            await pilot.pause()
+
+    assert drawn["rows"] == 0
+
+
+async def test_moving_the_cursor_draws_the_two_lines_it_touches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = MpwatchApp(ScriptedSource(crowd(1000)))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        with counted(monkeypatch) as drawn:
+            await pilot.press("down")
+            await pilot.pause()
+
+    assert drawn["rows"] == 2
+
+
+async def test_pages_that_are_hidden_draw_nothing_and_are_handed_nothing() -> None:
+    source = ScriptedSource(crowd(100))
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("1")
+        await pilot.press("0")
+        await pilot.pause()
+        threads = app.dashboard.views["1"].table.items
+        source.push(crowd(50, tick=1))
+        await pilot.pause()
+
+        assert app.dashboard.views["1"].table.items is threads
+        assert set(app.dashboard.views) == {"0", "1"}
+
+
+async def test_rows_are_built_for_visible_lines_only() -> None:
+    built: list[object] = []
+    app = MpwatchApp(ScriptedSource(crowd(1000)))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        view = app.dashboard.overview
+        original = view.page.row
+        items = view.table.items
+
+        def row(item: object) -> object:
+            built.append(item)
+            return original(item, app.watch_state.moment)  # type: ignore[arg-type]
+
+        view.table.show(items, row)  # type: ignore[arg-type]
+
+    assert 0 < len(built) < 40
+
+
+async def test_of_snapshots_that_pile_up_only_the_newest_is_kept() -> None:
+    first, second = SnapshotArrived(healthy_job()), SnapshotArrived(healthy_job())
+
+    assert second.can_replace(first)
+
+
+async def test_ten_ticks_at_once_end_with_the_last_one_on_screen() -> None:
+    source = ScriptedSource(crowd(200))
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for tick in range(1, 11):
+            source.push(crowd(200, tick=tick, changed=(0,)))
+        await pilot.pause()
+        moment = app.watch_state.moment
+
+    assert moment is not None
+    found = moment.by_id[worker_id(0)]
+    assert found.cpu_percent == 11.0

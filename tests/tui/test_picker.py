@@ -1,0 +1,104 @@
+"""Choosing a job from those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mpwatch.collect.jobs import Job, JobProcess
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.picker import PickerApp
+from tests.tui.screen_text import screen_text
+
+
+def job(pid: int, program: str) -> Job:
+    root = JobProcess(
+        process=ProcessId(pid, 100 + pid),
+        parent_pid=1,
+        role="main",
+        name="python",
+        cmdline=("python", program, "--lr", "0.1"),
+        state="S",
+        uid=0,
+        rss_bytes=300 << 20,
+        born_wall_s=1000.0,
+        has_torch=True,
+    )
+    worker = replace(root, process=ProcessId(pid + 1, 101 + pid), role="loader-worker")
+    return Job(root, (root, worker))
+
+
+class Finder:
+    def __init__(self, *jobs: Job) -> None:
+        self.jobs: Sequence[Job] = jobs
+
+    def __call__(self) -> Sequence[Job]:
+        return self.jobs
+
+
+async def test_the_chosen_job_is_what_the_picker_returns() -> None:
+    app = PickerApp(Finder(job(4242, "train.py"), job(5000, "eval.py")), wall_clock=lambda: 1084.0)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        text = screen_text(app)
+        await pilot.press("down", "enter")
+
+    assert "2 torch jobs on this machine" in text
+    assert "train.py" in text
+    assert "84 s" in text
+    assert app.return_value == ProcessId(5000, 5100)
+
+
+async def test_without_jobs_the_picker_says_why_and_what_would_fill_it() -> None:
+    finder = Finder()
+    app = PickerApp(finder, wall_clock=lambda: 1084.0)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        empty = screen_text(app)
+        finder.jobs = (job(4242, "train.py"),)
+        await pilot.press("r")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        filled = screen_text(app)
+
+    assert "No torch job runs here" in empty
+    assert "mpwatch run train.py" in empty
+    assert "4242" in filled
+
+
+async def test_the_cursor_stays_on_its_job_when_another_begins() -> None:
+    finder = Finder(job(4242, "train.py"), job(5000, "eval.py"))
+    app = PickerApp(finder, wall_clock=lambda: 1084.0)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press("down")
+        finder.jobs = (job(100, "new.py"), *finder.jobs)
+        await pilot.press("r")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press("enter")
+
+    assert app.return_value == ProcessId(5000, 5100)
+
+
+async def test_leaving_the_picker_chooses_nothing() -> None:
+    app = PickerApp(Finder(job(4242, "train.py")), wall_clock=lambda: 1084.0)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await pilot.press("q")
+
+    assert app.return_value is None
+
+
+async def test_a_machine_that_cannot_be_searched_is_said_so() -> None:
+    def fail() -> Sequence[Job]:
+        raise PermissionError("/proc is hidden")
+
+    app = PickerApp(fail)
+    async with app.run_test(size=(100, 20)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+
+        assert "/proc is hidden" in screen_text(app)
