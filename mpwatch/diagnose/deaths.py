@@ -74,6 +74,20 @@ def died_with_parent(snapshot: Snapshot, process: Process, ended: Ended) -> bool
     return parents in (own, "unknown")
 
 
+def violent_deaths_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+    """Children and siblings of a process that were killed or crashed: what they held stays held."""
+    head = family_head(snapshot, process)
+    heads = {process.process} if head is None else {process.process, head.process}
+    return tuple(
+        other
+        for other in snapshot.processes
+        if other.ended is not None
+        and death_of(other.ended) in ("killed", "crash")
+        and (parent := family_head(snapshot, other)) is not None
+        and parent.process in heads
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ParentFate:
     """What became of a parent around the end of its child."""

@@ -86,6 +86,47 @@ def forecast(series: Series, limit: float, *, window_s: float = WINDOW_S) -> For
     return _line(_thinned(recent), limit)
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A number that rose steadily for as long as it was watched."""
+
+    per_s: float
+    gained: float
+    """Last value minus first, within the window."""
+    span_s: float
+
+
+def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
+    """Tell whether a number rises steadily, without a limit to compare it with.
+
+    Args:
+        series: Values over time, oldest first.
+        window_s: How much of the past counts, seconds.
+
+    Returns:
+        The growth; `None` on too few points, on a plateau, a sawtooth, a falling line or a rise
+        that slows down markedly.
+    """
+    if len(series) < MIN_POINTS:
+        return None
+    points = _thinned(_since(series, series[-1].at_s - window_s))
+    first, last = points[0], points[-1]
+    span_s = last.at_s - first.at_s
+    if len(points) < MIN_POINTS or span_s < MIN_SPAN_S or first.value >= last.value:
+        return None
+    if _was_there_before(series, last.value) or not _rises_throughout(points):
+        return None
+    slopes = _pair_slopes(points)
+    per_s = median(slopes)
+    # Without a limit, a rise that would end within three times what it has gained levels off.
+    ceiling = last.value + 3 * (last.value - first.value)
+    if per_s <= 0 or _levels_off(points, ceiling):
+        return None
+    if _confidence(points, slopes, per_s) < MIN_CONFIDENCE:
+        return None
+    return Growth(per_s, last.value - first.value, span_s)
+
+
 def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:
     """The robust slope per second of the last `window_s` seconds; `None` on too few points."""
     if len(series) < MIN_POINTS:

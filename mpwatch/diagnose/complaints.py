@@ -1,0 +1,115 @@
+"""What the hook heard: exceptions and warnings of the job itself, matched to failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mpwatch.diagnose.tree import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import LogEntry, Snapshot
+
+OWN_KINDS = frozenset(("born", "ended", "orphaned", "finding", "hook", "hook-problem", "ring-lost"))
+"""Entries that the observer wrote, or the hook about itself."""
+EVIDENCE_LIMIT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How one kind of complaint is recognised: all of these texts occur in one entry."""
+
+    texts: tuple[str, ...]
+    kind: str | None = None
+    """Kind of the note; any if `None`."""
+
+
+def said(*texts: str, kind: str | None = None) -> Said:
+    """A complaint by the texts that all occur in it."""
+    return Said(texts, kind)
+
+
+def heard(snapshot: Snapshot, *complaints: Said) -> Iterator[LogEntry]:
+    """The log entries that match any of the complaints, the first of each process only."""
+    seen: set[ProcessId | None] = set()
+    for entry in snapshot.log:
+        if entry.kind in OWN_KINDS or entry.process in seen:
+            continue
+        if any(_matches(entry, complaint) for complaint in complaints):
+            seen.add(entry.process)
+            yield entry
+
+
+def told(
+    snapshot: Snapshot,
+    rule: str,
+    complaints: tuple[Said, ...],
+    *,
+    summary: str,
+    cause: str,
+    advice: str,
+    severity: Severity = Severity.CRITICAL,
+) -> Iterator[Finding]:
+    """A finding for each process that complained in one of these ways.
+
+    Args:
+        snapshot: Where to look.
+        rule: Id of the failure.
+        complaints: How it sounds.
+        summary: What happened, to follow the name of the process.
+        cause: Why.
+        advice: What to do, with its trade-off.
+        severity: How bad it is.
+    """
+    for entry in heard(snapshot, *complaints):
+        process = snapshot.get(entry.process)
+        who = called(process) if process is not None else "a process of the job"
+        yield Finding(
+            rule=rule,
+            severity=severity,
+            process=entry.process,
+            summary=f"{who} {summary}",
+            evidence=evidence_of(entry),
+            cause=cause,
+            advice=advice,
+        )
+
+
+def evidence_of(entry: LogEntry) -> tuple[str, ...]:
+    """An entry as evidence: its words, and where it happened if they do not say so."""
+    words = [entry.words[:EVIDENCE_LIMIT]] if entry.words else []
+    for name in ("where", "site", "path", "detail"):
+        value = entry.details.get(name)
+        if isinstance(value, str) and value and value not in entry.words:
+            words.append(f"{name}: {value[:EVIDENCE_LIMIT]}")
+    return tuple(words) or (f"a note of kind {entry.kind}",)
+
+
+def number_of(details: Mapping[str, object], name: str) -> float | None:
+    """A number out of a note or gauge; `None` if it is missing or something else."""
+    value = details.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value
+
+
+def _matches(entry: LogEntry, complaint: Said) -> bool:
+    """Whether all texts occur in an entry's words or details."""
+    if complaint.kind is not None and entry.kind != complaint.kind:
+        return False
+    if all(text in entry.words for text in complaint.texts):
+        return True
+    whole = "\n".join((entry.words, *_strings(entry.details)))
+    return all(text in whole for text in complaint.texts)
+
+
+def _strings(value: object, depth: int = 0) -> Iterator[str]:
+    """Every text inside a value as it came from JSON, four levels deep."""
+    if isinstance(value, str):
+        yield value
+    elif depth < 4 and isinstance(value, Mapping):
+        for each in value.values():
+            yield from _strings(each, depth + 1)
+    elif depth < 4 and isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _strings(each, depth + 1)

@@ -1,0 +1,122 @@
+"""Forked children that wait for a thread that was not forked with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mpwatch.diagnose.stack_shapes import frame_words, main_thread, own_frames, user_frame
+from mpwatch.diagnose.stillness import quiet_s
+from mpwatch.diagnose.tree import called, family_head
+from mpwatch.model.history import History
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.units import seconds_text
+
+Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
+
+STUCK_S = 6.0
+FUTEX_WAIT = 0
+"""Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
+_OPENMP_FILES = ("libgomp", "libiomp")
+_LIBRARIES = ("cv2", "opencv", "grpc", "hdfs", "hdf5", "jvm", "lmdb", "openblas", "mkl_")
+PIN_THREAD = "pt_data_pin"
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedAlone:
+    """A forked child with one thread, which waits for a lock inside its own process."""
+
+    process: Process
+    thread: Thread
+    reason: Reason
+    library: str
+    quiet_s: float
+    parents_threads: tuple[str, ...]
+    """Names of threads of the parent that are older than this child."""
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The numbers that show it."""
+        lines = [
+            f"{called(self.process)} was forked, has one thread, and has used no cpu for "
+            f"{seconds_text(self.quiet_s)}",
+            "that thread waits on a futex private to its process: nobody else can wake it",
+        ]
+        frame = user_frame(self.thread.stack)
+        if frame is not None:
+            lines.append(f"at {frame_words(frame)}")
+        if self.parents_threads:
+            shown = ", ".join(self.parents_threads[:6])
+            lines.append(f"its parent had other threads when it was forked: {shown}")
+        return tuple(lines)
+
+
+def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterator[ForkedAlone]:
+    """The children that stand for one of the reasons; each child has exactly one."""
+    for process in snapshot.living():
+        found = _examine(snapshot, history, process)
+        if found is not None and found.reason == reason:
+            yield found
+
+
+def _examine(snapshot: Snapshot, history: History, process: Process) -> ForkedAlone | None:
+    """Whether a process is such a child."""
+    if process.sample.start_method != "fork" or len(process.threads) != 1:
+        return None
+    thread = process.threads[0]
+    quiet = quiet_s(process, history)
+    if quiet is None or quiet < STUCK_S or not _waits_inside(thread):
+        return None
+    head = family_head(snapshot, process)
+    threads = () if head is None else _older_threads(head, process)
+    reason, library = _reason(process, thread, threads)
+    names = tuple(each.name for each in threads)
+    return ForkedAlone(process, thread, reason, library, quiet, names)
+
+
+def _waits_inside(thread: Thread) -> bool:
+    """Whether a thread waits without limit for something inside its own process."""
+    wait = thread.waits_on
+    if thread.state != "S":
+        return False
+    if wait is None:
+        return thread.wchan is not None and "futex" in thread.wchan
+    return wait.kind == "futex" and wait.timeout_s is None
+
+
+def _reason(
+    process: Process, thread: Thread, parents_threads: tuple[ThreadSample, ...]
+) -> tuple[Reason, str]:
+    """What kind of lock it is, from native frames, the futex command, the stack and libraries."""
+    frames = own_frames(thread.stack)
+    native = [frame.file for frame in frames]
+    if any(name in file for file in native for name in _OPENMP_FILES):
+        return "openmp", ""
+    library = next((name for file in native for name in _LIBRARIES if name in file), "")
+    if library:
+        return "library", library
+    wait = thread.waits_on
+    if wait is None or wait.futex_command == FUTEX_WAIT:
+        innermost = frames[0].file if frames else ""
+        mapped = process.sample.maps.libraries if process.sample.maps is not None else ()
+        library = next((file for file in mapped for name in _LIBRARIES[:4] if name in file), "")
+        if "/torch/" in innermost or (not library and wait is not None):
+            return "openmp", ""
+        if library:
+            return "library", library
+    if any(each.name.startswith(PIN_THREAD) for each in parents_threads):
+        return "pin-thread", ""
+    return "lock", ""
+
+
+def _older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
+    """Threads of the parent, besides the main one, that lived when the child was forked."""
+    main = main_thread(head)
+    return tuple(
+        thread
+        for thread in head.sample.threads or ()
+        if (main is None or thread.tid != main.tid)
+        and (thread.start_ticks is None or thread.start_ticks <= child.process.start_ticks)
+    )

@@ -1,0 +1,111 @@
+"""A process that waits for a batch and has done so for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mpwatch.diagnose.pipes import pipe_ends, pipes_among
+from mpwatch.diagnose.stack_shapes import main_shape, main_thread
+from mpwatch.diagnose.stillness import STANDING_S, quiet_s
+from mpwatch.diagnose.tree import loader_owners
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Loader, Process, Snapshot
+
+POLL_S = (4.0, 5.01)
+"""A DataLoader waits for batches and for work in steps of 5 s (MP_STATUS_CHECK_INTERVAL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStall:
+    """Main waits for a batch and nothing has come for a while."""
+
+    owner: Process
+    workers: tuple[Process, ...]
+    """Its living workers."""
+    quiet_s: float
+    loader: Loader | None
+    """What its hook says about the iterator it waits in."""
+
+    @property
+    def batch(self) -> str:
+        """The batch in words."""
+        if self.loader is None or self.loader.next_task is None:
+            return "a batch"
+        return f"batch {self.loader.next_task}"
+
+
+def loader_stalls(
+    snapshot: Snapshot, history: History, at_least_s: float = STANDING_S
+) -> Iterator[LoaderStall]:
+    """All loaders whose main process stands waiting for a batch."""
+    owners = list(loader_owners(snapshot))
+    if not owners:
+        return
+    writers = pipe_ends(snapshot).writers
+    for owner, workers in owners:
+        loader = _waiting_loader(snapshot, owner)
+        waited_s = _waited_s(owner, loader, history)
+        if waited_s is None or waited_s < at_least_s:
+            continue
+        ours = {worker.process for worker in workers}
+        if loader is not None or _waits_for_batch(owner, ours, writers):
+            yield LoaderStall(owner, workers, waited_s, loader)
+
+
+def _waiting_loader(snapshot: Snapshot, owner: Process) -> Loader | None:
+    """The iterator that main is inside of, as its hook sees it."""
+    waiting = [
+        loader
+        for loader in snapshot.loaders
+        if loader.process == owner.process and loader.waiting_since_s is not None
+    ]
+    return max(waiting, key=lambda loader: loader.waiting_since_s or 0.0, default=None)
+
+
+def _waited_s(owner: Process, loader: Loader | None, history: History) -> float | None:
+    """How long main has waited: the hook knows, else how long it has been quiet."""
+    if loader is not None:
+        return loader.waiting_since_s
+    return quiet_s(owner, history)
+
+
+def _waits_for_batch(
+    owner: Process, workers: set[ProcessId], writers: Mapping[int, tuple[ProcessId, ...]]
+) -> bool:
+    """Whether main is in `_try_get_data`, by its stack or by the way it polls a worker's pipe."""
+    thread = main_thread(owner)
+    if thread is None or thread.state == "R":
+        return False
+    if thread.stack:
+        return main_shape(owner) == "waits-for-batch"
+    wait = thread.waits_on
+    if wait is None or wait.kind != "poll" or wait.timeout_s is None:
+        return False
+    if not POLL_S[0] <= wait.timeout_s <= POLL_S[1]:
+        return False
+    return any(not workers.isdisjoint(writers.get(pipe, ())) for pipe in pipes_among(wait.targets))
+
+
+def is_idle(worker: Process) -> bool:
+    """Whether a worker waits for work, by its hook, its stack, or the way it polls."""
+    if worker.loader is not None and worker.loader.task is not None:
+        return False
+    thread = main_thread(worker)
+    if thread is None or thread.state != "S":
+        return False
+    if thread.stack:
+        return main_shape(worker) == "worker-idle"
+    wait = thread.waits_on
+    if wait is None or wait.kind != "poll" or wait.timeout_s is None:
+        return False
+    return POLL_S[0] <= wait.timeout_s <= POLL_S[1]
+
+
+def has_unsent(worker: Process) -> bool:
+    """Whether one of its threads is blocked writing into a pipe: then a batch is on its way."""
+    return any(
+        thread.waits_on is not None and thread.waits_on.kind == "pipe-write"
+        for thread in worker.threads
+    )

@@ -1,0 +1,66 @@
+"""Named torch segments that nobody will ever remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.resources import segment_bytes
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Segment, Snapshot
+from mpwatch.model.units import bytes_text
+
+RULE = "file-system-strategy-leak"
+SETTLED_S = 10.0
+"""torch_shm_manager removes what its clients left 2 s after the last of them is gone."""
+WORTH_WARNING = 0.1
+"""Part of /dev/shm from which what leaked matters."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield one finding for all named segments whose maker is dead and that nobody maps.
+
+    A segment that some process still maps may have outlived its maker on purpose: that is what the
+    strategy is for.
+    """
+    del history
+    left = [segment for segment in snapshot.segments if _is_left(snapshot, segment)]
+    if not left:
+        return
+    total = segment_bytes(left)
+    shm = snapshot.host.shm
+    is_much = shm is not None and total >= WORTH_WARNING * shm.total_bytes
+    makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
+    yield Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_much else Severity.INFO,
+        summary=f"{len(left)} segments of dead processes hold {bytes_text(total)} of /dev/shm",
+        evidence=(
+            f"made by {', '.join(map(str, makers[:6]))}, which no longer exist",
+            f"mapped by nobody, for example {left[0].path}",
+        ),
+        cause=(
+            "Under the strategy file_system a shared tensor is a named file. A process that "
+            "crashes leaves it to torch_shm_manager, and when the whole tree is killed at once "
+            "(container stop, scheduler, kill of the group) that dies too."
+        ),
+        advice=(
+            "Remove them with mpwatch clean, which takes only what nobody maps and whose maker is "
+            "dead; a /dev/shm shared between containers makes pids ambiguous. Prefer the strategy "
+            "file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
+        ),
+    )
+
+
+def _is_left(snapshot: Snapshot, segment: Segment) -> bool:
+    """Whether a segment has neither maker nor user."""
+    if segment.kind != "torch-named" or not segment.is_linked:
+        return False
+    if segment.mappers or segment.holders or segment.creator_pid is None:
+        return False
+    if segment.age_s is not None and segment.age_s < SETTLED_S:
+        return False
+    maker = snapshot.get(segment.creator)
+    if maker is not None:
+        return maker.is_gone
+    return all(p.pid != segment.creator_pid for p in snapshot.living())

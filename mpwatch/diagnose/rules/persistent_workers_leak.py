@@ -1,0 +1,81 @@
+"""Workers that live on keep ever more memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.forecast import Growth, growth
+from mpwatch.diagnose.memory_room import memory_room, severity_of_growth
+from mpwatch.diagnose.tree import age_s, called, loader_owners
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text, rate_text, seconds_text
+
+RULE = "persistent-workers-leak"
+WORTH_BYTES = 16 * 2**20
+WATCHED_S = 15.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each set of workers whose private memory only ever rises.
+
+    Where shared pages shrink as much, it is copying on write and not a leak. Workers made anew for
+    each epoch start small again: a sawtooth.
+    """
+    for owner, workers in loader_owners(snapshot):
+        grown = [
+            (worker, found) for worker in workers if (found := _grown(snapshot, worker, history))
+        ]
+        if grown and 2 * len(grown) >= len(workers):
+            yield _finding(snapshot, owner, grown)
+
+
+def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | None:
+    """The growth of a worker that keeps what it takes."""
+    found = growth(history.of(worker.process, "private_bytes"))
+    if found is None or found.gained < WORTH_BYTES or found.span_s < WATCHED_S:
+        return None
+    age = age_s(snapshot, worker)
+    if age is not None and age < WATCHED_S + 5:
+        return None
+    shared = history.of(worker.process, "shared_dirty_bytes")
+    lost = shared[0].value - shared[-1].value if shared else 0.0
+    return found if lost < 0.5 * found.gained else None
+
+
+def _finding(
+    snapshot: Snapshot, owner: Process, grown: Sequence[tuple[Process, Growth]]
+) -> Finding:
+    """Put it into words."""
+    per_s = sum(found.per_s for _, found in grown)
+    room = memory_room(snapshot)
+    severity, eta_s = severity_of_growth(room, per_s)
+    worker, most = max(grown, key=lambda each: each[1].gained)
+    evidence = [
+        f"private memory of {called(worker)} +{bytes_text(most.gained)} in "
+        f"{seconds_text(most.span_s)}, {rate_text(most.per_s, 'B')}",
+        f"{len(grown)} workers together {rate_text(per_s, 'B')}",
+    ]
+    if room is not None:
+        evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=owner.process,
+        summary=(
+            f"{len(grown)} workers of {called(owner)} grow by {rate_text(per_s, 'B')} and give "
+            "nothing back"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Something in the worker keeps what it has seen: a dict of decoded samples, an "
+            "unbounded lru_cache, readers' buffers, a fragmented heap. With persistent workers it "
+            "is never reset, and each worker caches its own part of the data."
+        ),
+        advice=(
+            "Bound the caches, or share one between workers (a shared tensor, a memory map). "
+            "persistent_workers=False resets them every epoch and pays for new workers."
+        ),
+        eta_s=eta_s,
+    )

@@ -1,0 +1,75 @@
+"""Tensors were sent by a process that ended before they were fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.complaints import evidence_of, heard, number_of, said
+from mpwatch.diagnose.tree import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+
+RULE = "producer-exits-before-get"
+_SAID = (
+    said(kind="ticket-failed"),
+    said("ConnectionRefusedError", "resource_sharer.py"),
+    said("FileNotFoundError", "resource_sharer.py"),
+)
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each void ticket redeemed, and for producers that left some behind."""
+    del history
+    for entry in heard(snapshot, *_SAID):
+        yield _void_ticket(snapshot, entry)
+    for process in snapshot.processes:
+        left = number_of(process.gauges, "sharer_tickets")
+        if process.ended is not None and left:
+            yield _left_behind(process, int(left))
+
+
+def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """A receiver that found nobody."""
+    process = snapshot.get(entry.process)
+    who = called(process) if process is not None else "a process of the job"
+    address = entry.details.get("address")
+    evidence = evidence_of(entry)
+    if isinstance(address, str):
+        evidence = (*evidence, f"the ticket names the socket {address}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=entry.process,
+        summary=f"{who} cannot fetch a tensor: the process that sent it is gone",
+        evidence=evidence,
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _left_behind(process: Process, left: int) -> Finding:
+    """A producer that ended with tensors still to be fetched."""
+    end = process.ended.words if process.ended is not None else ""
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} ended while {left} tensors it sent were not yet fetched",
+        evidence=(f"{called(process)} ended: {end}", f"{left} tickets outstanding when last read"),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+_CAUSE = (
+    "Under the strategy file_descriptor a queue carries tickets, not tensors: the receiver fetches "
+    "the memory from its sender. If that has ended, FileNotFoundError means it ended normally, "
+    "ConnectionRefusedError that it crashed. A cleaner that removes pymp-* directories from TMPDIR "
+    "looks like the former."
+)
+_ADVICE = (
+    "Keep producers alive until consumers have taken everything: an Event, a Barrier, or join "
+    "them last. Small results can be sent as numpy arrays, which travel whole. The strategy "
+    "file_system lets tensors outlive their producer, at the price of files that leak on a kill."
+)

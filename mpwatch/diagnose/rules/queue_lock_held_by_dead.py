@@ -1,0 +1,105 @@
+"""A process was killed while it held the lock of a queue; the others wait for it for ever."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mpwatch.diagnose.deaths import violent_deaths_near
+from mpwatch.diagnose.stack_shapes import calls, main_thread, own_frames
+from mpwatch.diagnose.stillness import quiet_s
+from mpwatch.diagnose.tree import all_called, called
+from mpwatch.diagnose.wait_edges import is_busy, surroundings
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "queue-lock-held-by-dead"
+STUCK_S = 6.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each semaphore at zero whose holder can only be a dead process.
+
+    Healthy readers of one queue: one holds the lock and reads, the others wait for the lock. Here
+    nobody reads, everybody waits, and one of the family was killed.
+    """
+    waiters = _waiters(snapshot, history)
+    if not waiters:
+        return
+    users = surroundings(snapshot).semaphore_users
+    for segment, waiting in waiters.items():
+        dead = violent_deaths_near(snapshot, waiting[0])
+        if not dead:
+            continue
+        names = {process.process for process in waiting}
+        others = [p for p in map(snapshot.get, users.get(segment, ())) if p is not None]
+        if any(_may_hold(p, names) for p in others if not p.is_gone):
+            continue
+        yield _finding(segment, waiting, dead, history)
+
+
+def _waiters(snapshot: Snapshot, history: History) -> dict[SegmentId, list[Process]]:
+    """Processes whose main thread stands at a semaphore that is zero, by semaphore."""
+    found: defaultdict[SegmentId, list[Process]] = defaultdict(list)
+    for process in snapshot.living():
+        thread = main_thread(process)
+        wait = thread.waits_on if thread is not None else None
+        if wait is None or wait.segment is None or wait.value or wait.timeout_s is not None:
+            continue
+        quiet = quiet_s(process, history)
+        if quiet is not None and quiet >= STUCK_S:
+            found[wait.segment].append(process)
+    return dict(found)
+
+
+def _may_hold(process: Process, waiting: set[ProcessId]) -> bool:
+    """Whether a living process may hold the lock: it reads from a queue, or it runs."""
+    if process.process in waiting:
+        return False
+    for thread in process.threads:
+        if is_busy(thread):
+            return True
+        wait = thread.waits_on
+        if wait is not None and wait.kind == "pipe-read":
+            return True
+        frames = own_frames(thread.stack)
+        if calls(frames, "queues.py:get") and not calls(frames, "synchronize.py:__enter__"):
+            return True
+    return False
+
+
+def _finding(
+    segment: SegmentId, waiting: list[Process], dead: tuple[Process, ...], history: History
+) -> Finding:
+    """Put it into words."""
+    shortest = min(quiet_s(process, history) or 0.0 for process in waiting)
+    ends = [f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended is not None]
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=waiting[0].process,
+        subject=str(segment),
+        summary=(
+            f"{all_called(waiting)} wait for a lock that a killed process took with it"
+            if len(waiting) > 1
+            else f"{called(waiting[0])} waits for a lock that a killed process took with it"
+        ),
+        evidence=(
+            f"semaphore {segment} is 0 and has been waited for at least {seconds_text(shortest)}",
+            "no living process that maps it is reading or running",
+            *ends,
+        ),
+        cause=(
+            "A reader of a queue holds the queue's lock while it waits for an item. Killed in that "
+            "moment (SIGKILL, out of memory, a crash), it never gives the lock back: semaphores do "
+            "not notice that their holder died. The same holds for every multiprocessing lock."
+        ),
+        advice=(
+            "Restart the job: nothing releases this lock. Give each consumer a queue of its own, "
+            "as a DataLoader does, never stop consumers with SIGKILL, and use get(timeout=...) so "
+            "that the others notice."
+        ),
+    )

@@ -1,0 +1,112 @@
+"""One slow worker holds back the others, because batches are delivered in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from mpwatch.diagnose.stack_shapes import frame_words, main_shape, main_thread, user_frame
+from mpwatch.diagnose.stillness import mean_cpu_percent
+from mpwatch.diagnose.tree import called, loader_owners
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Loader, Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "straggler-worker"
+FACTOR = 2.5
+WORTH_S = 0.02
+FETCHES = 3
+BUSY_PERCENT = 50.0
+IDLE_PERCENT = 12.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each worker much slower than its siblings, while main waits for it.
+
+    With the hook by the times of fetching; without, where one worker computes all the time and its
+    siblings and main hardly do.
+    """
+    for owner, workers in loader_owners(snapshot):
+        if len(workers) < 2:
+            continue
+        loader = next((x for x in snapshot.loaders if x.process == owner.process), None)
+        timed = [w for w in workers if _usual_s(w) is not None]
+        if len(timed) >= 2:
+            yield from _by_times(timed, loader)
+        elif not timed:
+            yield from _by_cpu(owner, workers, history)
+
+
+def _usual_s(worker: Process) -> float | None:
+    """What a fetch usually takes, the one it is in included; `None` before there were enough."""
+    load = worker.loader
+    if load is None or load.fetch_p50_s is None:
+        return None
+    if load.fetched < FETCHES:
+        return load.task_since_s
+    return load.fetch_p50_s
+
+
+def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Finding]:
+    """The worker whose fetches take several times as long, if others wait behind it."""
+    slowest = max(workers, key=lambda w: _usual_s(w) or 0.0)
+    slow = _usual_s(slowest) or 0.0
+    others = median(_usual_s(w) or 0.0 for w in workers if w is not slowest)
+    parked = 0 if loader is None or loader.parked is None else loader.parked
+    waits = loader is not None and (loader.wait_share or 0.0) >= 0.2
+    if slow < max(WORTH_S, FACTOR * others) or not (parked or waits):
+        return
+    evidence = [
+        f"{called(slowest)} takes {seconds_text(slow)} a batch, the others {seconds_text(others)}"
+    ]
+    if parked:
+        evidence.append(f"{parked} finished batches wait behind it")
+    if loader is not None and loader.wait_share is not None:
+        evidence.append(f"main waited {loader.wait_share:.0%} of the last minute")
+    behind = f"; {parked} finished batches wait behind it" if parked else ""
+    yield _finding(slowest, f"{evidence[0]}{behind}", evidence)
+
+
+def _by_cpu(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
+    """The only one that works."""
+    loads = [(mean_cpu_percent(worker, history), worker) for worker in workers]
+    main = mean_cpu_percent(owner, history)
+    if main is None or main > IDLE_PERCENT or any(load is None for load, _ in loads):
+        return
+    busy = [worker for load, worker in loads if (load or 0.0) >= BUSY_PERCENT]
+    idle = [worker for load, worker in loads if (load or 0.0) <= IDLE_PERCENT]
+    if len(busy) != 1 or len(idle) != len(workers) - 1:
+        return
+    if any(t.stack for t in busy[0].threads) and main_shape(busy[0]) == "worker-idle":
+        return
+    words = f"{called(busy[0])} works alone: main and {len(idle)} other workers wait for it"
+    load = mean_cpu_percent(busy[0], history) or 0.0
+    evidence = [
+        f"{called(busy[0])} used {load:.0f} % cpu, the others at most {IDLE_PERCENT:.0f} %",
+        f"{called(owner)} used {main:.0f} %",
+    ]
+    yield _finding(busy[0], words, evidence)
+
+
+def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:
+    """Put it into words."""
+    thread = main_thread(worker)
+    frame = user_frame(thread.stack) if thread is not None else None
+    at = () if frame is None else (f"it is at {frame_words(frame)}",)
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=worker.process,
+        summary=summary,
+        evidence=(*evidence, *at),
+        cause=(
+            "Batches are handed out in turn and returned in order. While one worker is slow, what "
+            "the others have finished waits in shared memory, and then they wait too."
+        ),
+        advice=(
+            "DataLoader(in_order=False) takes whatever is ready (the order is no longer "
+            "reproducible, and shares of slow samples shift); or make samples equally costly, and "
+            "split shards evenly."
+        ),
+    )

@@ -1,0 +1,60 @@
+"""How long something has not moved: what separates waiting from standing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from mpwatch.diagnose.stack_shapes import main_thread
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+
+STANDING_S = 8.0
+"""Longer than a DataLoader's own 5 s rhythm: who has not moved for this long stands."""
+TICK_S = 0.02
+"""CPU time between two readings that counts as moving: a poll that wakes up costs less."""
+
+
+def quiet_s(process: Process, history: History) -> float | None:
+    """Seconds for which a process has used practically no cpu; `None` if that was not watched.
+
+    The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
+    five seconds collects one now and then; here such ticks do not count.
+    """
+    series = history.of(process.process, "cpu_percent")
+    thread = main_thread(process)
+    still_s = thread.still_s if thread is not None else None
+    if len(series) < 2:
+        return still_s
+    since_s = series[0].at_s
+    for earlier, later in pairwise(series):
+        if later.value / 100 * (later.at_s - earlier.at_s) > TICK_S:
+            since_s = later.at_s
+    return max(series[-1].at_s - since_s, still_s or 0.0)
+
+
+def stands(process: Process, history: History, at_least_s: float = STANDING_S) -> bool:
+    """Whether a process has not moved for a while."""
+    quiet = quiet_s(process, history)
+    return quiet is not None and quiet >= at_least_s
+
+
+def all_stand(processes: Iterable[Process], history: History) -> bool:
+    """Whether none of them has moved for a while; true of none at all."""
+    return all(stands(process, history) for process in processes)
+
+
+def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -> float | None:
+    """CPU use over the last seconds; `None` if it was watched for less than half of that."""
+    series = history.of(process.process, "cpu_percent")
+    if not series:
+        return None
+    recent = [point for point in series if point.at_s >= series[-1].at_s - over_s]
+    if recent[-1].at_s - recent[0].at_s < over_s / 2:
+        return None
+    return sum(point.value for point in recent) / len(recent)
+
+
+def watched_s(snapshot: Snapshot, history: History) -> float:
+    """How long the job has been observed."""
+    return 0.0 if history.started_at_s is None else snapshot.at_s - history.started_at_s
