@@ -40,6 +40,8 @@ class Thread:
     """Innermost first; empty if not taken."""
     stack_source: StackSource | None = None
     stack_at_s: float | None = None
+    stack_age_s: float | None = None
+    """Seconds between the taking of the stack and the reading of the thread."""
     has_gil: bool | None = None
     still_s: float | None = None
     """How long it has used no cpu, as far as was observed."""

@@ -10,6 +10,9 @@ from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Loader, Thread, WorkerLoad
 from mpwatch.model.units import seconds_text
 
+CURRENT_S = 2.5
+"""A stack of a thread that runs says what it did; after so long it no longer says what it does."""
+
 _LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _WAIT_WORDS = {
     "pipe-read": "reads",
@@ -53,7 +56,7 @@ def doing(
         return _STATE_WORDS.get(state, state)
     from_hook = _from_hook(role, worker, loaders)
     main = threads[0] if threads else None
-    stack = stack_words(main.stack) if main else ""
+    stack = stack_words(main.stack) if main and _is_current(main) else ""
     if from_hook:
         return (
             f"{from_hook}  {stack}" if stack and worker and worker.task is not None else from_hook
@@ -63,6 +66,13 @@ def doing(
     if main is not None and main.waits_on is not None and state != "R":
         return wait_words(main.waits_on)
     return _STATE_WORDS.get(state, state)
+
+
+def _is_current(thread: Thread) -> bool:
+    """Whether the thread can still be where its stack says: it has not run since, or just now."""
+    if thread.stack_age_s is None:
+        return True
+    return thread.stack_age_s <= CURRENT_S or (thread.still_s or 0.0) >= thread.stack_age_s
 
 
 def _from_hook(role: Role, worker: WorkerLoad | None, loaders: Sequence[Loader]) -> str:

@@ -2,7 +2,8 @@
 
 A process is looked at when a person asks for it or follows it, when it is seen for the first time,
 and when the whole job has begun to stand still: an idle worker of a job that moves is no news. A
-process with a hook is asked through it, in microseconds; others cost py-spy's 20 ms of cpu each.
+process with a hook is asked through it, in microseconds, so these take turns besides; others cost
+py-spy's 20 ms of cpu each, and of those only the root is looked at while it works.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ AGAIN_S = 30.0
 """A standing process is looked at again after so long: its stack should not have moved."""
 FOLLOW_S = 0.5
 FIRST_LOOKS_PER_TICK = 4
+HOOKED_LOOKS_PER_TICK = 4
+HOOKED_S = 1.5
+ROOT_S = 4.0
 REPEATED_LOOKS_PER_TICK = 2
 """Of processes without a hook."""
 
@@ -86,6 +90,7 @@ class LookPlan:
         at_s = snapshot.at_s
         first: list[ProcessId] = []
         again: list[ProcessId] = []
+        hooked: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         root = snapshot.get(snapshot.root)
         stands = root is None or root.is_gone or (_stood_s(root) or 0.0) >= STILL_S
@@ -97,9 +102,15 @@ class LookPlan:
                 due.insert(0, process.process)
             elif last_s is None:
                 first.append(process.process)
+            elif process.hook.state == "ready":
+                if at_s - last_s >= HOOKED_S:
+                    hooked.append((last_s, process.process))
+            elif process is root and at_s - last_s >= ROOT_S and not stands:
+                due.append(process.process)
             elif stands and _is_worth_another(process, at_s - last_s):
-                (due if process.hook.state == "ready" else again).append(process.process)
+                again.append(process.process)
         due.extend(first[:FIRST_LOOKS_PER_TICK])
+        due.extend(process for _, process in sorted(hooked)[:HOOKED_LOOKS_PER_TICK])
         due.extend(again[:REPEATED_LOOKS_PER_TICK])
         self._looked_at_s.update(dict.fromkeys(due, at_s))
         return due

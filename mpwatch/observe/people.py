@@ -144,6 +144,7 @@ def _threads(member: Member, ticks_per_s: int) -> tuple[Thread, ...]:
             elapsed_s * ticks_per_s,
             stacks.get(thread.tid),
             _still_s(member, thread.tid),
+            sample.at_s,
         )
         for thread in sample.threads or ()
     ]
@@ -161,6 +162,7 @@ def _thread(
     elapsed_ticks: float,
     stack: StackSample | None,
     still_s: float | None,
+    at_s: float,
 ) -> Thread:
     percent = None
     if before is not None and thread.cpu_ticks is not None and before.cpu_ticks is not None:
@@ -177,6 +179,7 @@ def _thread(
         stack=stack.frames if stack else (),
         stack_source=stack.source if stack else None,
         stack_at_s=stack.at_s if stack else None,
+        stack_age_s=max(0.0, at_s - stack.at_s) if stack else None,
         has_gil=stack.has_gil if stack else None,
         still_s=still_s,
     )

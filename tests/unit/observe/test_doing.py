@@ -44,3 +44,12 @@ def test_a_stopped_or_dead_process_is_told_by_that() -> None:
 
 def test_without_anything_better_the_state_is_told() -> None:
     assert doing("other", "R", [], None, [], None) == "running"
+
+
+def test_an_old_stack_of_a_thread_that_ran_since_says_nothing() -> None:
+    frames = (Frame("decode", "/home/u/data.py", 31),)
+    ran = Thread(1, "python", "R", stack=frames, stack_age_s=60.0, still_s=1.0)
+    stands = Thread(1, "python", "S", stack=frames, stack_age_s=60.0, still_s=80.0)
+
+    assert doing("main", "R", [ran], None, [], None) == "running"
+    assert doing("main", "S", [stands], None, [], None) == "data.py:31 decode"

@@ -5,6 +5,7 @@ import pytest
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.fold import ENDED_KEPT, Fold, NothingObserved
 
@@ -313,7 +314,7 @@ def test_the_hello_tells_versions_and_what_could_not_be_patched() -> None:
 
 
 def test_the_same_inputs_give_the_same_snapshots() -> None:
-    inputs = [
+    inputs: list[Input] = [
         job(1.0),
         HookStatus(WORKER_0, 1.0, "ready"),
         part(WORKER_0, 1.1, shared(1.05, key=5)),

@@ -2,11 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
-from mpwatch.observe.looks import AGAIN_S, FIRST_LOOKS_PER_TICK, LookPlan
+from mpwatch.observe.looks import (
+    AGAIN_S,
+    FIRST_LOOKS_PER_TICK,
+    HOOKED_LOOKS_PER_TICK,
+    ROOT_S,
+    LookPlan,
+)
 
 from .worlds import MAIN, WORKER_0, sample, tree
 
@@ -81,4 +88,24 @@ def test_an_idle_worker_of_a_job_that_moves_is_not_looked_at_again() -> None:
         fold.apply(tree(at_s, main, worker))
         looked += plan.due(fold.snapshot())
 
-    assert sorted(looked) == [MAIN, WORKER_0]
+    assert looked.count(WORKER_0) == 1
+    assert looked.count(MAIN) == 1 + int(58 / ROOT_S)
+
+
+def test_processes_with_a_hook_take_turns() -> None:
+    fold, plan = Fold(), LookPlan()
+    many = [ProcessId(200 + n, n) for n in range(12)]
+    counts = dict.fromkeys(many, 0)
+    for second in range(1, 40):
+        at_s = float(second)
+        readings = [replace(sample(each, at_s, parent=100), is_python=True) for each in many]
+        fold.apply(tree(at_s, sample(MAIN, at_s, role="main"), *readings))
+        for each in many:
+            fold.apply(HookStatus(each, at_s, "ready"))
+        due = plan.due(fold.snapshot())
+        assert len(due) <= FIRST_LOOKS_PER_TICK + HOOKED_LOOKS_PER_TICK
+        for each in due:
+            counts[each] += 1
+
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert min(counts.values()) >= 10
