@@ -1,0 +1,237 @@
+"""What dead processes did last, and what follows from it.
+
+The files they left are turned into the inputs an observer would have got, and folded: so the same
+rules that judge a running job judge a dead one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mpwatch.hook import wire
+from mpwatch.model.events import HookEvent, HookNote, HookSlice
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import Ended, HostSample, ProcSample, TreeSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.fold import Fold
+from mpwatch.report.black_boxes import BlackBox, folders_of_user, read_boxes
+
+NO_EXIT = "it noted no exit: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
+_BEGINS = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}
+"""Records of a beginning, with the record of the end that should follow on the same thread."""
+
+
+class NothingLeft(LookupError):
+    """There is nothing to examine; the text is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """One dead process."""
+
+    box: BlackBox
+    parent: ProcessId | None
+    worker_id: int | None
+    unfinished: HookEvent | None
+    """A call that began and never ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Autopsy:
+    """One dead job, or what is left of it."""
+
+    dead: tuple[Dead, ...]
+    """Parents before children."""
+    snapshot: Snapshot
+    """Its last state, with the findings that follow."""
+
+
+def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
+    """Examine what a process, or all processes of a folder, left behind.
+
+    Args:
+        subject: A pid, or a folder with black boxes.
+        proc: Where procfs is mounted.
+
+    Returns:
+        One result a job, oldest first; for a pid that process and everything it started.
+
+    Raises:
+        NothingLeft: Nothing dead is there.
+    """
+    if subject.isascii() and subject.isdecimal():
+        return _of_process(int(subject), proc)
+    boxes = read_boxes([subject], proc)
+    dead = [box for box in boxes if not box.is_alive]
+    if not os.path.isdir(subject):
+        raise NothingLeft(f"{subject} is neither a process id nor a folder.")
+    if not dead:
+        living = f" ({len(boxes)} still run)" if boxes else ""
+        raise NothingLeft(f"No process that died left anything in {subject}{living}.")
+    return examine(dead)
+
+
+def examine(boxes: Sequence[BlackBox]) -> tuple[Autopsy, ...]:
+    """One result for each job among the black boxes of dead processes."""
+    births = _births(boxes)
+    jobs: dict[ProcessId, list[BlackBox]] = {}
+    for box in boxes:
+        jobs.setdefault(_top(box.process, births), []).append(box)
+    return tuple(_examine_job(root, members, births) for root, members in jobs.items())
+
+
+def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
+    """The job as an observer would have seen it, with what held just before and after its end."""
+    fold = Fold()
+    for each in _inputs(dead, root):
+        fold.apply(each)
+    before = fold.snapshot()
+    for one in sorted(dead, key=lambda one: one.box.last_ns):
+        fold.apply(ended(one.box))
+    after = fold.snapshot()
+    told = {finding.key for finding in after.findings}
+    held = tuple(finding for finding in before.findings if finding.key not in told)
+    return replace(after, findings=(*after.findings, *held))
+
+
+def ended(box: BlackBox) -> Ended:
+    """How a process ended, as far as its own notes tell."""
+    at_s = box.last_ns / 1e9
+    for note in reversed(box.notes):
+        code = note.data.get("code")
+        if note.kind == "exit" and isinstance(code, int):
+            return Ended(box.process, at_s, exit_code=code)
+        if note.kind == "exception" and note.data.get("where") == "main":
+            return Ended(box.process, at_s, exit_code=1)
+    return Ended(box.process, at_s, problem=NO_EXIT)
+
+
+def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
+    folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
+    boxes = read_boxes(folders, proc)
+    subject = next((box for box in reversed(boxes) if box.process.pid == pid), None)
+    if subject is None:
+        raise NothingLeft(
+            f"Process {pid} left nothing in {' or '.join(folders)}: it had no hook, ended"
+            " normally, or died more than a day ago."
+        )
+    births = _births(boxes)
+    family = [box for box in boxes if subject.process in _line(box.process, births)]
+    dead = [box for box in family if not box.is_alive]
+    if not dead:
+        raise NothingLeft(f"Process {pid} still runs, with all it started: mpwatch attach {pid}.")
+    return examine(dead)
+
+
+def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
+    """What parents noted about the births of those in other boxes."""
+    boxes = tuple(boxes)
+    births: dict[ProcessId, HookNote] = {}
+    for note in (note for box in boxes for note in box.notes if note.kind == "birth"):
+        # Of several processes with this pid it was the first that started after the parent did.
+        children = [
+            box.process
+            for box in boxes
+            if box.process.pid == note.data.get("pid")
+            and box.process.start_ticks >= note.process.start_ticks
+            and box.process != note.process
+        ]
+        if children:
+            births.setdefault(min(children, key=lambda child: child.start_ticks), note)
+    return births
+
+
+def _line(process: ProcessId, births: Mapping[ProcessId, HookNote]) -> tuple[ProcessId, ...]:
+    """A process, its parent, and so on up."""
+    line = [process]
+    while (note := births.get(line[-1])) is not None and note.process not in line:
+        line.append(note.process)
+    return tuple(line)
+
+
+def _top(process: ProcessId, births: Mapping[ProcessId, HookNote]) -> ProcessId:
+    return _line(process, births)[-1]
+
+
+def _examine_job(
+    root: ProcessId, boxes: Sequence[BlackBox], births: Mapping[ProcessId, HookNote]
+) -> Autopsy:
+    ordered = sorted(boxes, key=lambda box: (box.process != root, box.process.start_ticks))
+    dead = tuple(_dead(box, births.get(box.process)) for box in ordered)
+    # The root itself may have ended normally and left nothing.
+    shown_root = root if any(one.box.process == root for one in dead) else dead[0].box.process
+    return Autopsy(dead, last_state(dead, shown_root))
+
+
+def _dead(box: BlackBox, birth: HookNote | None) -> Dead:
+    worker_id = birth.data.get("worker_id") if birth is not None else None
+    fetches = (e.key2 for e in box.events if e.kind in (*_BEGINS, *_BEGINS.values()))
+    if not isinstance(worker_id, int):
+        worker_id = next(fetches, None)
+    return Dead(
+        box=box,
+        parent=birth.process if birth is not None else None,
+        worker_id=worker_id,
+        unfinished=unfinished(box.events),
+    )
+
+
+def unfinished(events: Iterable[HookEvent]) -> HookEvent | None:
+    """The last call that began and whose end was never recorded."""
+    begun: dict[tuple[int, int], HookEvent] = {}
+    for event in events:
+        if event.kind in _BEGINS:
+            begun[event.tid, _BEGINS[event.kind]] = event
+        else:
+            begun.pop((event.tid, event.kind), None)
+    return max(begun.values(), key=lambda event: event.at_ns, default=None)
+
+
+def _inputs(dead: Sequence[Dead], root: ProcessId) -> list[Input]:
+    """What an observer would have got before the end: a look at all, then what each did."""
+    first_ns = min(one.box.monotonic_ns for one in dead)
+    heard: list[tuple[int, Input]] = []
+    for one in dead:
+        box = one.box
+        if box.events:
+            part = HookSlice(box.process, box.events[-1].at_ns / 1e9, box.events, box.lost)
+            heard.append((box.events[-1].at_ns, part))
+        heard += [(note.at_ns, note) for note in box.notes]
+    heard.sort(key=lambda pair: pair[0])
+    return [_tree(dead, root, first_ns), *(each for _, each in heard)]
+
+
+def _tree(dead: Sequence[Dead], root: ProcessId, first_ns: int) -> TreeSample:
+    at_s, wall_s = first_ns / 1e9, dead[0].box.wall_s(first_ns)
+    system = os.uname()
+    return TreeSample(
+        at_s=at_s,
+        wall_s=wall_s,
+        root=root,
+        host=HostSample(at_s, wall_s, system.nodename, system.release),
+        processes=tuple(_sample(one, root, at_s) for one in dead),
+    )
+
+
+def _sample(one: Dead, root: ProcessId, at_s: float) -> ProcSample:
+    process = one.box.process
+    role: Role = "spawned"
+    if process == root:
+        role = "main"
+    elif one.worker_id is not None:
+        role = "loader-worker"
+    return ProcSample(
+        process=process,
+        at_s=at_s,
+        parent_pid=one.parent.pid if one.parent else 0,
+        name="python",
+        cmdline=(),
+        state="S",
+        role=role,
+        worker_id=one.worker_id,
+        is_python=True,
+        problems=one.box.problems,
+    )

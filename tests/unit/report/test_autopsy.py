@@ -1,0 +1,231 @@
+"""What dead processes left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.procfs import read_stat
+from mpwatch.diagnose.catalogue import Rule
+from mpwatch.diagnose.engine import Engine
+from mpwatch.hook import wire
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.fold import Fold
+from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, ended
+from mpwatch.report.autopsy_text import autopsy_text
+from mpwatch.report.black_boxes import read_boxes
+from mpwatch.report.table import Paper, cell_width
+from tests.conftest import Start
+from tests.unit.report.boxes import birth, leave
+from tests.unit.report.jobs import finding
+
+# Above the largest pid there can be, so that none of them is alive.
+MAIN = ProcessId(5_000_001, 10)
+WORKER = ProcessId(5_000_002, 20)
+OTHER = ProcessId(5_000_003, 30)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    made = tmp_path / "mpwatch"
+    made.mkdir()
+    return made
+
+
+def leave_a_job(folder: Path) -> None:
+    leave(folder, MAIN, [(wire.LOADER_NEXT, 900, 416)], [birth(WORKER.pid, worker_id=3)])
+    leave(
+        folder,
+        WORKER,
+        [
+            (wire.LOADER_FETCH_BEGIN, 100, 416, 3),
+            (wire.LOADER_FETCH, 200, 416, 3),
+            (wire.LOADER_FETCH_BEGIN, 300, 417, 3),
+            (wire.SHARE, 450),
+        ],
+    )
+
+
+def test_parents_come_before_children_and_workers_have_their_number(folder: Path) -> None:
+    leave_a_job(folder)
+
+    (autopsy,) = autopsies(str(folder))
+
+    assert [dead.box.process for dead in autopsy.dead] == [MAIN, WORKER]
+    assert autopsy.dead[1].parent == MAIN
+    assert [p.label for p in autopsy.snapshot.processes] == ["main", "worker 3"]
+
+
+def test_a_call_that_began_and_never_ended_is_named(folder: Path) -> None:
+    leave_a_job(folder)
+    worker = autopsies(str(folder))[0].dead[1]
+
+    assert worker.unfinished is not None
+    assert worker.unfinished.aux == 417
+    assert autopsies(str(folder))[0].dead[0].unfinished is None
+
+
+def test_the_number_of_a_worker_is_known_from_its_own_records(folder: Path) -> None:
+    leave(folder, WORKER, [(wire.LOADER_FETCH_BEGIN, 100, 1, 3)])
+
+    assert autopsies(str(folder))[0].dead[0].worker_id == 3
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ([], f"unknown: {NO_EXIT}"),
+        ([{"kind": "exit", "ms": 5, "code": 3}], "exit code 3"),
+        ([{"kind": "exception", "ms": 5, "where": "main", "type": "KeyError"}], "exit code 1"),
+        ([{"kind": "exception", "ms": 5, "where": "queue get"}], f"unknown: {NO_EXIT}"),
+    ],
+)
+def test_how_it_ended_is_told_as_far_as_it_noted(
+    folder: Path, notes: list[dict[str, object]], words: str
+) -> None:
+    leave(folder, MAIN, notes=notes)
+
+    (box,) = read_boxes([str(folder)])
+
+    assert ended(box).words == words
+
+
+def test_by_pid_only_that_process_and_what_it_started_is_examined(folder: Path) -> None:
+    leave_a_job(folder)
+    leave(folder, OTHER)
+
+    (whole,) = autopsies(str(MAIN.pid))
+    (part,) = autopsies(str(WORKER.pid))
+
+    assert [dead.box.process for dead in whole.dead] == [MAIN, WORKER]
+    assert [dead.box.process for dead in part.dead] == [WORKER]
+    assert len(autopsies(str(folder))) == 2
+
+
+def test_of_two_processes_with_one_pid_the_later_is_meant(folder: Path) -> None:
+    leave(folder, MAIN)
+    leave(folder, MAIN._replace(start_ticks=99))
+
+    assert autopsies(str(MAIN.pid))[0].dead[0].box.process.start_ticks == 99
+
+
+def test_findings_follow_from_what_was_left(folder: Path) -> None:
+    leave(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [birth(WORKER.pid)])
+    leave(folder, WORKER, notes=[{"kind": "exit", "ms": 5000, "code": 3}])
+
+    (autopsy,) = autopsies(str(folder))
+
+    rules = {finding.rule: finding.process for finding in autopsy.snapshot.findings}
+    assert rules == {"worker-exited-unexpectedly": WORKER}
+    assert "WHAT FOLLOWS" in autopsy_text([autopsy])
+
+
+def test_what_held_just_before_the_end_is_not_forgotten(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def while_it_lives(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+        for process in snapshot.living():
+            yield replace(finding(), rule="only-alive", process=process.process)
+
+    leave(folder, MAIN, [(wire.SHARE, 100)])
+    monkeypatch.setattr(
+        "mpwatch.report.autopsy.Fold", lambda: Fold(Engine([Rule("only-alive", while_it_lives)]))
+    )
+
+    (autopsy,) = autopsies(str(folder))
+
+    assert [one.rule for one in autopsy.snapshot.findings] == ["only-alive"]
+    assert autopsy.snapshot.findings[0].resolved_s is None
+
+
+def test_a_living_process_is_left_alone(folder: Path) -> None:
+    alive = read_stat("/proc", os.getpid())
+    assert alive is not None
+    leave(folder, alive.process)
+
+    with pytest.raises(NothingLeft, match=r"\(1 still run\)\.$"):
+        autopsies(str(folder))
+    with pytest.raises(NothingLeft, match="still runs"):
+        autopsies(str(os.getpid()))
+
+
+@pytest.mark.parametrize("subject", ["5000009", "/nowhere/at/all", ""])
+def test_nothing_left_is_said_in_a_sentence(folder: Path, subject: str) -> None:
+    with pytest.raises(NothingLeft, match=r"\.$"):
+        autopsies(subject)
+
+
+def test_damaged_files_are_read_as_far_as_they_go(folder: Path) -> None:
+    leave_a_job(folder)
+    ring = folder / f"{wire.stem(*WORKER)}.ring"
+    ring.write_bytes(ring.read_bytes()[: wire.HEADER_BYTES + 200])
+    notes = folder / f"{wire.stem(*MAIN)}.notes"
+    notes.write_bytes(notes.read_bytes() + b"\xff{{{\n[1]\n" + b'{"kind": "exit", "co')
+    (folder / f"{wire.stem(*OTHER)}.ring").symlink_to("/etc/passwd")
+    (folder / "README").write_text("hello")
+
+    text = autopsy_text(autopsies(str(folder)), paper=Paper(200))
+
+    assert "the file is cut: 3 of 64 slots are there" in text
+    assert "3 lines make no sense" in text
+    assert "root:" not in text
+
+
+def test_notes_without_a_ring_are_told_too(folder: Path) -> None:
+    leave(folder, MAIN, notes=[{"kind": "exit", "ms": 5, "code": 3}])
+    (folder / f"{wire.stem(*MAIN)}.ring").unlink()
+
+    text = autopsy_text(autopsies(str(folder)))
+
+    assert "exit code 3" in text
+
+
+def test_the_text_says_how_it_ended_what_was_open_and_what_came_last(folder: Path) -> None:
+    leave_a_job(folder)
+
+    lines = autopsy_text(autopsies(str(folder)), paper=Paper(100)).splitlines()
+
+    worker = lines[lines.index("") + 1 :]
+    assert worker[0] == (
+        "5000002 worker 3 of 5000001  last sign of life 2027-01-15 08:00:00.450 UTC"
+    )
+    assert worker[1].startswith("  ended       it noted no exit: a signal")
+    assert "  unfinished  loader fetch begins, batch 417, 4.0K, begun 150 ms before that" in worker
+    assert worker[-1].split() == ["0", "us", "before", "share,", "4.0K,", "took", "2", "ms"]
+
+
+def test_the_text_fits_its_paper(folder: Path) -> None:
+    leave_a_job(folder)
+
+    text = autopsy_text(autopsies(str(folder)))
+
+    assert max(map(cell_width, text.splitlines())) <= 80
+
+
+@pytest.mark.slow
+def test_a_killed_worker_tells_its_last_batch(start: Start) -> None:
+    program = start("loader.py", "1", "--hook")
+    program.wait_for("ready")
+    (worker,) = map(
+        int, Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+    )
+    os.kill(worker, signal.SIGKILL)
+    program.wait()
+
+    (autopsy,) = autopsies(str(worker))
+
+    (dead,) = autopsy.dead
+    assert dead.worker_id == 0
+    assert len(dead.box.events) > 3
+    assert ended(dead.box).problem == NO_EXIT
+    main = autopsies(str(program.pid))[0].dead[0]
+    assert ended(main.box).exit_code == 1
