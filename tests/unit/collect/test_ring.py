@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.ring import decode_slice, parse_ring, read_ring
+from mpwatch.hook import wire
+
+
+def record(number: int, kind: int = wire.SHARE) -> bytes:
+    return wire.RECORD.pack(number + 1, 1000 + number, kind, 2, 77, 5, 4096, 11, 12, 13)
+
+
+def ring(written: int, slots: int = 8, **changes: int) -> bytearray:
+    values = {"protocol": 1, "header": 4096, "record": 64, "slots": slots, **changes}
+    data = bytearray(wire.HEADER_BYTES + slots * wire.RECORD_BYTES)
+    wire.HEADER.pack_into(
+        data, 0, wire.MAGIC, values["protocol"], values["header"], values["record"],
+        values["slots"], 42, 777, 5, 6,
+    )  # fmt: skip
+    for number in range(max(0, written - slots), written):
+        start = wire.HEADER_BYTES + number % slots * wire.RECORD_BYTES
+        data[start : start + wire.RECORD_BYTES] = record(number)
+    return data
+
+
+def test_a_ring_is_read_oldest_first_with_what_was_overwritten_counted() -> None:
+    found = parse_ring(bytes(ring(11)))
+
+    assert found.header is not None
+    assert (found.header.pid_inside, found.header.start_ticks) == (42, 777)
+    assert [event.sequence for event in found.events] == list(range(3, 11))
+    assert found.lost == 3
+    assert found.problems == ()
+    event = found.events[0]
+    assert (event.at_ns, event.kind, event.flags, event.tid) == (1003, wire.SHARE, 2, 77)
+    assert (event.duration_ns, event.bytes, event.key, event.key2, event.aux) == (
+        5, 4096, 11, 12, 13,
+    )  # fmt: skip
+
+
+def test_an_empty_ring_has_lost_nothing() -> None:
+    found = parse_ring(bytes(ring(0)))
+
+    assert (found.events, found.lost) == ((), 0)
+
+
+def test_a_torn_record_is_counted_as_lost() -> None:
+    data = ring(5)
+    struct.pack_into("<Q", data, wire.HEADER_BYTES + 2 * wire.RECORD_BYTES, 0)
+
+    found = parse_ring(bytes(data))
+
+    assert [event.sequence for event in found.events] == [0, 1, 3, 4]
+    assert found.lost == 1
+
+
+def test_a_file_that_was_cut_gives_what_is_left() -> None:
+    data = bytes(ring(8))[: wire.HEADER_BYTES + 3 * wire.RECORD_BYTES + 10]
+
+    found = parse_ring(data)
+
+    assert [event.sequence for event in found.events] == [0, 1, 2]
+    assert found.problems == ("the file is cut: 3 of 8 slots are there",)
+
+
+def test_slots_that_were_scribbled_over_are_left_out() -> None:
+    data = ring(8)
+    struct.pack_into("<Q", data, wire.HEADER_BYTES, 0xDEADBEEF)
+
+    found = parse_ring(bytes(data))
+
+    assert [event.sequence for event in found.events] == list(range(1, 8))
+    assert found.problems == ("1 slots hold something else than their record",)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "too few"),
+        (bytes(5000), "not a ring"),
+        (bytes(ring(1, protocol=9)), "protocol 9"),
+        (bytes(ring(1, header=64)), "damaged"),
+        (bytes(ring(1, record=32)), "damaged"),
+        (bytes(ring(1, slots=8))[:32].replace(b"\x08\x00\x00\x00", b"\x00\x00\x00\x00"), "too few"),
+    ],
+)
+def test_what_is_no_ring_is_said_to_be_none(data: bytes, problem: str) -> None:
+    found = parse_ring(data)
+
+    assert found.header is None
+    assert problem in found.problems[0]
+
+
+def test_a_header_with_a_billion_slots_is_not_believed() -> None:
+    data = ring(1)
+    struct.pack_into("<I", data, 16, 1 << 30)
+
+    assert "damaged" in parse_ring(bytes(data)).problems[0]
+
+
+def test_any_garbage_is_survived() -> None:
+    chance = random.Random(1)
+    for _ in range(200):
+        data = ring(chance.randrange(20))
+        for _ in range(chance.randrange(1, 30)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        found = parse_ring(bytes(data[: chance.randrange(len(data))]))
+        assert len(found.events) <= 8
+        assert [e.sequence for e in found.events] == sorted({e.sequence for e in found.events})
+
+
+def test_files_that_are_not_what_they_seem_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(bytes(ring(3)))
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    os.mkfifo(tmp_path / "fifo")
+
+    assert len(read_ring(str(tmp_path / "real")).events) == 3
+    assert "symbolic" in read_ring(str(tmp_path / "link")).problems[0]
+    assert "regular" in read_ring(str(tmp_path / "fifo")).problems[0]
+    assert "No such file" in read_ring(str(tmp_path / "none")).problems[0]
+
+
+def test_a_slice_says_which_of_its_records_are_holes() -> None:
+    holes = record(5) + bytes(64) + record(7) + record(100) + record(9)
+
+    events, torn = decode_slice(holes)
+
+    assert [event.sequence for event in events] == [5, 7, 9]
+    assert torn == 2
+
+
+def test_a_slice_of_half_a_record_is_refused() -> None:
+    with pytest.raises(ValueError, match="not whole records"):
+        decode_slice(record(1)[:40])
+
+
+def test_an_empty_slice_is_empty() -> None:
+    assert decode_slice(b"") == ((), 0)
