@@ -41,12 +41,19 @@ class Kept(NamedTuple):
 class Tape:
     """Stands at one moment of a recording; all times are seconds since its beginning."""
 
-    def __init__(self, recording: Recording, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        keeps: bool = True,
+        on_reading: Callable[[Snapshot], None] | None = None,
+    ) -> None:
         """Fold up to the first reading of the job, before which there is nothing to show.
 
         Args:
             recording: Stays open as long as this is used.
             keeps: Whether folds are kept, so that going back is quick.
+            on_reading: Is handed the snapshot after each reading of the job.
 
         Raises:
             NotARecording: It ends before the job was read once.
@@ -61,6 +68,7 @@ class Tape:
         self._next: tuple[int, Input] | None = next(self._inputs, None)
         self._member = 0
         self._folded_s = 0.0
+        self._on_reading = on_reading
         self._last: Snapshot | None = None
         self.problems: list[str] = []
         """What of the recording could not be folded, as sentences."""
@@ -151,6 +159,8 @@ class Tape:
         self._guarded(lambda: self._fold.apply(each))
         if isinstance(each, TreeSample):
             self._last = self._guarded(self._fold.snapshot) or self._last
+            if self._on_reading is not None and self._last is not None:
+                self._on_reading(self._last)
             if not self._readings_s or self._folded_s > self._readings_s[-1]:
                 self._readings_s.append(self._folded_s)
         self._next = next(self._inputs, None)

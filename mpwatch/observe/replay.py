@@ -20,6 +20,7 @@ from mpwatch.model.commands import (
 )
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.recording import Recording
+from mpwatch.observe.recording_course import Course
 from mpwatch.observe.recording_tape import Tape
 from mpwatch.observe.source import Deliver
 
@@ -140,16 +141,27 @@ class ReplaySource:
 
 
 def replay_to_end(path: str) -> Snapshot:
-    """The job as it was when the recording ended, with everything that was found.
+    """The job as it was when the recording ended, with everything that was ever found.
+
+    What held when its process ended counts as present; what passed before is marked resolved.
 
     Raises:
         OSError: The file cannot be opened.
         NotARecording: It is none, or it ends before the job was read once.
     """
+    return replay_course(path)[0]
+
+
+def replay_course(path: str) -> tuple[Snapshot, Course]:
+    """As `replay_to_end`, with how numbers moved on the way."""
+    course = Course()
     with Recording(path) as recording:
-        tape = Tape(recording, keeps=False)
+        tape = Tape(recording, keeps=False, on_reading=course.take)
         tape.advance(float("inf"))
-        return replayed(tape, recording, Playback(tape.at_s, tape.length_s, is_paused=True))
+        position = Playback(tape.at_s, tape.length_s, is_paused=True)
+        end = replayed(tape, recording, position)
+        course.take(end)
+    return replace(end, findings=course.findings(end)), course
 
 
 def replayed(tape: Tape, recording: Recording, position: Playback) -> Snapshot:

@@ -66,6 +66,7 @@ def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, paper: Paper = PL
 def diagnose_text(snapshot: Snapshot, *, paper: Paper = PLAIN) -> str:
     """What is wrong, where, why and what to do; then who waits for whom."""
     lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=False)]
+    lines += _passed(snapshot, paper)
     return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
 
 
@@ -165,6 +166,18 @@ def _findings(snapshot: Snapshot, paper: Paper, *, is_brief: bool) -> list[str]:
         return [] if is_brief else ["", "Nothing was found that is known to be wrong."]
     lines = heading("findings", _counted(present), paper)
     return [*lines, *finding_lines(present, snapshot, paper)[:-1]]
+
+
+def _passed(snapshot: Snapshot, paper: Paper) -> list[str]:
+    """What was found earlier and no longer holds, a line each."""
+    passed = [finding for finding in snapshot.findings if finding.resolved_s is not None]
+    if not passed:
+        return []
+    lines = heading("earlier", "it no longer holds", paper)
+    for finding in passed:
+        words = f"{finding.severity.word}  {finding.rule}  {finding.summary}"
+        lines += paper.wrap(words, "  ", "      ")
+    return lines
 
 
 def _counted(findings: Sequence[Finding]) -> str:

@@ -157,11 +157,13 @@ def test_findings_that_cause_each_other_are_still_told() -> None:
     assert "CRITICAL  other" in text
 
 
-def test_resolved_findings_are_not_told() -> None:
+def test_resolved_findings_are_told_apart() -> None:
     gone = replace(finding(), resolved_s=499.0)
     text = diagnose_text(replace(job(), findings=(gone,)))
 
     assert "Nothing was found that is known to be wrong." in text
+    assert section(text, "EARLIER")[1].startswith("  critical  fd-exhaustion-receiver  main")
+    assert gone.rule not in dump_text(replace(job(), findings=(gone,)))
 
 
 def test_a_chain_is_told_from_the_one_who_waits() -> None:
