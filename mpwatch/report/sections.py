@@ -129,12 +129,26 @@ def host_lines(host: HostSample, paper: Paper) -> list[str]:
 
 def segment_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
     """Segments joined over all processes, those of one maker with the same users in one line."""
+    columns = [
+        Column("MADE BY", is_flexible=True),
+        Column("KIND"),
+        Column("COUNT", is_number=True),
+        Column("SIZE", is_number=True),
+        Column("USED", is_number=True),
+        Column("OLDEST", is_number=True),
+        Column("MAPPED BY", is_flexible=True, floor=16),
+    ]
+    return table(columns, segment_rows(snapshot), paper)
+
+
+def segment_rows(snapshot: Snapshot) -> list[list[str]]:
+    """Maker, kind, count, size, used bytes, age of the oldest, users; the largest first."""
     groups: dict[tuple[object, ...], list[Segment]] = defaultdict(list)
     for segment in snapshot.segments:
         key = (segment.creator_pid, segment.kind, segment.is_linked, segment.mappers)
         groups[key].append(segment)
     ranked = sorted(groups.values(), key=lambda group: -(_total(group) or 0))
-    rows = [
+    return [
         [
             _maker(group[0], snapshot),
             group[0].kind + (" named" if group[0].is_linked and group[0].kind == "torch" else ""),
@@ -146,16 +160,6 @@ def segment_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
         ]
         for group in ranked
     ]
-    columns = [
-        Column("MADE BY", is_flexible=True),
-        Column("KIND"),
-        Column("COUNT", is_number=True),
-        Column("SIZE", is_number=True),
-        Column("USED", is_number=True),
-        Column("OLDEST", is_number=True),
-        Column("MAPPED BY", is_flexible=True, floor=16),
-    ]
-    return table(columns, rows, paper)
 
 
 def flow_lines(flows: Sequence[Flow], snapshot: Snapshot, paper: Paper) -> list[str]:
@@ -218,6 +222,15 @@ def name_of(process: ProcessId | None, snapshot: Snapshot) -> str:
         return DASH
     known = snapshot.get(process)
     return f"{known.label} {process.pid}" if known else str(process.pid)
+
+
+def program_of(snapshot: Snapshot) -> str:
+    """The script a job runs, else the name of its process."""
+    root = snapshot.get(snapshot.root)
+    if root is None:
+        return "job"
+    script = next((a for a in root.sample.cmdline[1:] if not a.startswith("-")), "")
+    return script.rsplit("/", 1)[-1] or root.sample.name
 
 
 def pack(parts: Sequence[str], paper: Paper) -> list[str]:

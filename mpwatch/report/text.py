@@ -25,6 +25,7 @@ from mpwatch.report.sections import (
     pack,
     problem_lines,
     process_lines,
+    program_of,
     segment_lines,
     wait_lines,
 )
@@ -136,7 +137,7 @@ def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
     """What job this is and what is known of it."""
     root = snapshot.get(snapshot.root)
     moment = utc_text(snapshot.wall_s)[:19].replace("T", " ")
-    parts = [f"{_program(snapshot)}  {snapshot.root.pid}", f"{moment} UTC"]
+    parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{moment} UTC"]
     if root is not None:
         python, torch = root.hook.python or root.sample.python_version, root.hook.torch
         parts += [f"python {python}"] if python else []
@@ -148,15 +149,6 @@ def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
     if lost := sum(process.hook.lost for process in snapshot.processes):
         parts.append(f"events lost {count_text(lost)}")
     return pack(parts, paper)
-
-
-def _program(snapshot: Snapshot) -> str:
-    """The script a job runs, else its process name."""
-    root = snapshot.get(snapshot.root)
-    if root is None:
-        return "job"
-    script = next((a for a in root.sample.cmdline[1:] if not a.startswith("-")), None)
-    return script.rsplit("/", 1)[-1] if script else root.sample.name
 
 
 def _findings(snapshot: Snapshot, paper: Paper, *, is_brief: bool) -> list[str]:
