@@ -4,8 +4,6 @@ Importing this costs nothing: no thread, no file, no environment read, no import
 interpreter's own. The hook is loaded when `instrument` is called.
 """
 
-from __future__ import annotations
-
 __all__ = ["__version__", "instrument", "uninstrument"]
 
 __version__ = "0.1.0"
