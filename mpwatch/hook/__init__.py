@@ -1,7 +1,7 @@
 """The hook: lives inside the training, standard library only.
 
-It may be loaded under another name than `mpwatch.hook`, by path, where mpwatch is not importable; so
-its modules refer to each other relatively, and `RENDEZVOUS` says which one is in.
+It may be loaded under another name than `mpwatch.hook`, by path, where mpwatch is not importable;
+so its modules refer to each other relatively, and `RENDEZVOUS` says which one is in.
 """
 
 from __future__ import annotations

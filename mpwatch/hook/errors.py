@@ -1,18 +1,17 @@
 """Whose exception is it: what the hook may swallow, and what it must let through or deliver again.
 
 A signal handler runs between any two bytecodes of the main thread, also those of the hook, and may
-raise: Ctrl-C does, and so does the SIGCHLD handler of torch's DataLoader when a worker died. Such an
-exception belongs to the program.
+raise: Ctrl-C does, and so does the SIGCHLD handler of torch's DataLoader when a worker died. Such
+an exception belongs to the program.
 """
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType, TracebackType
     from typing import Any
 
@@ -57,8 +56,8 @@ def signal_behind(error: BaseException) -> int | None:
 def unframe(error: BaseException) -> None:
     """Take the wrapper's own line off a traceback that passes through it.
 
-    Call it in the wrapper's `except` clause, right before a bare `raise`. Python 3.10 keeps a copy of
-    the traceback aside for the bare `raise`, so there the line stays.
+    Call it in the wrapper's `except` clause, right before a bare `raise`. Python 3.10 keeps a copy
+    of the traceback aside for the bare `raise`, so there the line stays.
     """
     step = error.__traceback__
     if step is not None and step.tb_next is not None:
@@ -99,7 +98,7 @@ def text_of(error: BaseException, limit: int = 1000) -> str:
     """The message of an exception, bounded; an exception that cannot be shown gives its reason."""
     try:
         return str(error)[:limit]
-    except Exception as failure:
+    except Exception as failure:  # noqa: BLE001 - a foreign `__str__` may raise anything
         return f"<{type(failure).__name__} while reading the message>"
 
 
@@ -109,6 +108,5 @@ def _code_of(handler: Any) -> CodeType | None:
     function = getattr(function, "__func__", function)
     code: CodeType | None = getattr(function, "__code__", None)
     if code is None and callable(function) and not isinstance(function, type):
-        call: Callable[..., Any] | None = getattr(type(function), "__call__", None)
-        code = getattr(call, "__code__", None)
+        code = getattr(type(function).__call__, "__code__", None)
     return code

@@ -2,21 +2,29 @@
 
 The functions given to `os.register_at_fork` cannot be taken back, so they ask each time whether a
 hook is in. An exception in one of them would be printed and lost by the interpreter, also one that
-a signal handler of the program raised; such a signal is delivered again once the fork is over.
+a signal handler of the program raised; such a signal's handler runs again once the fork is over.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import _thread
+import functools
+import operator
 import os
 
 from . import errors, places, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .session import Session
+
+_FORKING_THREADS = 24
+_SIGNALS = 2
+"""Different signals that may strike during one fork."""
 
 
 class Forks:
@@ -28,7 +36,7 @@ class Forks:
         self.session: Session | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
-        self._signals: list[int] = []
+        self._signals: dict[int, int] = {}
         self._began_ns = 0
         self._census: Callable[[int | None], None] | None = None
         self.threads: int | None = None
@@ -36,37 +44,40 @@ class Forks:
     def register(self) -> None:
         """Hand the three functions to the interpreter, for good."""
         os.register_at_fork(
-            before=lambda: self._guard(self._before),
-            after_in_parent=lambda: self._guard(self._after_in_parent),
-            after_in_child=lambda: self._guard(self._after_in_child),
+            before=_shielded(self._before, self),
+            after_in_parent=_shielded(self._after_in_parent, self),
+            after_in_child=_shielded(self._after_in_child, self),
         )
+        for slot in range(_SIGNALS):
+            os.register_at_fork(after_in_parent=self._deliver_again(slot))
 
     def on_census(self, census: Callable[[int | None], None] | None) -> None:
         """Have a function called before each fork, with the number of threads."""
         self._census = census
 
-    def _guard(self, step: Callable[[Session], None]) -> None:
+    def caught(self, step: Callable[[Session], None], error: BaseException) -> None:
+        """Deal with an exception in one of the three: finish the step, remember the signal."""
+        number = errors.signal_behind(error)
         session = self.session
-        if session is None or session.state == "off":
+        if session is None:
             return
-        try:
-            step(session)
-        except BaseException as error:
-            number = errors.signal_behind(error)
-            if number is None:
-                session.problems.append(f"fork: {type(error).__name__}: {error}"[:200])
-                return
-            self._signals.append(number)
-            self._retry(step, session)
+        if number is None:
+            session.problems.append(f"fork: {type(error).__name__}: {error}"[:200])
+            return
+        slot = next((slot for slot in range(_SIGNALS) if slot not in self._signals), 0)
+        self._signals[slot] = number
+        step(session)
 
-    def _retry(self, step: Callable[[Session], None], session: Session) -> None:
-        """Finish a step that a signal handler's exception cut short: each can be repeated."""
-        try:
-            step(session)
-        except BaseException as error:
-            number = errors.signal_behind(error)
-            if number is not None:
-                self._signals.append(number)
+    def _deliver_again(self, slot: int) -> Callable[[], Any]:
+        """Make a function that runs after all others and lets a caught signal's handler run again.
+
+        It is C throughout: the handler then runs where it would have run without the hook, as
+        `os.fork` returns. With nothing caught it simulates SIGKILL, which does nothing, for that
+        has no handler.
+        """
+        take = functools.partial(self._signals.pop, slot, int(_signal.SIGKILL))
+        simulate: Any = _thread.interrupt_main
+        return functools.partial(next, map(simulate, iter(take, None)))
 
     def _before(self, session: Session) -> None:
         self._under_way[session.system.get_ident()] = True
@@ -91,21 +102,44 @@ class Forks:
         if self._under_way:
             # Another thread began to fork in between and has not seen our thread.
             session.server.stop()
-        while self._signals:
-            self._deliver_again(session, self._signals.pop())
 
     def _after_in_child(self, session: Session) -> None:
         self._under_way = {}
         self._place = None
-        self._signals = []
+        self._signals.clear()
         session.reset_in_child()
 
-    def _deliver_again(self, session: Session, number: int) -> None:
-        """Let a signal's handler run again, after the functions around the fork have returned."""
-        system = session.system
 
-        def deliver() -> None:
-            system.sleep(0.002)
-            system.interrupt_main(number)
+def _shielded(step: Callable[[Session], None], forks: Forks) -> Callable[[], Any]:
+    """Make a function for `os.register_at_fork` that cannot be struck before its first `try`.
 
-        system.start_new_thread(deliver, ())
+    A signal that arrived during the fork has its handler run as the next Python function is
+    entered, before any `try` in it. So nothing is entered here: a generator that already waits
+    inside its `try` goes on from there, and all that leads to it is written in C. A generator that
+    runs cannot be resumed, so there is one for each thread that may be forking at a time.
+    """
+    free: dict[int, Any] = {}
+    all_of_them: list[Any] = []
+
+    def body(number: int) -> Iterator[None]:
+        while True:
+            # Twice, for a handler may also strike in the `except` clause, or as the loop turns.
+            try:
+                while True:
+                    try:
+                        # No other thread can run between these two: an assignment is no call.
+                        free[number] = all_of_them[number]
+                        yield
+                        session = forks.session
+                        if session is not None and session.state != "off":
+                            step(session)
+                    except BaseException as error:  # noqa: BLE001 - it would be printed and lost
+                        forks.caught(step, error)
+            except BaseException as error:  # noqa: BLE001 - as above
+                forks.caught(step, error)
+
+    for number in range(_FORKING_THREADS):
+        all_of_them.append(body(number))
+        next(all_of_them[number])
+    taken = map(operator.itemgetter(1), iter(free.popitem, None))
+    return functools.partial(next, map(next, taken))

@@ -29,12 +29,12 @@ class ImportWatch:
     def start(self) -> None:
         """Begin to watch."""
         if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+            sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
         """Watch no more."""
         if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -49,7 +49,7 @@ class ImportWatch:
             if spec is None:
                 continue
             if hasattr(spec.loader, "exec_module"):
-                spec.loader = _Loader(spec.loader, self._loaded)
+                spec.loader = _Loader(spec.loader, self._loaded)  # type: ignore[assignment]
             return spec
         return None
 

@@ -1,10 +1,10 @@
 """The table of patch points, walked to come in and walked back to leave.
 
 What may be replaced is chosen with care. Functions that pickles name (`rebuild_storage_fd`,
-`_worker_loop` and their like) stay the very objects they are: pickle refuses a function that is not
-the one its name leads to, so replacing one while some thread holds it for pickling would fail in
-the program. Methods of classes, entries of `ForkingPickler`'s table and functions that are only ever
-called are safe to replace at any moment.
+`_worker_loop` and their like) stay the very objects they are: pickle refuses a function that is
+not the one its name leads to, so replacing one while some thread holds it for pickling would fail
+in the program. Methods of classes, entries of `ForkingPickler`'s table and functions that are only
+ever called are safe to replace at any moment.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -18,6 +19,10 @@ KEEP_DEAD_S = 24 * 3600
 """How long the ring of a process that died stays for `mpwatch autopsy`."""
 KEEP_DEAD_BYTES = 64 << 20
 """How much all rings of dead processes may take together; the oldest go first."""
+_AF_UNIX, _SOCK_STREAM = 1, 1
+_SUN_PATH = 107
+"""Bytes of a socket's path on Linux, the final zero aside."""
+_LONGEST_NAME = len("/4194304-18446744073709551615.sock")
 _SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
@@ -27,7 +32,7 @@ def find_directory(system: System, environ: Mapping[str, str]) -> tuple[str | No
     Returns:
         The directory or `None`, and why those before it could not be used.
     """
-    problems = []
+    problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
         try:
@@ -106,10 +111,10 @@ def _drop_oldest(system: System, kept: list[tuple[float, int, str]]) -> None:
 
 def _refuse(system: System, path: str, uid: int) -> str | None:
     """Why this directory must not be used, or `None`; it is made if it is missing."""
-    try:
+    if len(os.fsencode(path)) + _LONGEST_NAME > _SUN_PATH:
+        return f"{path} is too long for the path of a socket"
+    with contextlib.suppress(FileExistsError):
         system.os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
     status = system.os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         return f"{path} is a symbolic link"
@@ -135,7 +140,7 @@ def _owner(name: str) -> tuple[int, int] | None:
 
 def _answers(system: System, path: str) -> bool:
     """Whether somebody listens on a socket."""
-    client: Any = system.socket()
+    client: Any = system.socket(_AF_UNIX, _SOCK_STREAM)
     try:
         client.setblocking(False)
         client.connect(path)

@@ -1,9 +1,10 @@
 """The interpreter's own functions, as they were before anybody replaced them.
 
-Test suites mock `os` and `time`, gevent replaces `_thread` and `select`. The hook must neither see a
-frozen clock nor run its thread as somebody's coroutine, so it takes what it needs from the modules
-written in C, and from fresh instances of those where the usual one was changed. The references live
-in the slots of one object: freezegun walks the attributes of all modules and replaces what it knows.
+Test suites mock `os` and `time`, gevent replaces `_thread` and `select`. The hook must neither see
+a frozen clock nor run its thread as somebody's coroutine, so it takes what it needs from the
+modules written in C, and from fresh instances of those where the usual one was changed. The
+references live in the slots of one object: freezegun walks the attributes of all modules and
+replaces what it knows.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ instruction.
 from __future__ import annotations
 
 import itertools
-from struct import error as StructError
+import struct
 
 from . import errors, wire
 
@@ -162,7 +162,7 @@ class Ring:
         return memory, number
 
     def step_back(self, memory: Any, number: int) -> None:
-        """Return to the memory from before `step_aside`, with what other threads wrote meanwhile."""
+        """Return to the memory from before `step_aside`, with what was written meanwhile."""
         if memory is self.memory:
             return
         self.memory = memory
@@ -221,7 +221,7 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
     """
     count, now, native_id = ring.count, system.monotonic_ns, system.get_native_id
     pack_into, header, mask = wire.RECORD.pack_into, wire.HEADER_BYTES, ring.slots - 1
-    local = system.local()
+    local, struct_error = system.local(), struct.error
 
     def record(
         kind: int,
@@ -261,7 +261,7 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
                 key2,
                 aux,
             )
-        except (StructError, ValueError, TypeError, IndexError, OSError) as error:
+        except (struct_error, ValueError, TypeError, IndexError, OSError) as error:
             # A value out of range leaves a hole, which readers count as lost.
             if not errors.is_ours(error):
                 raise

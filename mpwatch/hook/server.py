@@ -1,14 +1,15 @@
 """The socket and the one thread behind it.
 
 The thread sleeps in `poll` until an observer comes. It is a bare thread of `_thread`, invisible to
-`threading.enumerate`, holds no lock, blocks all signals, imports nothing, and is ended before a fork
-and started again after it, so that a fork in a program of one thread stays one.
+`threading.enumerate`, holds no lock, blocks all signals, imports nothing, and is ended before a
+fork and started again after it, so that a fork in a program of one thread stays one.
 """
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import collections
+import contextlib
 import errno
 
 from .connection import Connection, is_welcome
@@ -73,10 +74,8 @@ class Server:
         system = self._session.system
         listener = system.socket(_AF_UNIX, _SOCK_STREAM)
         try:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 system.os.unlink(path)
-            except FileNotFoundError:
-                pass
             listener.bind(path)
             system.os.chmod(path, 0o600)
             listener.listen(_BACKLOG)
@@ -140,7 +139,7 @@ class Server:
             self.path = None
 
     def _has_ended(self, run: Run) -> bool:
-        """Whether the thread is gone for the kernel too: that is whom Python 3.12 asks at a fork."""
+        """Whether the thread is gone for the kernel too, whom Python 3.12 asks at a fork."""
         if not run.tid:
             return run.is_done
         try:
@@ -192,7 +191,7 @@ class Server:
             self._session.work()
             while not run.should_stop:
                 self._turn(run)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - else the interpreter would print it
             self._session.note("hook-problem", what="server", text=repr(error)[:500])
         finally:
             run.is_done = True

@@ -1,4 +1,4 @@
-"""The hook of one process, from coming in to leaving: who holds what, and what a fork does to it."""
+"""The hook of one process, from coming in to leaving, and what a fork does to it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Session:
         self.ring.on_new_thread = self.wake
 
     def wake(self) -> None:
-        """In a forked child: files, socket and thread of its own, at the first thing that happens."""
+        """In a forked child: get files, socket and thread, at the first thing that happens."""
         if self.state != "asleep":
             return
         try:
@@ -214,7 +214,11 @@ class Session:
     def work(self) -> None:
         """Do the jobs that were left for the thread."""
         while self.jobs:
-            self.jobs.pop(0)()
+            job = self.jobs.pop(0)
+            try:
+                job()
+            except Exception as error:  # noqa: BLE001 - the thread has more to do than this job
+                self.note("hook-problem", what="job", text=repr(error)[:500])
         if self.patcher.is_waiting_for_import():
             self.patcher.catch_up()
 

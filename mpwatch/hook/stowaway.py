@@ -1,9 +1,9 @@
 """Loads the hook by path, in a process that may know nothing of mpwatch.
 
-This file is self-contained: its text travels to spawn and forkserver children inside multiprocessing's
-preparation data, and into running processes when mpwatch attaches; there it is executed in a fresh
-namespace. It needs the standard library only, leaves `sys.path` alone, and may run at any bytecode
-boundary of the main thread.
+This file is self-contained: its text travels to spawn and forkserver children inside
+multiprocessing's preparation data, and into running processes when mpwatch attaches; there it is
+executed in a fresh namespace. It needs the standard library only, leaves `sys.path` alone, and may
+run at any bytecode boundary of the main thread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 RENDEZVOUS = "_mpwatch_hook"
 ARRIVAL = "mpwatch_stowaway"
@@ -20,7 +25,9 @@ reason = ""
 """Why the last `load` did not bring the hook in."""
 
 
-def load(hook_directory, started_by, birth=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def load(
+    hook_directory: str, started_by: str, birth: dict[str, Any] | None = None
+) -> ModuleType | None:
     """Bring the hook in, once per process; never raises.
 
     Args:
@@ -39,13 +46,13 @@ def load(hook_directory, started_by, birth=None):  # type: ignore[no-untyped-def
         if not package.enter(started_by, birth):
             reason = "the hook refused"
             return None
-    except Exception as error:
-        reason = "%s: %s" % (type(error).__name__, error)  # noqa: UP031
+    except Exception as error:  # noqa: BLE001 - a guest that cannot come in stays outside
+        reason = f"{type(error).__name__}: {error}"
         return None
     return package
 
 
-def _import(directory):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _import(directory: str) -> ModuleType:
     """Import the package under a private name, from its directory."""
     spec = importlib.util.spec_from_file_location(
         RENDEZVOUS, directory + "/__init__.py", submodule_search_locations=[directory]

@@ -25,8 +25,8 @@ PROTOCOL = 1
 RECORD = struct.Struct("<QQHHIQQQQQ")
 """sequence + 1, monotonic ns, kind, flags, thread id, duration ns, bytes, key, key2, aux.
 
-The time is that of writing, which is the end of what is recorded: it began `duration ns` earlier. The
-thread id is the kernel's, as the process sees it.
+The time is that of writing, which is the end of what is recorded: it began `duration ns` earlier.
+The thread id is the kernel's, as the process sees it.
 """
 RECORD_BYTES = 64
 HEADER = struct.Struct("<8sHHIIIQQQ")
@@ -146,8 +146,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
 
-- `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork) and the fields of
-  a hello's `birth`;
+- `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork) and the fields
+  of a hello's `birth`;
 - `exit`: `code`, where multiprocessing ended this process with another code than 0;
 - `exception`: `where` (name of the record kind, or "main"), `type`, `text`, `frames` (a list of
   [function, file, line], innermost first), `tid`, and what is known of `queue`, `loader`, `batch`,
@@ -177,12 +177,12 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   innermost first}], all threads but the hook's own;
 - `gauges`: only those that exist, each `{"error": reason}` if it cannot be read:
   `own` as in the hello; `strategy`; `shared_cache` {`entries`, `limit`, `expired`};
-  `loaders` [{`key`, `workers`, `prefetch`, `persistent`, `pin_memory`, `pids`, `dataset`, `batches`,
-  `rcvd`, `sent`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
+  `loaders` [{`key`, `workers`, `prefetch`, `persistent`, `pin_memory`, `pids`, `dataset`,
+  `batches`, `rcvd`, `sent`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
   `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
   `sharer_tickets`: a number; `sharer` {`outstanding`, `issued`, `address`};
-  `cuda` {`allocated`, `reserved`, `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]},
-  once the program has initialised CUDA;
+  `cuda` {`allocated`, `reserved`,
+  `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.

@@ -1,7 +1,7 @@
 """Where the hook listens, a module for each part of torch or the standard library.
 
-A wrapper calls the original first and keeps its own bookkeeping out of the way: `Session.record` and
-`Session.note` never raise, and anything else they must survive is caught and told apart by
+A wrapper calls the original first and keeps its own bookkeeping out of the way: `Session.record`
+and `Session.note` never raise, and anything else they must survive is caught and told apart by
 `errors.is_ours`.
 """
 

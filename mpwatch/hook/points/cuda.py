@@ -30,7 +30,7 @@ def _on_init(module: ModuleType, session: Session) -> Undo:
             tid=session.system.get_native_id(),
         )
 
-    entry = (initialised, [])
+    entry: tuple[Any, list[str]] = (initialised, [])
     if not module._initialized:
         queue.append(entry)
 

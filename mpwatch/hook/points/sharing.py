@@ -74,7 +74,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
 def _register(module: ModuleType, session: Session) -> Undo:
     """Put the wrapper into ForkingPickler's table, wherever torch's own function stands."""
     original = module.reductions.reduce_storage
-    pickler = sys.modules["multiprocessing.reduction"].ForkingPickler  # type: ignore[attr-defined]
+    pickler = sys.modules["multiprocessing.reduction"].ForkingPickler
     table: dict[type, Any] = pickler._extra_reducers
     ours = _reduce_storage(original, session)
     types = [kind for kind, reduce in tuple(table.items()) if reduce is original]

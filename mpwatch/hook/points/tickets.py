@@ -1,4 +1,4 @@
-"""File descriptors on their way between processes: the tickets of `multiprocessing.resource_sharer`."""
+"""Descriptors on their way between processes: the tickets of `multiprocessing.resource_sharer`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _detach(original: Callable[..., Any], session: Session) -> Callable[..., Any
 
 
 def _gauge(module: ModuleType, session: Session) -> Undo:
-    sharer: Any = module._resource_sharer  # type: ignore[attr-defined]
+    sharer: Any = module._resource_sharer
     if not isinstance(sharer._cache, dict):
         raise TypeError("the resource sharer keeps its tickets elsewhere")
 

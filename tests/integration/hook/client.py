@@ -1,0 +1,110 @@
+"""The observer's end of the socket, as small as the protocol allows."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mpwatch.hook import wire
+
+
+class Client:
+    """A connection to one hook."""
+
+    def __init__(self, path: Path, timeout_s: float = 10.0) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(timeout_s)
+        try:
+            self.sock.connect(str(path))
+        except OSError:
+            self.sock.close()
+            raise
+        self._rest = b""
+        self.notes: list[dict[str, Any]] = []
+        self.records: list[tuple[int, ...]] = []
+        self.lost = 0
+        self._number = 0
+
+    def frame(self) -> tuple[int, bytes]:
+        """The next frame; records and notes are kept on the way."""
+        while True:
+            if len(self._rest) >= wire.FRAME.size:
+                length, kind = wire.FRAME.unpack_from(self._rest)
+                end = wire.FRAME.size + length
+                if len(self._rest) >= end:
+                    payload, self._rest = self._rest[wire.FRAME.size : end], self._rest[end:]
+                    self._keep(kind, payload)
+                    return kind, payload
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise EOFError
+            self._rest += data
+
+    def hello(self) -> dict[str, Any]:
+        kind, payload = self.frame()
+        assert kind == wire.HELLO
+        hello: dict[str, Any] = json.loads(payload)
+        return hello
+
+    def ask(self, name: str, **fields: Any) -> dict[str, Any]:
+        self._number += 1
+        request = {"ask": name, "id": self._number, **fields}
+        self.sock.sendall(wire.pack_frame(wire.REQUEST, json.dumps(request).encode()))
+        while True:
+            kind, payload = self.frame()
+            if kind == wire.REPLY:
+                reply: dict[str, Any] = json.loads(payload)
+                assert reply["id"] == self._number
+                return reply
+
+    def listen_for(self, kind: int, count: int, deadline_s: float = 20.0) -> list[tuple[int, ...]]:
+        """Read until so many records of a kind have come."""
+        end_s = time.monotonic() + deadline_s
+        while True:
+            found = [record for record in self.records if record[2] == kind]
+            if len(found) >= count or time.monotonic() > end_s:
+                return found
+            self.frame()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _keep(self, kind: int, payload: bytes) -> None:
+        if kind == wire.NOTE:
+            self.notes.append(json.loads(payload))
+        elif kind == wire.RECORDS:
+            self.lost = wire.LOST.unpack_from(payload)[0]
+            self.records += wire.RECORD.iter_unpack(payload[wire.LOST.size :])
+
+
+def sockets(folder: Path) -> dict[int, Path]:
+    """The sockets in a runtime directory, by pid."""
+    return {int(path.name.split("-")[0]): path for path in folder.glob("mpwatch/*.sock")}
+
+
+def wait_for_sockets(folder: Path, count: int, deadline_s: float = 30.0) -> dict[int, Path]:
+    """Wait until so many hooks listen."""
+    end_s = time.monotonic() + deadline_s
+    found = sockets(folder)
+    while len(found) < count and time.monotonic() < end_s:
+        found = sockets(folder)
+    assert len(found) >= count, found
+    return found
+
+
+def ring_records(path: Path) -> Iterator[tuple[int, ...]]:
+    """The complete records in a ring file, oldest first."""
+    data = path.read_bytes()
+    slots = range(wire.HEADER_BYTES, len(data), wire.RECORD_BYTES)
+    rows = [wire.RECORD.unpack_from(data, offset) for offset in slots]
+    return iter(sorted(row for row in rows if row[0]))

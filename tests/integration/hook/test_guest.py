@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook import wire
+from tests.conftest import PROGRAMS
+from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
+
+pytestmark = pytest.mark.slow
+
+
+class Guest:
+    """The program, with a way to talk to it."""
+
+    def __init__(self, mode: str, **env: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAMS / "hook_guest.py"), mode],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **env},
+        )
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def finish(self) -> tuple[int, str]:
+        rest, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, rest
+
+    def __enter__(self) -> Guest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_invisible_thread() -> None:
+    with Guest("cost") as guest:
+        code, said = guest.finish()
+
+    assert (code, said.splitlines()) == (
+        0,
+        [
+            f"fds {1 if sys.version_info >= (3, 13) else 2}",
+            "threads 1 1",
+            "inheritable []",
+            "shm False",
+        ],
+    )
+
+
+def test_uninstrument_restores_every_object_and_closes_everything() -> None:
+    with Guest("identity") as guest:
+        code, said = guest.finish()
+
+    assert (code, said.splitlines()) == (
+        0,
+        ["changed True", "left 0", "path True", "fds True", "tasks 0"],
+    )
+
+
+def test_exceptions_of_signal_handlers_reach_the_program_wherever_they_strike() -> None:
+    with Guest("signals") as guest:
+        code, said = guest.finish()
+
+    assert (code, said) == (0, "caught 120 of 120\n")
+
+
+def test_records_and_answers_reach_an_observer(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        assert guest.hear() == "ready"
+        path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        with Client(path) as client:
+            hello = client.hello()
+            guest.tell("20")
+            records = client.listen_for(wire.QUEUE_PUT, 20)
+            threads = client.ask("stacks")["threads"]
+            gauges = client.ask("gauges")
+            unknown = client.ask("everything")
+        guest.tell("end")
+        code, rest = guest.finish()
+
+    assert hello["pid"] == guest.process.pid
+    assert path.name == wire.stem(hello["pid"], hello["start_ticks"]) + wire.SOCKET_SUFFIX
+    assert (hello["started_by"], hello["torch"], hello["missing"]) == ("instrument", None, {})
+    assert [record[0] for record in records] == list(range(1, 21))
+    assert {record[4] for record in records} == {guest.process.pid}
+    assert [thread["name"] for thread in threads] == ["MainThread"]
+    assert threads[0]["frames"][0][0] == "listen"
+    assert gauges["own"]["records"] == 20
+    assert unknown["error"].startswith("unknown request 'everything'")
+    assert (code, rest) == (0, "wrote\n")
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def test_what_an_observer_missed_is_counted(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        guest.tell(str(wire.DEFAULT_SLOTS + 100))
+        guest.hear()
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            client.hello()
+            records = client.listen_for(wire.QUEUE_PUT, wire.DEFAULT_SLOTS)
+
+    assert client.lost == 100
+    assert [record[0] for record in records] == list(range(101, wire.DEFAULT_SLOTS + 101))
+
+
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGSEGV])
+def test_the_last_records_outlive_a_killed_process(way: signal.Signals, runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        guest.tell("3")
+        guest.hear()
+        guest.process.send_signal(way)
+        guest.finish()
+
+    (ring,) = (runtime / "mpwatch").glob("*.ring")
+    assert [record[2] for record in ring_records(ring)] == [wire.QUEUE_PUT] * 3
+    assert wire.HEADER.unpack_from(ring.read_bytes())[5] == guest.process.pid
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack("<IB", 0xFFFFFFFF, wire.REQUEST),
+        wire.pack_frame(wire.REQUEST, b"{not json"),
+        wire.pack_frame(wire.REQUEST, b"[1]"),
+        wire.pack_frame(wire.HELLO, b"{}"),
+    ],
+)
+def test_garbage_ends_the_connection_and_nothing_else(garbage: bytes, runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        with Client(path) as rude:
+            rude.hello()
+            rude.sock.sendall(garbage)
+            with pytest.raises((EOFError, ConnectionResetError)):
+                while True:
+                    rude.frame()
+        with Client(path) as polite:
+            polite.hello()
+            assert polite.ask("ping")["at_ns"] > 0
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+
+def test_observers_that_come_a_thousand_times_or_never_read_do_not_matter(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        deaf = socket.socket(socket.AF_UNIX)
+        deaf.connect(str(path))
+        for _ in range(1000):
+            with socket.socket(socket.AF_UNIX) as hasty:
+                hasty.connect(str(path))
+        guest.tell("200000")
+        assert guest.hear() == "wrote"
+        with Client(path) as client:
+            client.hello()
+            assert client.ask("ping")["at_ns"] > 0
+        deaf.close()
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+
+def test_detach_answers_and_leaves_nothing(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            client.hello()
+            assert client.ask("detach")["detached"] is True
+            with pytest.raises(EOFError):
+                while True:
+                    last = client.frame()
+        assert last == (wire.GOODBYE, b'{"reason": "detach"}')
+        assert list((runtime / "mpwatch").iterdir()) == []
+        guest.tell("5")
+        assert guest.hear() == "wrote"
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+
+def test_a_ring_cut_short_by_root_costs_the_file_and_not_the_process(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        guest.tell("3")
+        guest.hear()
+        (ring,) = (runtime / "mpwatch").glob("*.ring")
+        assert stat.S_IMODE(ring.stat().st_mode) == 0o400
+        os.truncate(ring, 0)
+        guest.tell("3")
+        assert guest.hear() == "wrote"
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            hello = client.hello()
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+    assert hello["ring"] is None
+    assert hello["problems"] == ["ring: the ring file was cut short by somebody else"]
+
+
+def test_without_descriptors_it_forks_and_can_be_visited_once_there_is_room(runtime: Path) -> None:
+    with Guest("limits") as guest:
+        guest.hear()
+        path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        guest.tell("")
+        assert [guest.hear(), guest.hear()] == ["full", "forked"]
+        with socket.socket(socket.AF_UNIX) as early:
+            early.connect(str(path))
+            guest.tell("")
+            assert guest.hear() == "room"
+            with Client(path) as client:
+                assert client.hello()["pid"] == guest.process.pid
+        guest.tell("")
+        assert guest.finish() == (0, "")
+
+
+def test_replaced_clocks_sockets_and_threads_are_not_used(runtime: Path) -> None:
+    with Guest("mocked") as guest:
+        assert guest.hear() == "ready"
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            client.hello()
+            guest.tell("2")
+            records = client.listen_for(wire.QUEUE_PUT, 2)
+        guest.tell("end")
+        assert guest.finish() == (0, "wrote\n")
+
+    assert all(record[1] > 1_000_000 for record in records)
+
+
+@pytest.mark.parametrize("kind", ["missing", "symlink", "file", "foreign", "long"])
+def test_an_unusable_runtime_directory_is_said_and_the_next_one_used(
+    kind: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("x" * 90 if kind == "long" else "run")
+    if kind != "missing":
+        folder.mkdir()
+    if kind == "symlink":
+        (tmp_path / "elsewhere").mkdir()
+        (folder / "mpwatch").symlink_to(tmp_path / "elsewhere")
+    elif kind == "file":
+        (folder / "mpwatch").write_text("")
+    elif kind == "foreign":
+        (folder / "mpwatch").mkdir()
+        os.chown(folder / "mpwatch", 12345, 12345)
+    with Guest("listen", XDG_RUNTIME_DIR=str(folder)) as guest:
+        assert guest.hear() == "ready"
+        fallback = Path(f"/tmp/mpwatch-{os.getuid()}")
+        stem = f"{guest.process.pid}-"
+        (path,) = [p for p in fallback.glob("*.sock") if p.name.startswith(stem)]
+        with Client(path) as client:
+            hello = client.hello()
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+    assert hello["ring"] is not None
+    assert len(hello["problems"]) == 1
+    assert "mpwatch" in hello["problems"][0]
+
+
+def test_leaving_without_ceremony_prints_nothing_and_the_next_hook_sweeps(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        guest.tell("leave")
+        assert guest.finish() == (0, "")
+        assert sockets(runtime)
+    with Guest("listen") as after:
+        after.hear()
+        path = runtime / "mpwatch"
+        with Client(wait_for_sockets(runtime, 1)[after.process.pid]) as client:
+            client.hello()
+            client.ask("ping")
+        left = {
+            each.name for each in path.iterdir() if each.name.startswith(f"{guest.process.pid}-")
+        }
+        after.tell("end")
+        after.finish()
+
+    assert {Path(name).suffix for name in left} == {".ring"}

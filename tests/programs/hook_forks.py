@@ -1,0 +1,101 @@
+"""Forks in every way a program can, with the hook in: `hook_forks.py MODE [NUMBER]`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+
+SEEN_AT_FORK: list[int] = []
+
+
+def count_tasks() -> None:
+    SEEN_AT_FORK.append(len(os.listdir("/proc/self/task")))
+
+
+def child(queue: multiprocessing.SimpleQueue[int]) -> None:
+    queue.put(os.getpid())
+
+
+def processes(number: int) -> None:
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    for _ in range(number):
+        process = context.Process(target=child, args=(queue,))
+        process.start()
+        assert queue.get() == process.pid
+        process.join(30)
+        assert process.exitcode == 0
+
+
+def raw(number: int) -> None:
+    for _ in range(number):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def storm(number: int) -> None:
+    from mpwatch.hook import current, wire
+
+    session = current()
+    assert session is not None
+    tids: set[int] = {threading.get_native_id()}
+
+    def fork_on() -> None:
+        tids.add(threading.get_native_id())
+        for _ in range(number):
+            pid = os.fork()
+            if pid == 0:
+                session.record(wire.QUEUE_PUT, 0, 0, 0, 4242)
+                os._exit(0 if session.ring.handed_out() >= 1 else 9)
+            assert os.waitpid(pid, 0)[1] == 0
+
+    def write_on() -> None:
+        tids.add(threading.get_native_id())
+        while not stop.is_set():
+            for _ in range(50):
+                session.record(wire.QUEUE_GET, 0)
+            time.sleep(0.001)
+
+    stop = threading.Event()
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    forkers = [threading.Thread(target=fork_on) for _ in range(4)]
+    for thread in forkers:
+        thread.start()
+    for thread in forkers:
+        thread.join()
+    stop.set()
+    writer.join()
+    last = session.ring.handed_out()
+    held = range(max(0, last - session.ring.slots), last)
+    rows = [wire.RECORD.unpack_from(session.ring.slice_of(n, n + 1)[0]) for n in held]
+    print("foreign", sum(1 for row in rows if row[0] and row[4] not in tids))
+    print("children", sum(1 for row in rows if row[7] == 4242))
+    print("is written", sum(1 for row in rows if row[0]) > 100, flush=True)
+
+
+def wait() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def main() -> None:
+    mode, number = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    # Registered before the hook's, so run after it: functions before a fork run last come first.
+    os.register_at_fork(before=count_tasks)
+    import mpwatch
+
+    assert mpwatch.instrument()
+    print("ready", flush=True)
+    {"processes": processes, "raw": raw, "storm": storm}[mode](number)
+    print("tasks", sorted(set(SEEN_AT_FORK)))
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()

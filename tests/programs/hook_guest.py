@@ -1,0 +1,212 @@
+"""A program with the hook in that needs no torch: `hook_guest.py MODE`."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def listen() -> None:
+    """Answer lines from the test: `put`, `end`, or a number of records to write."""
+    from mpwatch.hook import current, wire
+
+    session = current()
+    assert session is not None
+    say("ready")
+    for line in sys.stdin:
+        if line.strip() == "end":
+            break
+        if line.strip() == "leave":
+            os._exit(0)
+        for _ in range(int(line)):
+            session.record(wire.QUEUE_PUT, session.system.monotonic_ns(), 0, 0, 7)
+        say("wrote")
+
+
+def cost() -> None:
+    """What the hook takes while nobody looks."""
+    import mpwatch
+    from mpwatch import hook
+
+    mpwatch.uninstrument()
+    fds = len(os.listdir("/proc/self/fd"))
+    mpwatch.instrument()
+    now = os.listdir("/proc/self/fd")
+    say("fds", len(now) - fds)
+    say("threads", len(os.listdir("/proc/self/task")) - 1, threading.active_count())
+    leaky = [fd for fd in map(int, now) if fd > 2 and _is_inheritable(fd)]
+    say("inheritable", leaky)
+    session = hook.current()
+    assert session is not None
+    maps = open("/proc/self/maps").read()
+    say("shm", "/dev/shm" in maps)
+
+
+def _is_inheritable(fd: int) -> bool:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        return False
+
+
+def signals() -> None:
+    """Raise from a signal handler again and again, in the middle of whatever is running."""
+    queue: Any = multiprocessing.get_context("fork").SimpleQueue()
+    caught = 0
+
+    class Alarm(RuntimeError):
+        pass
+
+    def handler(*_: object) -> None:
+        raise Alarm("from the handler")
+
+    def forked() -> None:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        children.append(pid)
+
+    def queued() -> None:
+        queue.put(1)
+        queue.get()
+
+    children: list[int] = []
+    signal.signal(signal.SIGALRM, handler)
+    sent = 0
+    for step in (queued, forked):
+        for number in range(60):
+            sent += 1
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00002 + number * 0.00001)
+                end = time.monotonic() + 5
+                while time.monotonic() < end:
+                    step()
+            except Alarm:
+                caught += 1
+            if step is queued:
+                # An item may be left over, or the lock be held by the interrupted call.
+                queue = multiprocessing.get_context("fork").SimpleQueue()
+    for pid in children:
+        os.waitpid(pid, 0)
+    say("caught", caught, "of", sent)
+
+
+def limits() -> None:
+    """Run out of descriptors, fork and be visited nonetheless."""
+    say("ready")
+    sys.stdin.readline()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    held = []
+    try:
+        while True:
+            held.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        say("full")
+    for _ in range(5):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    say("forked")
+    sys.stdin.readline()
+    for fd in held:
+        os.close(fd)
+    say("room")
+    sys.stdin.readline()
+
+
+def identity() -> None:
+    """Compare every object that is patched before and after."""
+    import multiprocessing.popen_spawn_posix
+    import multiprocessing.process
+    import multiprocessing.queues
+    import multiprocessing.resource_sharer
+    import multiprocessing.spawn
+
+    import mpwatch
+
+    mpwatch.uninstrument()
+    holders = (
+        multiprocessing.process.BaseProcess,
+        multiprocessing.queues.Queue,
+        multiprocessing.queues.JoinableQueue,
+        multiprocessing.queues.SimpleQueue,
+        multiprocessing.resource_sharer.DupFd,
+        multiprocessing.spawn,
+        multiprocessing.reduction,
+        threading,
+    )
+    before = [dict(vars(holder)) for holder in holders]
+    path = list(sys.meta_path)
+    fds = sorted(os.listdir("/proc/self/fd"))
+    tasks = len(os.listdir("/proc/self/task"))
+    mpwatch.instrument()
+    during = [dict(vars(holder)) for holder in holders]
+    mpwatch.uninstrument()
+    after = [dict(vars(holder)) for holder in holders]
+    gc.collect()
+    say("changed", sum(_differences(a, b) for a, b in zip(before, during, strict=True)) > 8)
+    say("left", sum(_differences(a, b) for a, b in zip(before, after, strict=True)))
+    say("path", sys.meta_path == path)
+    say("fds", sorted(os.listdir("/proc/self/fd")) == fds)
+    say("tasks", len(os.listdir("/proc/self/task")) - tasks)
+
+
+def _differences(one: dict[str, object], two: dict[str, object]) -> int:
+    return sum(1 for name in one if one[name] is not two.get(name))
+
+
+def mocked() -> None:
+    """Live with a replaced clock, replaced sockets and a replaced thread starter."""
+    import mpwatch
+
+    mpwatch.uninstrument()
+    import _thread
+    import select
+
+    def refuse(*_: object) -> Any:
+        raise AssertionError("the hook used a replaced function")
+
+    time.monotonic_ns = lambda: 5
+    time.sleep = refuse
+    socket.socket = refuse  # type: ignore[misc, assignment]
+    select.poll = refuse
+    _thread.start_new_thread = refuse
+    struct.pack = refuse
+    os.open = refuse
+    mpwatch.instrument()
+    listen()
+
+
+def main() -> None:
+    import mpwatch
+
+    if sys.argv[1] != "uninvited":
+        assert mpwatch.instrument()
+    modes = {
+        "listen": listen,
+        "uninvited": lambda: say("ready"),
+        "cost": cost,
+        "signals": signals,
+        "limits": limits,
+        "identity": identity,
+        "mocked": mocked,
+    }
+    modes[sys.argv[1]]()
+
+
+if __name__ == "__main__":
+    main()
