@@ -14,6 +14,7 @@ _SIGSTOP_BIT = 1 << (signal.SIGSTOP - 1)
 _CAP_SYS_PTRACE = 1 << 19
 _SETTLE_S = 0.05
 """After its tracer's death a thread takes a moment to act on a stop that was on its way."""
+_PAUSE_S = 0.005
 
 
 class Stops(NamedTuple):
@@ -70,7 +71,7 @@ def resume_if_stopped(proc: str, process: ProcessId, before: Stops) -> bool:
             return True
         if time.monotonic() > until_s:
             return False
-        time.sleep(0.005)
+        time.sleep(_PAUSE_S)
 
 
 def refusal(proc: str, pid: int) -> str:

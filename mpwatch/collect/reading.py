@@ -183,7 +183,8 @@ class ProcessReader:
         # Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
         # lock would hang the reader as well.
         if self._is_stuck(stat):
-            self._problems["mappings"] = "mappings: not read while the process is in state D"
+            if kept.mappings is None:
+                self._problems["mappings"] = "mappings: not read while the process is in state D"
             plan = plan._replace(maps=False, memory=False)
         if plan.maps and self._read_maps(around, stat):
             has_news = True

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -127,8 +126,8 @@ class StackCollector:
 
 
 def find_py_spy() -> str | None:
-    """Where py-spy is: beside this Python, where scripts are installed, or on PATH."""
-    for folder in (os.path.dirname(sys.executable), sysconfig.get_path("scripts")):
+    """Where py-spy is: beside this Python, in its environment, or on PATH."""
+    for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin")):
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):
             return path

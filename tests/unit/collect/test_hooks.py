@@ -318,6 +318,7 @@ def test_a_hook_of_another_process_is_refused(world: World) -> None:
         wire.pack_frame(wire.HELLO, b"[1]"),
         wire.pack_frame(wire.HELLO, b"[" * 100_000),
     ],
+    ids=["noise", "no hello", "no JSON", "no object", "deep JSON"],
 )
 def test_garbage_before_the_introduction_ends_the_conversation(
     world: World, garbage: bytes
@@ -343,6 +344,7 @@ def test_garbage_before_the_introduction_ends_the_conversation(
         wire.pack_frame(wire.RECORDS, wire.LOST.pack(0) + b"x" * 63),
         wire.pack_frame(wire.NOTE, b"\xff\xfe"),
     ],
+    ids=["long frame", "short slice", "half a record", "no JSON"],
 )
 def test_garbage_later_ends_it_as_well(world: World, garbage: bytes) -> None:
     hook = world.ready()

@@ -88,6 +88,7 @@ def test_slots_that_were_scribbled_over_are_left_out() -> None:
         (bytes(ring(1, record=32)), "damaged"),
         (bytes(ring(1, slots=8))[:32].replace(b"\x08\x00\x00\x00", b"\x00\x00\x00\x00"), "too few"),
     ],
+    ids=["nothing", "zeros", "protocol", "header", "record", "cut"],
 )
 def test_what_is_no_ring_is_said_to_be_none(data: bytes, problem: str) -> None:
     found = parse_ring(data)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.collect import ptrace
 from mpwatch.collect.launch import Finished
 from mpwatch.collect.ptrace import Stops, refusal, stops_of
 from mpwatch.collect.stacks import StackCollector, parse_dump
@@ -51,6 +52,12 @@ class PySpy:
 
 def collector(proc: FakeProc, py_spy: PySpy) -> StackCollector:
     return StackCollector(str(proc), lambda: 7.0, py_spy, "/bin/py-spy")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ptrace, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(ptrace, "_PAUSE_S", 0.0)
 
 
 def test_threads_come_main_first_with_plain_function_names(proc: FakeProc) -> None:

@@ -1,0 +1,101 @@
+"""The collectors and psutil, which share no code, say the same of a real process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from mpwatch.collect.proc import identify
+from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.model.samples import ProcSample
+
+pytestmark = pytest.mark.slow
+
+CODE = """
+import os, subprocess, sys, threading
+pipes = [os.pipe() for _ in range(5)]
+file = open(sys.executable, "rb")
+for _ in range(3):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+child = subprocess.Popen([sys.executable, "-c", "import sys; print('up', flush=True); input()"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+print("ready", flush=True)
+sys.stdin.readline()
+child.communicate()
+"""
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        yield running
+
+
+@pytest.fixture
+def samples(program: subprocess.Popen[bytes]) -> tuple[ProcSample, ...]:
+    tree = TreeCollector(identify(program.pid)).collect(Wanted.everything())
+    assert tree is not None
+    return tree.processes
+
+
+def test_the_tree_is_the_same(
+    program: subprocess.Popen[bytes], samples: tuple[ProcSample, ...]
+) -> None:
+    theirs = psutil.Process(program.pid)
+    family = [theirs, *theirs.children(recursive=True)]
+
+    assert [s.process.pid for s in samples] == [p.pid for p in family]
+    assert [s.parent_pid for s in samples] == [p.ppid() for p in family]
+    assert [s.cmdline[0] for s in samples] == [p.cmdline()[0] for p in family]
+    assert all(
+        abs((s.born_wall_s or 0) - p.create_time()) < 1.5
+        for s, p in zip(samples, family, strict=True)
+    )
+
+
+def test_one_process_is_the_same(samples: tuple[ProcSample, ...]) -> None:
+    ours = samples[0]
+    theirs = psutil.Process(ours.process.pid)
+
+    assert ours.fds is not None
+    assert ours.fds.used == theirs.num_fds()
+    assert (ours.fds.soft_limit, ours.fds.hard_limit) == theirs.rlimit(psutil.RLIMIT_NOFILE)
+    assert ours.fds.by_kind is not None
+    assert sum(ours.fds.by_kind.values()) == ours.fds.used
+    assert ours.fds.by_kind["pipe"] == 12 + 2
+    assert ours.threads is not None
+    assert {thread.tid for thread in ours.threads} == {t.id for t in theirs.threads()}
+    assert ours.exe == theirs.exe()
+    assert ours.uid == theirs.uids().real
+    assert ours.nice == theirs.nice()
+    assert ours.cpus_allowed == len(theirs.cpu_affinity() or ())
+    switches = theirs.num_ctx_switches()
+    assert ours.voluntary_switches == switches.voluntary
+    memory = theirs.memory_full_info()
+    assert ours.memory is not None
+    assert ours.memory.pss_bytes == memory.pss
+    assert ours.memory.private_bytes == memory.uss
+    # The kernel counts resident pages per thread and adds them up late.
+    assert abs((ours.memory.rss_bytes or 0) - memory.rss) < 4 << 20
+
+
+def test_the_machine_is_the_same(program: subprocess.Popen[bytes]) -> None:
+    tree = TreeCollector(identify(program.pid)).collect(Wanted())
+    assert tree is not None
+    host, memory = tree.host, psutil.virtual_memory()
+
+    assert host.memory_total_bytes == memory.total
+    assert abs((host.memory_available_bytes or 0) - memory.available) < 512 << 20
+    assert host.cpu_count == psutil.cpu_count()
+    assert host.shm is not None
+    assert host.shm.total_bytes == psutil.disk_usage("/dev/shm").total
+    assert tree.wall_s - (host.wall_s or 0) == 0

@@ -1,0 +1,371 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+from mpwatch.collect import errors
+from mpwatch.collect.deaths import DeathWatch
+from mpwatch.collect.proc import identify
+from mpwatch.collect.stacks import StackCollector
+from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.model.samples import Ended, ProcSample, TreeSample, WaitedOn
+
+from .conftest import Talker, eventually
+
+pytestmark = pytest.mark.slow
+
+Talk = Callable[[str], Talker]
+OTHER_UID = 65534
+
+
+def read(tree: TreeCollector) -> TreeSample:
+    sample = tree.collect(Wanted.everything())
+    assert sample is not None
+    return sample
+
+
+def by_pid(sample: TreeSample) -> dict[int, ProcSample]:
+    return {process.process.pid: process for process in sample.processes}
+
+
+def test_an_orphan_stays_in_the_tree(talk: Talk) -> None:
+    program = talk("orphan")
+    middle, child = map(int, program.words)
+    tree = TreeCollector(identify(program.pid))
+    assert set(by_pid(read(tree))) == {program.pid, middle, child}
+
+    program.tell()
+    program.hear("orphaned")
+    found = by_pid(read(tree))
+
+    assert set(found) == {program.pid, child}
+    assert found[child].parent_pid not in (program.pid, middle)
+
+
+def test_a_zombie_is_refused_with_its_parent_and_reported_with_its_exit_code(talk: Talk) -> None:
+    program = talk("zombie")
+    (zombie,) = map(int, program.words)
+    tree = TreeCollector(identify(program.pid))
+
+    with pytest.raises(errors.IsZombie) as caught:
+        identify(zombie)
+    sample = by_pid(read(tree))[zombie]
+    deaths = DeathWatch()
+    deaths.watch([sample.process])
+    (ended,) = deaths.poll(5)
+    deaths.close()
+
+    assert caught.value.parent_pid == program.pid
+    assert sample.state == "Z"
+    assert ended.exit_code == 7
+
+
+def test_a_thread_is_refused_with_its_process(talk: Talk) -> None:
+    program = talk("waits")
+    tids = dict(word.split("=") for word in program.words)
+
+    with pytest.raises(errors.IsThread) as caught:
+        identify(int(tids["futex"]))
+
+    assert caught.value.pid == program.pid
+
+
+def test_this_process_and_other_programs_are_refused() -> None:
+    with pytest.raises(errors.IsObserver):
+        identify(os.getpid())
+    sleeper = subprocess.Popen(["sleep", "600"])
+    try:
+        eventually(lambda: os.path.basename(os.readlink(f"/proc/{sleeper.pid}/exe")) == "sleep")
+        with pytest.raises(errors.NotPython):
+            identify(sleeper.pid)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    with pytest.raises(errors.NoSuchProcess):
+        identify(sleeper.pid)
+
+
+def test_deaths_of_strangers_are_reported_with_code_or_signal(talk: Talk) -> None:
+    program = talk("deaths")
+    children = list(map(int, program.words))
+    tree = TreeCollector(identify(program.pid))
+    identities = {pid: sample.process for pid, sample in by_pid(read(tree)).items()}
+    deaths = DeathWatch()
+    deaths.watch(identities[pid] for pid in children)
+
+    program.tell()
+    ended: list[Ended] = []
+
+    def have_all_ended() -> bool:
+        ended.extend(deaths.poll(1))
+        return len(ended) == len(children)
+
+    eventually(have_all_ended)
+    deaths.close()
+
+    found = {each.process.pid: (each.exit_code, each.signal, each.problem) for each in ended}
+    has_exit_info = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2])) >= (6, 15)
+    if has_exit_info:
+        assert [found[pid] for pid in children] == [
+            (0, None, None),
+            (3, None, None),
+            (None, signal.SIGKILL, None),
+            (None, signal.SIGSEGV, None),
+        ]
+    else:
+        assert set(found) == set(children)
+
+
+def test_the_death_of_a_reused_number_is_not_reported_as_ours() -> None:
+    mine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = identify(mine.pid)
+    deaths = DeathWatch()
+    deaths.watch([process._replace(start_ticks=process.start_ticks - 1)])
+    (ended,) = deaths.poll()
+    deaths.close()
+    mine.communicate(timeout=30)
+
+    assert ended.exit_code is None
+    assert ended.problem == "it ended before it could be watched"
+
+
+def test_many_processes_can_be_watched_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    child = subprocess.Popen([sys.executable, "-c", "input(); raise SystemExit(5)"],
+                             stdin=subprocess.PIPE)  # fmt: skip
+    deaths = DeathWatch()
+    deaths.watch([identify(child.pid)])
+    assert deaths.poll() == []
+
+    assert child.stdin is not None
+    child.stdin.close()
+    (ended,) = eventually(deaths.poll)
+    child.wait(30)
+    deaths.close()
+
+    assert ended.exit_code == 1
+
+
+def test_children_of_other_threads_are_born_once(talk: Talk) -> None:
+    program = talk("births")
+    tree = TreeCollector(identify(program.pid))
+    read(tree)
+
+    program.tell()
+    program.hear("born")
+    (born,) = tree.births()
+
+    assert born.pid in by_pid(read(tree))
+    assert tree.births() == []
+
+
+def test_every_kind_of_wait_is_resolved(talk: Talk) -> None:
+    program = talk("waits")
+    said = dict(word.split("=") for word in program.words)
+    tree = TreeCollector(identify(program.pid))
+
+    def waits() -> dict[str, WaitedOn] | None:
+        threads = by_pid(read(tree))[program.pid].threads or ()
+        known = {thread.tid: thread.waits_on for thread in threads}
+        found = {
+            name: waited
+            for name, tid in said.items()
+            if (waited := known.get(int(tid))) is not None
+        }
+        return found if len(found) == 11 else None
+
+    found = eventually(waits)
+
+    kinds = {name: waited.kind for name, waited in found.items()}
+    assert kinds == {
+        **{name: name for name in found},
+        "select": "poll",
+        "epoll": "poll",
+    }
+    empty, full = f"pipe:[{said['empty']}]", f"pipe:[{said['full']}]"
+    assert found["pipe-read"].targets == (empty,)
+    assert found["pipe-read"].queued_bytes == 0
+    assert found["pipe-write"].targets == (full,)
+    assert found["pipe-write"].queued_bytes == 65536
+    assert {found[name].targets for name in ("poll", "select", "epoll")} == {(empty,)}
+    assert found["poll"].timeout_s == 60.0
+    assert found["child"].targets == (f"pid {said['sleeper']}",)
+    assert found["timer"].timeout_s is not None
+    assert found["timer"].timeout_s > 500
+    semaphore = found["semaphore"]
+    assert semaphore.value == 0
+    assert semaphore.segment is not None
+    held = by_pid(read(tree))[program.pid].segments or ()
+    assert semaphore.segment in {use.segment for use in held if use.kind == "semaphore"}
+
+
+def test_hostile_names_come_out_clean(talk: Talk) -> None:
+    program = talk("names")
+
+    (sample,) = read(TreeCollector(identify(program.pid))).processes
+
+    assert sample.name.isprintable()
+    assert sample.state in ("S", "R")
+    assert sample.process.pid == program.pid
+
+
+def run_as_nobody(code: str) -> str:
+    """Run code after giving up all rights."""
+    drop = f"import os; os.setgroups([]); os.setgid({OTHER_UID}); os.setuid({OTHER_UID})\n"
+    # Everything is imported before: the code may lie where nobody may read.
+    imports = textwrap.dedent(
+        """
+        import dataclasses, resource, sys
+        from mpwatch.collect import errors, gpu, host, ptrace, stacks
+        from mpwatch.collect.deaths import DeathWatch
+        from mpwatch.collect.hooks import HookClients
+        from mpwatch.collect.proc import identify
+        from mpwatch.collect.tree import TreeCollector, Wanted, find_jobs
+        from mpwatch.model.ids import ProcessId
+        import json, pwd
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", imports + drop + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_the_process_of_another_user_is_refused_with_the_command_that_helps(talk: Talk) -> None:
+    program = talk("births")
+
+    words = run_as_nobody(
+        f"""
+        try:
+            identify({program.pid})
+        except errors.NotPermitted as error:
+            print(error.exit_code, error, error.fix, sep="|")
+        """
+    )
+
+    code, message, fix = words.strip().split("|")
+    assert code == "4"
+    assert "it belongs to root" in message
+    assert fix == f"sudo mpwatch attach {program.pid}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_what_is_hidden_of_another_users_process_is_none_with_reasons(talk: Talk) -> None:
+    program = talk("births")
+    process = identify(program.pid)
+
+    words = run_as_nobody(
+        f"""
+        tree = TreeCollector(ProcessId({process.pid}, {process.start_ticks}))
+        sample, = tree.collect(Wanted.everything()).processes
+        links = sample.fds and sample.fds.links
+        print(links, sample.maps, sample.memory.private_bytes, sample.memory.rss_bytes > 0)
+        print("; ".join(sample.problems))
+        print(stacks.StackCollector().take(sample.process).problem)
+        clients = HookClients()
+        clients.watch([sample])
+        print(*[status.reason for status in clients.poll(0)])
+        deaths = DeathWatch()
+        deaths.watch([sample.process])
+        print(deaths.poll())
+        """
+    ).splitlines()
+
+    assert words[0] == "None None None True"
+    assert "Permission denied" in words[1]
+    assert f"Process {program.pid} belongs to uid 0" in words[2]
+    assert "Permission denied" in words[3]
+    assert words[4] == "[]"
+
+
+def test_stacks_of_a_real_process_name_its_functions(talk: Talk) -> None:
+    program = talk("births")
+
+    taken = StackCollector().take(identify(program.pid), locals=True)
+
+    assert taken.problem is None
+    assert taken.cost_s is not None
+    functions = [frame.function for frame in taken.stacks[0].frames]
+    assert functions[-3:] == ["births", "main", "<module>"]
+    assert taken.stacks[0].tid == program.pid
+
+
+def test_a_stack_dump_that_is_cut_short_never_leaves_the_process_stopped(talk: Talk) -> None:
+    program = talk("births")
+    process = identify(program.pid)
+    collector = StackCollector()
+    late = 0
+
+    for step in range(40):
+        taken = collector.take(process, native=True, limit_s=0.001 + step * 0.0015)
+        late += taken.problem is not None
+        with open(f"/proc/{program.pid}/stat") as stat:
+            assert stat.read().rsplit(")", 1)[1].split()[0] not in "Tt"
+
+    assert late > 0
+    program.tell()
+    program.hear("born")
+
+
+def test_a_stopped_process_is_read_and_stays_stopped(talk: Talk) -> None:
+    program = talk("births")
+    os.kill(program.pid, signal.SIGSTOP)
+    process = identify(program.pid)
+    tree = TreeCollector(process)
+    eventually(lambda: by_pid(read(tree))[program.pid].state == "T")
+
+    taken = StackCollector().take(process)
+    sample = by_pid(read(tree))[program.pid]
+
+    assert taken.problem is None
+    assert sample.state == "T"
+    assert sample.threads is not None
+    assert sample.threads[0].waits_on is not None
+    assert sample.threads[0].waits_on.kind == "stopped"
+
+
+def test_processes_that_come_and_go_while_they_are_read_do_no_harm() -> None:
+    code = "import subprocess\nprint('ready', flush=True)\nwhile True: subprocess.run(['true'])"
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert program.stdout is not None
+    program.stdout.readline()
+    tree = TreeCollector(identify(program.pid))
+    deaths = DeathWatch()
+    seen: set[int] = set()
+    problems: set[str] = set()
+    ended: list[Ended] = []
+
+    def look() -> bool:
+        deaths.watch(tree.births())
+        sample = read(tree)
+        seen.update(by_pid(sample))
+        deaths.watch(process.process for process in sample.processes)
+        problems.update(problem for process in sample.processes for problem in process.problems)
+        ended.extend(deaths.poll())
+        return len(ended) >= 20
+
+    try:
+        eventually(look)
+    finally:
+        program.kill()
+        program.communicate(timeout=30)
+        deaths.close()
+
+    # While it waits for a vfork the kernel shows state D.
+    assert {problem for problem in problems if "state D" not in problem} == set()
+    assert len(seen) > 1
