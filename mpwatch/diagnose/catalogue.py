@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.diagnose.rules import (
@@ -93,7 +93,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
 
-Check: TypeAlias = Callable[[Snapshot, History], Iterable[Finding]]
+Check: TypeAlias = Callable[[Snapshot, History], Iterator[Finding]]
 
 
 class Rule(NamedTuple):

@@ -108,6 +108,10 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
 """Effect to possible causes, the likeliest first; an effect without a found cause stands alone."""
 
 
+ONLY_ALONE = frozenset(("standing-still",))
+"""Told only where no other finding explains it: beside one it would say the same less exactly."""
+
+
 def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
     """The cause of each finding that has one among the others, as rule ids; never in a circle."""
     present = list(findings)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Literal, TypeAlias
 
+from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
 from mpwatch.diagnose.tree import WORK_ROLES, called, family_head
 from mpwatch.model.history import History, Series
 from mpwatch.model.samples import Ended
@@ -86,6 +87,13 @@ def violent_deaths_near(snapshot: Snapshot, process: Process) -> tuple[Process, 
         and (parent := family_head(snapshot, other)) is not None
         and parent.process in heads
     )
+
+
+def last_seen(process: Process) -> tuple[str, ...]:
+    """Where it was in the user's code when its stack was last taken, as evidence."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return () if frame is None else (f"last seen at {frame_words(frame)}",)
 
 
 @dataclass(frozen=True, slots=True)

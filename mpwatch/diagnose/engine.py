@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mpwatch.diagnose.catalogue import RULES, Rule
-from mpwatch.diagnose.causes import with_causes
+from mpwatch.diagnose.causes import ONLY_ALONE, with_causes
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -124,7 +124,11 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Root causes by severity, each followed by its effects; resolved ones last."""
     present = [finding for finding in findings if finding.resolved_s is None]
     causes = with_causes(present)
-    named = [replace(finding, effect_of=causes.get(finding)) for finding in present]
+    named = [
+        replace(finding, effect_of=causes.get(finding))
+        for finding in present
+        if finding.rule not in ONLY_ALONE or finding not in causes
+    ]
     by_cause: dict[str, list[Finding]] = {}
     rules = {finding.rule for finding in named}
     tops: list[Finding] = []

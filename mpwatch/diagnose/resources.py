@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from mpwatch.model.history import History, Series
+from mpwatch.model.history import History, Point, Series
 from mpwatch.model.samples import RoomSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
@@ -35,6 +35,36 @@ def torch_maps(process: Process) -> int | None:
     """Mappings of torch segments; `None` if the mappings were never read."""
     maps = process.sample.maps
     return None if maps is None else maps.torch_count
+
+
+def maps_over_time(
+    snapshot: Snapshot, process: Process, history: History
+) -> tuple[int, Series] | None:
+    """Mappings in use now and before; `None` if they were never counted.
+
+    Counting them means reading all of them, so it is done rarely. Where a process makes most of the
+    files in /dev/shm, each of them a mapping, their number says in between how it goes on.
+    """
+    maps = process.sample.maps
+    if maps is None:
+        return None
+    counted = history.of(process.process, "maps")
+    files = history.of_host("shm_used_inodes")
+    if maps.read_at_s is None or len(files) < 2 or not _makes_the_files(snapshot, process):
+        return maps.used, counted
+    at_count = [point.value for point in files if point.at_s <= maps.read_at_s + 0.5]
+    if not at_count or files[-1].value <= at_count[-1]:
+        return maps.used, counted
+    beyond = maps.used - at_count[-1]
+    estimated = [Point(point.at_s, point.value + beyond) for point in files]
+    return round(estimated[-1].value), estimated
+
+
+def _makes_the_files(snapshot: Snapshot, process: Process) -> bool:
+    """Whether most named segments are of its making."""
+    named = [s for s in snapshot.segments if s.kind == "torch-named" and s.is_linked]
+    own = sum(s.creator == process.process for s in named)
+    return own >= 100 and 2 * own > len(named)
 
 
 def map_limit(snapshot: Snapshot, process: Process) -> int | None:

@@ -101,8 +101,8 @@ def _end_of_futex(process: Process, words: str) -> WaitEnd:
         return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
     if is_forked_alone(process):
         conclusion = (
-            "It was locked when this process was forked, by a thread that does not exist here. "
-            "Nobody will ever release it."
+            "Only a thread that was not forked with this process could end this wait, by releasing "
+            "a lock or joining a barrier. It does not exist here."
         )
         return WaitEnd("dead-end", words, conclusion)
     return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")

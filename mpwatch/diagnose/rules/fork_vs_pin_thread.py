@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.forked_alone import forked_alone
-from mpwatch.diagnose.tree import called
+from mpwatch.diagnose.forked_alone import PIN_THREAD, forked_alone
+from mpwatch.diagnose.tree import all_called, called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-vs-pin-thread"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each forked child that stands, whose parent was pinning memory."""
+    """Yield a finding for each child that stands so, and where it could have happened.
+
+    A loader's own workers are forked before its pin thread starts; only those of a second loader
+    are younger than it.
+    """
+    stuck_children = set()
     for stuck in forked_alone(snapshot, history, "pin-thread"):
+        stuck_children.add(stuck.process.process)
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
@@ -27,13 +34,50 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
                 "a pin-memory thread held when it was forked"
             ),
             evidence=stuck.evidence,
-            cause=(
-                "The thread that pins the batches of one DataLoader was running while another "
-                "DataLoader forked its workers; locks of glibc, CUDA or the allocator that it held "
-                "stay locked in the child. Rare, random, at the start of an epoch or validation."
-            ),
-            advice=(
-                "Create all loaders with persistent_workers=True and start them before iterating "
-                "over any (costs their memory throughout), or use forkserver or spawn."
-            ),
+            cause=_CAUSE,
+            advice=_ADVICE,
         )
+    for owner, workers in loader_owners(snapshot):
+        pinning = _pin_threads(owner)
+        exposed = [w for w in workers if any(_is_older(t, w) for t in pinning)]
+        if exposed and not stuck_children:
+            yield _risk(owner, exposed)
+
+
+def _pin_threads(owner: Process) -> list[ThreadSample]:
+    """Its threads that pin memory."""
+    return [t for t in owner.sample.threads or () if t.name.startswith(PIN_THREAD)]
+
+
+def _is_older(thread: ThreadSample, worker: Process) -> bool:
+    """Whether a thread was there when a worker was forked."""
+    if worker.sample.start_method != "fork" or thread.start_ticks is None:
+        return False
+    return thread.start_ticks < worker.process.start_ticks
+
+
+def _risk(owner: Process, exposed: list[Process]) -> Finding:
+    """What may happen at every such fork."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        summary=f"{called(owner)} forks DataLoader workers while another loader pins memory",
+        evidence=(
+            f"{all_called(exposed)} are younger than a living thread {PIN_THREAD} of it",
+            "they were started by fork",
+        ),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+_CAUSE = (
+    "The thread that pins the batches of one DataLoader was running while another DataLoader "
+    "forked its workers; locks of glibc, CUDA or the allocator that it held stay locked in the "
+    "child. Rare, random, at the start of an epoch or of validation."
+)
+_ADVICE = (
+    "Create all loaders with persistent_workers=True and start them before iterating over any "
+    "(costs their memory throughout), or use forkserver or spawn."
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.limits import Approach, approach
-from mpwatch.diagnose.resources import creators_in_words, map_limit, torch_maps
+from mpwatch.diagnose.resources import creators_in_words, map_limit, maps_over_time, torch_maps
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -21,13 +21,11 @@ WORTH_FORECASTING = 0.15
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process that has used up, or soon will, its mappings."""
     for process in snapshot.living():
-        maps, limit = process.sample.maps, map_limit(snapshot, process)
-        if maps is None or not limit:
+        counted, limit = maps_over_time(snapshot, process, history), map_limit(snapshot, process)
+        if counted is None or not limit:
             continue
-        series = history.of(process.process, "maps")
-        near = approach(
-            maps.used, limit, series, near=NEAR_LIMIT, worth_forecasting=WORTH_FORECASTING
-        )
+        used, series = counted
+        near = approach(used, limit, series, near=NEAR_LIMIT, worth_forecasting=WORTH_FORECASTING)
         if near is not None:
             yield _finding(snapshot, process, near)
 

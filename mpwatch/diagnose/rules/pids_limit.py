@@ -9,6 +9,7 @@ from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
 RULE = "pids-limit"
@@ -34,11 +35,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         who = "a process of the job" if process is None else called(process)
         evidence = (*evidence_of(entry), *_numbers(snapshot, near))
         words = f"{who} cannot start a thread or process"
-        yield _finding(words, evidence, Severity.CRITICAL, None)
+        yield _finding(words, evidence, Severity.CRITICAL, None, entry.process)
         return
     if near is not None:
         words = f"{near.used:.0f} of {near.limit:.0f} pids of the control group are in use"
-        yield _finding(words, _numbers(snapshot, near), near.severity, near.eta_s)
+        yield _finding(words, _numbers(snapshot, near), near.severity, near.eta_s, None)
 
 
 def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
@@ -57,12 +58,17 @@ def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
 
 
 def _finding(
-    summary: str, evidence: tuple[str, ...], severity: Severity, eta_s: float | None
+    summary: str,
+    evidence: tuple[str, ...],
+    severity: Severity,
+    eta_s: float | None,
+    process: ProcessId | None,
 ) -> Finding:
     """Put it into words."""
     return Finding(
         rule=RULE,
         severity=severity,
+        process=process,
         summary=summary,
         evidence=evidence,
         cause=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.forecast import growth
 from mpwatch.diagnose.memory_room import memory_room
 from mpwatch.diagnose.resources import segment_bytes
 from mpwatch.diagnose.tree import called, loader_owners
@@ -22,9 +23,10 @@ MUCH_OF_SHM = 0.8
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding where the batches in flight hold a large part of what there is.
 
-    A plateau below that is how prefetching works.
+    A plateau below that is how prefetching works, and what still rises is kept, not in flight.
     """
-    del history
+    if growth(history.of_host("segment_bytes")) is not None:
+        return
     for owner, workers in loader_owners(snapshot):
         makers = {worker.process for worker in workers}
         flying = [s for s in snapshot.segments if s.creator in makers and s.kind != "semaphore"]

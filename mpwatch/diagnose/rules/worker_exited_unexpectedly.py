@@ -9,6 +9,7 @@ from mpwatch.diagnose.deaths import (
     death_of,
     died_with_parent,
     ended_workers,
+    last_seen,
     memory_evidence,
     parent_fate,
 )
@@ -52,9 +53,7 @@ def _finding(process: Process, ended: Ended, fate: ParentFate) -> Finding:
     """Put the death into words."""
     death = death_of(ended)
     is_certain = process.role in ("loader-worker", "rank") or death == "failed"
-    evidence = [f"{called(process)} ended: {ended.words}", *fate.words]
-    if process.doing:
-        evidence.append(f"last seen: {process.doing}")
+    evidence = [f"{called(process)} ended: {ended.words}", *fate.words, *last_seen(process)]
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL if is_certain else Severity.WARNING,

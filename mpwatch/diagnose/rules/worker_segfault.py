@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
-from mpwatch.diagnose.deaths import CRASH_SIGNALS, ended_python
+from mpwatch.diagnose.deaths import CRASH_SIGNALS, ended_python, last_seen
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -31,8 +31,7 @@ def _finding(process: Process, ended: Ended) -> Finding:
     libraries = process.sample.maps.libraries if process.sample.maps is not None else ()
     if libraries:
         evidence.append(f"native libraries it had loaded: {', '.join(libraries[:8])}")
-    if process.doing:
-        evidence.append(f"last seen: {process.doing}")
+    evidence += last_seen(process)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,

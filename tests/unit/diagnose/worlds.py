@@ -143,12 +143,12 @@ def uses(count: int, creator: int, first_inode: int = 1) -> tuple[SegmentUse, ..
     )
 
 
-def segment(inode: int, creator: int | None = None, **fields: Any) -> Segment:
+def segment(inode: int, creator_pid: int | None = None, **fields: Any) -> Segment:
     taken = {
-        "path": f"/dev/shm/torch_{creator}_1_{inode} (deleted)",
+        "path": f"/dev/shm/torch_{creator_pid}_1_{inode} (deleted)",
         "kind": "torch",
         "is_linked": False,
-        "creator": None if creator is None else pid(creator),
+        "creator": None if creator_pid is None else pid(creator_pid),
         "mappers": (),
         "holders": (),
         "size_bytes": 4096,
@@ -156,7 +156,7 @@ def segment(inode: int, creator: int | None = None, **fields: Any) -> Segment:
         "age_s": 10.0,
         **fields,
     }
-    return Segment(SegmentId(9, inode), creator_pid=creator, **taken)
+    return Segment(SegmentId(9, inode), creator_pid=creator_pid, **taken)
 
 
 def room(total: int, free: int, inodes: int | None = None, free_inodes: int | None = None) -> Any:

@@ -47,7 +47,8 @@ def dead_worker(at_s: float = NOW_S - 5, role: str = "loader-worker", **how: Any
         role,  # type: ignore[arg-type]
         ended=Ended(pid(200), at_s, **how),
         maps=maps(900, libraries=("libcv2.so",)),
-        more={"doing": "data.py:31 decode", "private_bytes": 412 * MIB},
+        threads=[thread(200, "data.py:decode:31")],
+        more={"private_bytes": 412 * MIB},
     )
 
 

@@ -72,7 +72,7 @@ def shm_job(used: int, total: int = 64 * MIB) -> object:
 
 
 def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
-    held = [segment(i, creator=200, allocated_bytes=8 * MIB) for i in range(7)]
+    held = [segment(i, 200, allocated_bytes=8 * MIB) for i in range(7)]
     job = world(main(), process(200), shm=room(64 * MIB, MIB), segments=tuple(held))
 
     finding = only(shm_full_enospc.check, job)

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.diagnose.catalogue import RULES
+from mpwatch.diagnose.complaints import evidence_of, heard, number_of, said
+from mpwatch.model.snapshot import Hook, LogEntry
+from tests.unit.diagnose.worlds import NO_HISTORY, found, gone, log, main, only, pid, process, world
+
+CHECKS = {rule.id: rule.check for rule in RULES}
+FRAMES = [["_serve", "/usr/lib/python3.11/multiprocessing/resource_sharer.py", 145]]
+
+
+def frames(function: str, file: str) -> list[list[object]]:
+    return [[function, f"/usr/lib/python3.11/{file}", 1]]
+
+
+HEARD: tuple[tuple[str, LogEntry], ...] = (
+    ("shm-manager-failure", log("exception", 100, 'error executing torch_shm_manager at "x"')),
+    ("raw-fork-inherits-sharer", log("thread-died", 100, "KeyError: 2", frames=FRAMES)),
+    (
+        "sharedcache-race",
+        log(
+            "exception",
+            100,
+            "RuntimeError: dictionary changed size during iteration",
+            frames=frames("free_dead_references", "torch/multiprocessing/reductions.py"),
+        ),
+    ),
+    (
+        "spawn-temporary-tensor-fd",
+        log("exception", 100, "unable to resize file <filename not specified> to the right size"),
+    ),
+    ("forkserver-too-many-fds", log("exception", 100, "ValueError: too many fds")),
+    ("fds-to-keep-duplicate", log("exception", 100, "ValueError: bad value(s) in fds_to_keep")),
+    (
+        "main-not-importable",
+        log("exception", 100, "Can't get attribute 'f' on <module '__main__' (built-in)>"),
+    ),
+    ("context-already-set", log("exception", 100, "RuntimeError: context has already been set")),
+    (
+        "semlock-cross-context",
+        log("exception", 100, "A SemLock created in a fork context is being shared"),
+    ),
+    (
+        "nested-daemonic",
+        log("exception", 100, "daemonic processes are not allowed to have children"),
+    ),
+    (
+        "spawn-join-false-lost-semaphores",
+        log(
+            "exception",
+            100,
+            "FileNotFoundError: [Errno 2]",
+            frames=frames("_rebuild", "multiprocessing/synchronize.py"),
+        ),
+    ),
+    (
+        "cuda-in-forked-child",
+        log("exception", 100, "Cannot re-initialize CUDA in forked subprocess. To use"),
+    ),
+    (
+        "cuda-ipc-producer-exit",
+        log(
+            "warning",
+            100,
+            "Producer process has been terminated before all shared CUDA tensors released",
+        ),
+    ),
+    (
+        "cuda-ipc-limbo",
+        log("warning", 100, "Producer process tried to deallocate over 1000 memory blocks"),
+    ),
+    ("cuda-ipc-allocator-mismatch", log("exception", 100, "pidfd_getfd: Bad file descriptor")),
+    ("store-port-in-use", log("exception", 100, "failed to listen on any local network address")),
+    (
+        "nccl-shm-enospc",
+        log("warning", 100, "Error while creating shared memory segment /dev/shm/nccl-a (size"),
+    ),
+    ("inherited-iterator-del", log("foreign-shutdown", 100, "foreign shutdown", owner=99)),
+    (
+        "iterable-duplicates",
+        log("warning", 100, "Length of IterableDataset x was 6, but 7 samples have been fetched"),
+    ),
+    ("numpy-rng-identical", log("identical-generators", 100, "dataset.rng")),
+    ("hogwild-not-shared", log("parameters-not-shared", 100, "fc.weight")),
+    ("queue-aliasing-inplace-write", log("written-after-put", 100, "tensor")),
+    ("share-memory-dangling-numpy", log("dangling-view", 100, "array")),
+    (
+        "spawn-unpicklable-object",
+        log("exception", 100, "AttributeError: Can't pickle local object 'f.<locals>.<lambda>'"),
+    ),
+    (
+        "no-main-guard",
+        log("exception", 100, "before the current process has finished its bootstrapping phase"),
+    ),
+    (
+        "sigchld-raises-anywhere",
+        log(
+            "exception",
+            100,
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
+            frames=frames("handler", "torch/utils/data/_utils/signal_handling.py"),
+        ),
+    ),
+    ("pin-memory-thread-death", log("exception", 100, "Pin memory thread exited unexpectedly")),
+    ("producer-exits-before-get", log("ticket-failed", 100, "FileNotFoundError", address="/tmp/x")),
+    ("tmpdir-socket-path-too-long", log("lost-item", 100, "OSError: AF_UNIX path too long")),
+    ("feeder-thread-drops-batch", log("lost-item", 100, "OSError: [Errno 24]", task=417)),
+    (
+        "semlock-enospc",
+        log(
+            "exception",
+            100,
+            "OSError: [Errno 28] No space left on device",
+            frames=frames("__init__", "multiprocessing/synchronize.py"),
+        ),
+    ),
+    ("pids-limit", log("exception", 100, "RuntimeError: can't start new thread")),
+    ("torchrun-sighup", log("exception", 100, "SignalException: Process 7 got signal: 1")),
+)
+
+
+@pytest.mark.parametrize(("rule", "entry"), HEARD, ids=[rule for rule, _ in HEARD])
+def test_what_the_hook_hears_is_named(rule: str, entry: LogEntry) -> None:
+    finding = only(CHECKS[rule], world(main(), log=(entry,)))
+
+    assert finding.rule == rule
+    assert finding.process == pid(100)
+    assert finding.evidence
+    assert finding.cause
+    assert finding.advice
+
+
+@pytest.mark.parametrize("rule", sorted(CHECKS))
+def test_an_ordinary_log_says_nothing(rule: str) -> None:
+    entries = (
+        log("born", 100, "worker 0 200 was born"),
+        log("ended", 100, "main ended: too many fds"),
+        log("exception", 100, "StopIteration"),
+        log("fork", 100, "fork"),
+    )
+
+    assert found(CHECKS[rule], world(main(), process(200), log=entries)) == []
+
+
+def test_a_complaint_of_an_unknown_process_is_still_told() -> None:
+    entry = log("exception", 999, "ValueError: too many fds")
+
+    finding = only(CHECKS["forkserver-too-many-fds"], world(main(), log=(entry,)))
+
+    assert finding.summary.startswith("a process of the job cannot start")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "semlock-enospc",
+        "producer-exits-before-get",
+        "feeder-thread-drops-batch",
+        "spawn-unpicklable-object",
+        "sigchld-raises-anywhere",
+        "pin-memory-thread-death",
+        "pids-limit",
+    ],
+)
+def test_rules_of_their_own_making_name_an_unknown_process_as_such(rule: str) -> None:
+    entry = dict(HEARD)[rule]
+
+    finding = only(CHECKS[rule], world(main(), log=(replace(entry, process=pid(999)),)))
+
+    assert "a process of the job" in finding.summary
+
+
+def test_a_process_complains_once() -> None:
+    twice = (log("exception", 100, "too many fds"), log("exception", 100, "too many fds again"))
+
+    assert len(found(CHECKS["forkserver-too-many-fds"], world(main(), log=twice))) == 1
+
+
+def test_the_observers_own_words_are_no_complaint() -> None:
+    own = (log("finding", 100, "too many fds"), log("hook-problem", 100, "too many fds"))
+
+    assert list(heard(world(main(), log=own), said("too many fds"))) == []
+
+
+def test_texts_are_found_deep_inside_details() -> None:
+    entry = log("note", 100, "", frames=[["f", "file.py", 3]], more={"a": {"b": ["needle"]}})
+
+    assert list(heard(world(main(), log=(entry,)), said("needle", "file.py")))
+
+
+def test_a_kind_narrows_a_complaint() -> None:
+    entry = log("exception", 100, "needle")
+
+    assert list(heard(world(main(), log=(entry,)), said("needle", kind="lost-item"))) == []
+
+
+def test_evidence_names_the_place_once() -> None:
+    entry = log("exception", 100, "OSError at queue put", where="queue put", site="train.py:5")
+
+    assert evidence_of(entry) == ("OSError at queue put", "site: train.py:5")
+
+
+def test_evidence_of_a_note_without_words_is_its_kind() -> None:
+    assert evidence_of(log("lost-item", 100)) == ("a note of kind lost-item",)
+
+
+def test_only_numbers_are_numbers() -> None:
+    details = {"a": 3, "b": True, "c": "4", "d": 2.5}
+
+    assert [number_of(details, name) for name in "abcde"] == [3, None, None, 2.5, None]
+
+
+def test_the_way_to_what_cannot_be_pickled_is_told() -> None:
+    entry = log("unpicklable", 100, "cannot pickle", path="dataset.cfg['aug'][1].op")
+
+    finding = only(CHECKS["spawn-unpicklable-object"], world(main(), log=(entry,)))
+
+    assert finding.summary.endswith("dataset.cfg['aug'][1].op")
+
+
+def test_tickets_left_behind_by_a_producer_are_named() -> None:
+    dead = process(
+        200, "spawned", ended=gone(200, exit_code=0), more={"gauges": {"sharer_tickets": 3}}
+    )
+
+    finding = only(CHECKS["producer-exits-before-get"], world(main(), dead))
+
+    assert "while 3 tensors it sent were not yet fetched" in finding.summary
+
+
+def test_a_producer_that_left_nothing_is_fine() -> None:
+    dead = process(
+        200, "spawned", ended=gone(200, exit_code=0), more={"gauges": {"sharer_tickets": 0}}
+    )
+
+    assert found(CHECKS["producer-exits-before-get"], world(main(), dead)) == []
+
+
+PICKLE = log("exception", 100, "AttributeError: Can't pickle local object 'f.<locals>.g'")
+
+
+@pytest.mark.parametrize(
+    ("python", "method", "count"),
+    [("3.14.0", None, 1), ("3.15.1", "forkserver", 1), ("3.13.2", None, 0), ("3.14.0", "spawn", 0)],
+)
+def test_the_new_default_is_named_only_where_it_applies(
+    python: str, method: str | None, count: int
+) -> None:
+    job = main(hook=Hook("ready", python=python), more={"start_method": method})
+    check = CHECKS["python314-forkserver-default"]
+
+    assert len(found(check, world(job, log=(PICKLE,)))) == count
+
+
+def test_an_unknown_python_has_no_new_default() -> None:
+    check = CHECKS["python314-forkserver-default"]
+
+    assert found(check, world(main(), log=(PICKLE,))) == []
+    assert found(check, world(main(python_version="x.y"), log=(PICKLE,))) == []
+    assert found(check, world(main(), log=(replace(PICKLE, process=pid(999)),))) == []
+
+
+def test_all_rules_are_silent_about_an_empty_world() -> None:
+    for rule in RULES:
+        assert found(rule.check, world(), NO_HISTORY) == [], rule.id

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.generations import generations
+from mpwatch.diagnose.rules import no_main_guard, spawn_startup_cost, start_method_inheritance
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process
+from tests.unit.diagnose.worlds import (
+    NOW_S,
+    WALL_S,
+    found,
+    history,
+    main,
+    only,
+    pid,
+    process,
+    thread,
+    world,
+)
+
+IMPORT_MAIN = (
+    "multiprocessing/spawn.py:_fixup_main_from_path",
+    "multiprocessing/spawn.py:prepare",
+    "multiprocessing/spawn.py:_main",
+)
+
+
+def child(*calls: str, age_s: float = 60, **fields: object) -> Process:
+    born = WALL_S - age_s
+    threads = [thread(300, *calls)]
+    return process(300, "spawned", threads=threads, born_wall_s=born, **fields)  # type: ignore[arg-type]
+
+
+def test_a_child_that_runs_the_script_again_is_named() -> None:
+    again = child("data.py:load", "train.py:<module>:57", "runpy.py:run_path", *IMPORT_MAIN)
+
+    finding = only(no_main_guard.check, world(main(), again))
+
+    assert "train.py:57 <module>" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (
+            "torch/__init__.py:<module>",
+            "importlib:_find_and_load",
+            "train.py:<module>",
+            *IMPORT_MAIN,
+        ),
+        ("importlib:_find_and_load", "train.py:<module>", *IMPORT_MAIN),
+        IMPORT_MAIN,
+        ("train.py:work", "multiprocessing/process.py:_bootstrap"),
+    ],
+)
+def test_a_child_that_imports_the_script_is_ordinary(calls: tuple[str, ...]) -> None:
+    assert found(no_main_guard.check, world(main(), child(*calls))) == []
+
+
+def test_a_young_child_is_given_time_to_import() -> None:
+    again = child("data.py:load", "train.py:<module>", *IMPORT_MAIN, age_s=3)
+
+    assert found(no_main_guard.check, world(main(), again)) == []
+
+
+def test_workers_spawned_by_a_spawned_process_are_information() -> None:
+    owner = process(300, "spawned", start_method="spawn")
+    worker = process(400, parent=300, start_method="spawn")
+
+    assert only(start_method_inheritance.check, world(main(), owner, worker)).process == pid(300)
+
+
+@pytest.mark.parametrize(("own", "theirs"), [(None, "spawn"), ("fork", "fork"), ("spawn", "fork")])
+def test_workers_started_otherwise_are_no_news(own: str | None, theirs: str) -> None:
+    owner = process(300, "spawned", start_method=own)
+    worker = process(400, parent=300, start_method=theirs)
+
+    assert found(start_method_inheritance.check, world(main(), owner, worker)) == []
+
+
+def workers_of_epochs(count: int, method: str = "spawn") -> list[Process]:
+    """Two workers an epoch, an epoch every ten seconds, the last one living."""
+    made = []
+    for epoch in range(count):
+        for number in range(2):
+            own = 1000 + 1000 * epoch + number
+            age_s = 10.0 * (count - epoch)
+            is_last = epoch == count - 1
+            made.append(
+                process(
+                    own,
+                    start_method=method,
+                    born_wall_s=WALL_S - age_s,
+                    ended=None if is_last else Ended(pid(own), NOW_S - age_s + 9, exit_code=0),
+                )
+            )
+    return made
+
+
+def test_spawned_workers_made_anew_each_epoch_are_counted() -> None:
+    finding = only(spawn_startup_cost.check, world(main(), *workers_of_epochs(4)), history())
+
+    assert "8 workers in 4 sets" in finding.summary
+    assert "lived 9.0 s on average" in finding.evidence[1]
+
+
+def test_forked_or_persistent_workers_cost_little() -> None:
+    assert found(spawn_startup_cost.check, world(main(), *workers_of_epochs(4, "fork"))) == []
+    assert found(spawn_startup_cost.check, world(main(), *workers_of_epochs(1))) == []
+    assert found(spawn_startup_cost.check, world(main(), *workers_of_epochs(2))) == []
+
+
+def test_workers_fall_into_sets_by_birth() -> None:
+    births = [process(n) for n in (1000, 1001, 2000, 2150, 9000)]
+
+    assert [len(group) for group in generations(births)] == [2, 2, 1]
+    assert generations([]) == []

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from typing import Any
+
+from mpwatch.diagnose.rules import (
+    file_system_strategy_leak,
+    semlock_enospc,
+    sharedcache_growth,
+    sharedcache_lock_reentry,
+    shm_full_sigbus,
+    tmpdir_socket_path_too_long,
+    unreused_buffers_copied,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Flow, Segment, SharedCache
+from tests.unit.diagnose.worlds import (
+    MIB,
+    found,
+    gone,
+    history,
+    line,
+    main,
+    only,
+    pid,
+    process,
+    room,
+    segment,
+    thread,
+    world,
+)
+
+
+def test_a_bus_error_is_named_with_the_room_there_was() -> None:
+    dead = process(200, ended=gone(200, signal=7))
+    sparse = segment(1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB)
+    job = world(main(), dead, shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
+
+    finding = only(shm_full_sigbus.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "/dev/shm has 32.0M of 64.0M free" in finding.evidence
+    assert "7.0M are promised and not yet allocated" in finding.evidence
+
+
+def test_a_bus_error_is_named_where_nothing_else_is_known() -> None:
+    dead = process(200, ended=gone(200, signal=7))
+
+    assert len(only(shm_full_sigbus.check, world(main(), dead)).evidence) == 1
+
+
+def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
+    sparse = segment(1, 200, kind="psm", size_bytes=48 * MIB, allocated_bytes=0)
+    job = world(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
+
+    finding = only(shm_full_sigbus.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "48.0M of shared memory are promised and 32.0M are free" in finding.summary
+
+
+def test_a_promise_that_can_be_kept_is_quiet() -> None:
+    sparse = segment(1, 200, kind="psm", size_bytes=16 * MIB, allocated_bytes=0)
+    job = world(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse, segment(2)))
+
+    assert found(shm_full_sigbus.check, job) == []
+    assert found(shm_full_sigbus.check, world(main(), segments=(sparse,))) == []
+
+
+MAKING = thread(
+    100, "multiprocessing/synchronize.py:__init__", "multiprocessing/queues.py:__init__"
+)
+
+
+def test_making_a_lock_without_any_room_is_named() -> None:
+    job = world(main(threads=[MAKING]), shm=room(MIB, 0, 10, 3))
+
+    assert only(semlock_enospc.check, job).evidence == ("/dev/shm has 0B and 3 files left",)
+
+
+def test_making_a_lock_with_room_for_it_is_quiet() -> None:
+    assert found(semlock_enospc.check, world(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
+    assert found(semlock_enospc.check, world(main(threads=[MAKING]))) == []
+
+
+def test_a_full_dev_shm_alone_is_another_failure() -> None:
+    job = world(main(threads=[thread(100, "train.py:f")]), shm=room(MIB, 0))
+
+    assert found(semlock_enospc.check, job) == []
+
+
+def left(inode: int = 1, **fields: Any) -> Segment:
+    taken = {"kind": "torch-named", "is_linked": True, "creator": None, "age_s": 100.0, **fields}
+    return segment(inode, 777, **taken)
+
+
+def test_named_segments_of_the_dead_are_named() -> None:
+    job = world(main(), segments=(left(1), left(2)), shm=room(64 * MIB, MIB))
+
+    finding = only(file_system_strategy_leak.check, job)
+
+    assert finding.severity is Severity.INFO
+    assert "777" in finding.evidence[0]
+
+
+def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
+    job = world(main(), segments=(left(allocated_bytes=20 * MIB),), shm=room(64 * MIB, MIB))
+
+    assert only(file_system_strategy_leak.check, job).severity is Severity.WARNING
+
+
+def test_a_segment_whose_maker_was_seen_to_end_is_left_too() -> None:
+    dead = process(777, "spawned", ended=gone(777, signal=9))
+    job = world(main(), dead, segments=(left(creator=pid(777)),))
+
+    assert only(file_system_strategy_leak.check, job).severity is Severity.INFO
+
+
+def test_named_segments_in_use_or_young_or_owned_are_quiet() -> None:
+    maker = process(777, "spawned")
+    for fields in (
+        {"mappers": (pid(100),)},
+        {"holders": (pid(100),)},
+        {"age_s": 1.0},
+        {"is_linked": False},
+        {"kind": "torch"},
+    ):
+        job = world(main(), segments=(left(**fields),))
+        assert found(file_system_strategy_leak.check, job) == []
+    assert found(file_system_strategy_leak.check, world(main(), maker, segments=(left(),))) == []
+
+
+LONG = "/scratch/" + "x" * 70
+
+
+def test_a_tmpdir_too_long_for_a_socket_is_named_once_for_the_tree() -> None:
+    job = world(main(environment={"TMPDIR": LONG}), process(200, environment={"TMPDIR": LONG}))
+
+    finding = only(tmpdir_socket_path_too_long.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "need 111 of 107 bytes" in finding.evidence[1]
+
+
+def test_a_tmpdir_that_just_fits_is_quiet() -> None:
+    fits = "/" + "x" * 74
+    job = world(main(environment={"TMPDIR": fits}), process(200), process(300, "shm-manager"))
+
+    assert found(tmpdir_socket_path_too_long.check, job) == []
+
+
+def test_programs_that_are_not_ours_may_have_any_tmpdir() -> None:
+    shell = process(200, "other", is_python=False, environment={"TMPDIR": LONG})
+    plain = process(201, "other", torch_loaded=False, environment={"TMPDIR": LONG})
+
+    assert found(tmpdir_socket_path_too_long.check, world(main(), shell, plain)) == []
+
+
+def test_a_large_dead_cache_is_information() -> None:
+    job = world(main(more={"shared_cache": SharedCache(2000, 4000, 1990)}))
+
+    finding = only(sharedcache_growth.check, job)
+
+    assert finding.severity is Severity.INFO
+    assert "about 2000" in finding.summary
+
+
+def test_a_cache_that_is_small_alive_or_unknown_is_quiet() -> None:
+    for cache in (
+        None,
+        SharedCache(2000),
+        SharedCache(200, 400, 200),
+        SharedCache(2000, 4000, 100),
+    ):
+        assert found(sharedcache_growth.check, world(main(more={"shared_cache": cache}))) == []
+
+
+REDUCTIONS = "torch/multiprocessing/reductions.py"
+
+
+def test_a_finalizer_that_takes_the_lock_it_runs_under_is_named() -> None:
+    stuck = thread(
+        100,
+        f"{REDUCTIONS}:get",
+        f"{REDUCTIONS}:storage_from_cache",
+        "train.py:__del__:9",
+        f"{REDUCTIONS}:__setitem__",
+        f"{REDUCTIONS}:rebuild_storage_fd",
+        name="MainThread",
+    )
+
+    finding = only(sharedcache_lock_reentry.check, world(main(threads=[stuck])))
+
+    assert finding.tid == 100
+    assert any("train.py:9 __del__" in each for each in finding.evidence)
+
+
+def test_a_signal_handler_that_takes_the_lock_is_named_too() -> None:
+    stuck = thread(100, f"{REDUCTIONS}:get", "train.py:on_alarm", f"{REDUCTIONS}:__setitem__")
+
+    finding = only(sharedcache_lock_reentry.check, world(main(threads=[stuck])))
+
+    assert finding.severity is Severity.CRITICAL
+
+
+def test_the_sweep_inside_an_insertion_is_ordinary() -> None:
+    sweeps = thread(100, f"{REDUCTIONS}:free_dead_references", f"{REDUCTIONS}:__setitem__")
+    once = thread(100, f"{REDUCTIONS}:get", "train.py:f")
+
+    assert found(sharedcache_lock_reentry.check, world(main(threads=[sweeps]))) == []
+    assert found(sharedcache_lock_reentry.check, world(main(threads=[once]))) == []
+
+
+def test_a_sender_that_copies_much_is_information() -> None:
+    flow = Flow(pid(300), pid(100), 10, 100, 100, bytes_per_s=200 * MIB)
+    job = world(main(), process(300, "spawned"), flows=(flow,))
+
+    finding = only(unreused_buffers_copied.check, job)
+
+    assert finding.severity is Severity.INFO
+    assert "+200M/s" in finding.evidence[0]
+
+
+def test_fresh_memory_shows_without_the_hook_in_page_faults() -> None:
+    fresh = segment(1, 300, age_s=1.0)
+    past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
+    job = world(main(), process(300, "spawned"), segments=(fresh,))
+
+    finding = only(unreused_buffers_copied.check, job, past)
+
+    assert "touched for the first time" in finding.evidence[0]
+
+
+def test_a_sender_that_reuses_its_buffers_is_quiet() -> None:
+    flow = Flow(pid(300), pid(100), 10, 100, 0, bytes_per_s=2000 * MIB)
+    old = segment(1, 300, age_s=100.0)
+    past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
+    job = world(main(), process(300, "spawned"), flows=(flow,), segments=(old,))
+
+    assert found(unreused_buffers_copied.check, job, past) == []
+
+
+def test_loader_workers_may_copy() -> None:
+    flow = Flow(pid(200), pid(100), 10, 100, 100, bytes_per_s=200 * MIB)
+
+    assert found(unreused_buffers_copied.check, world(main(), process(200), flows=(flow,))) == []
