@@ -51,6 +51,12 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     attach.add_argument("--readonly", action="store_true", help="nothing can be changed from it")
     attach.set_defaults(command=("mpwatch.cli.dashboards", "attach"))
 
+    serve = commands.add_parser("serve", help="the dashboard in a browser on this machine")
+    serve.add_argument("pid", type=_pid, metavar="PID")
+    serve.add_argument("--no-hook", action="store_true", help="only look from outside")
+    serve.add_argument("--port", type=_port, default=8000, metavar="PORT", help="default 8000")
+    serve.set_defaults(command=("mpwatch.cli.dashboards", "serve"))
+
     run = commands.add_parser("run", help="start a program with the hook in, and watch it")
     run.add_argument("-m", dest="is_module", action="store_true", help="TARGET is a module")
     run.add_argument("--headless", action="store_true", help="no dashboard; it runs as always")
@@ -138,6 +144,13 @@ def _pid(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else 0
     if not 0 < value < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is no process id; `mpwatch ps` lists jobs")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1024 <= value < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1024 to 65535")
     return value
 
 

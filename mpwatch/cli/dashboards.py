@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 
 from mpwatch.cli.failures import Failure
@@ -53,13 +54,29 @@ def replay(arguments: argparse.Namespace) -> int:
     return show(source, title=arguments.file, refresh_hz=4.0, readonly=True)
 
 
+def serve(arguments: argparse.Namespace) -> int:
+    """The dashboard of one job in a browser on this machine; nothing can be changed from it."""
+    target(arguments.pid)
+    try:
+        from textual_serve.server import Server
+    except ImportError:
+        sentence = "Serving the dashboard to a browser needs the package textual-serve."
+        raise Failure(sentence, f"{sys.executable} -m pip install 'mpwatch[serve]'") from None
+    hook = " --no-hook" if arguments.no_hook else ""
+    command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly{hook}"
+    # Whoever reaches this page sees command lines and stacks: it stays on this machine.
+    Server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
+    return 0
+
+
 def need_terminal(instead: str) -> None:
-    """Refuse where there is no terminal to draw on.
+    """Refuse where there is nothing to draw on: no terminal, and no browser behind textual-serve.
 
     Raises:
         Failure: Standard input or output is no terminal.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    is_served = "TEXTUAL_DRIVER" in os.environ
+    if not is_served and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("The dashboard needs a terminal, and there is none here.", instead)
 
 

@@ -40,6 +40,7 @@ class HookLedger:
         self._waits: deque[tuple[int, int]] = deque()
         self._first_next_ns: int | None = None
         self._batches: dict[int, int] = {}
+        self._last_next: dict[int, HookEvent] = {}
 
     def add_status(self, status: HookStatus) -> None:
         """Note a change of state."""
@@ -93,6 +94,7 @@ class HookLedger:
             self._first_next_ns = event.at_ns - event.duration_ns
         self._waits.append((event.at_ns, event.duration_ns))
         self._batches[event.key] = self._batches.get(event.key, 0) + 1
+        self._last_next[event.key] = event
         while self._waits and self._waits[0][0] < event.at_ns - WAIT_WINDOW_NS:
             self._waits.popleft()
 
@@ -133,7 +135,8 @@ class HookLedger:
             return None
         ordered = sorted(self._fetch_ns)
         fetching = self._fetching
-        index = reading.get("index")
+        is_same_task = fetching is not None and reading.get("task") == fetching.aux
+        index = reading.get("index") if is_same_task else None
         return WorkerLoad(
             worker_id=worker_id,
             loader=_integer(reading.get("loader")),
@@ -143,7 +146,7 @@ class HookLedger:
             recent_s=tuple(ns / 1e9 for ns in list(self._fetch_ns)[-RECENT_SHOWN:]),
             task=fetching.aux if fetching else None,
             task_since_s=max(0, now_ns - fetching.at_ns) / 1e9 if fetching else None,
-            index=None if index is None or fetching is None else str(index),
+            index=None if index is None else str(index),
         )
 
     def loaders(self, now_ns: int) -> tuple[Loader, ...]:
@@ -156,12 +159,18 @@ class HookLedger:
     def _loader(self, reading: Mapping[str, Any], now_ns: int) -> Loader:
         key = _integer(reading.get("key")) or 0
         since_ns = _integer(reading.get("waiting_since_ns"))
+        next_task = _integer(reading.get("rcvd"))
+        last = self._last_next.get(key)
+        if last is not None and since_ns is not None and last.at_ns >= since_ns:
+            # The wait that was read has ended since: the record is newer than the reading.
+            since_ns = None
+            next_task = None if next_task is None else max(next_task, last.aux + 1)
         return Loader(
             process=self.process,
             key=key,
             workers=_integer(reading.get("workers")) or 0,
             prefetch=_integer(reading.get("prefetch")),
-            next_task=_integer(reading.get("rcvd")),
+            next_task=next_task,
             sent_task=_integer(reading.get("sent")),
             outstanding=_integer(reading.get("outstanding")),
             parked=_integer(reading.get("parked")),

@@ -2,16 +2,15 @@
 
 `{"k": "tree", "v": {...}}`. Readers skip kinds and keys they do not know, so newer recordings can
 be read as far as they are understood. Most of a tree does not change from one reading to the next;
-such a tree is written as a `change`: of each process only the fields that differ from the tree
-before it. A key member begins with a whole tree.
+such a tree is written as a `change`, see `recording_changes`. A key member begins with a whole tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, cast
 
 import msgspec
 
@@ -20,6 +19,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, ProcSample, StacksTaken, TreeSample
 from mpwatch.model.text import MESSAGE_LIMIT, clean
+from mpwatch.observe.recording_changes import change_of, tree_of
 
 SCHEMA = 1
 """Version of the lines. Raised only when old readers would misunderstand new lines."""
@@ -89,7 +89,7 @@ class LineEncoder:
         line = (
             self._line("tree", input)
             if before is None
-            else self._line(CHANGE_KIND, _changes(input, before))
+            else self._line(CHANGE_KIND, change_of(input, before))
         )
         self._before = {sample.process: sample for sample in input.processes}
         return line
@@ -122,40 +122,19 @@ class LineDecoder:
 
     def _input(self, line: bytes) -> Input | None:
         envelope = _envelopes().decode(line)
-        if envelope.k == HEADER_KIND:
+        kind, value = envelope.k, envelope.v
+        if kind == HEADER_KIND:
             return None
-        if envelope.k == CHANGE_KIND:
-            tree = self._tree(envelope.v)
-        else:
-            value: Input = _decoder(envelope.k)(envelope.v)
-            if not isinstance(value, TreeSample):
-                return value
-            tree = value
-        self._before = {sample.process: sample for sample in tree.processes}
-        return tree
-
-    def _tree(self, raw: msgspec.Raw) -> TreeSample:
-        """A whole tree from the one before and what changed.
-
-        Raises:
-            _NothingBefore: The tree before is not known, because a part was lost.
-        """
-        if self._before is None:
+        if kind not in ("tree", CHANGE_KIND):
+            decoded: Input = _decoder(kind)(value)
+            return decoded
+        # A tree that cannot be read must not have the next change applied to the one before it.
+        before, self._before = self._before, None
+        if kind == CHANGE_KIND and before is None:
             raise _NothingBefore
-        change = _changed_trees().decode(raw)
-        tree: TreeSample = replace(
-            _decoder("tree")(msgspec.json.encode({**change.tree, "processes": []})),
-            processes=tuple(self._sample(one, self._before) for one in change.processes),
-        )
-        return tree
-
-    def _sample(
-        self, changed: dict[str, msgspec.Raw], before: Mapping[ProcessId, ProcSample]
-    ) -> ProcSample:
-        decoders = _field_decoders()
-        values = {name: decoders[name](raw) for name, raw in changed.items() if name in decoders}
-        sample = before.get(values["process"])
-        return ProcSample(**values) if sample is None else replace(sample, **values)
+        tree = tree_of(value, before) if before and kind == CHANGE_KIND else _decoder(kind)(value)
+        self._before = {sample.process: sample for sample in tree.processes}
+        return cast("TreeSample", tree)
 
 
 class _NothingBefore(ValueError):
@@ -167,13 +146,6 @@ class _Envelope(msgspec.Struct):
 
     k: str
     v: msgspec.Raw
-
-
-class _Change(msgspec.Struct):
-    """A tree without its processes, and of each process what changed."""
-
-    tree: dict[str, msgspec.Raw]
-    processes: list[dict[str, msgspec.Raw]]
 
 
 def read_header(line: bytes) -> Header | None:
@@ -190,20 +162,6 @@ def read_header(line: bytes) -> Header | None:
 def moment_of(input: Input) -> float:
     """When an input came, CLOCK_MONOTONIC seconds."""
     return input.at_ns / 1e9 if isinstance(input, HookNote) else input.at_s
-
-
-def _changes(tree: TreeSample, before: Mapping[ProcessId, ProcSample]) -> dict[str, object]:
-    """What of a tree differs from the samples before it."""
-    processes = []
-    for sample in tree.processes:
-        earlier = before.get(sample.process)
-        names = _field_names()
-        if earlier is not None:
-            names = tuple(n for n in names if getattr(earlier, n) != getattr(sample, n))
-        changed = {name: getattr(sample, name) for name in names}
-        processes.append({"process": sample.process, **changed})
-    whole = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "processes"}
-    return {"tree": whole, "processes": processes}
 
 
 def _plain(value: Any) -> Any:
@@ -248,21 +206,3 @@ def _decoder(kind: str) -> Callable[[bytes | msgspec.Raw], Any]:
 @cache
 def _envelopes() -> msgspec.json.Decoder[_Envelope]:
     return msgspec.json.Decoder(_Envelope)
-
-
-@cache
-def _changed_trees() -> msgspec.json.Decoder[_Change]:
-    return msgspec.json.Decoder(_Change)
-
-
-@cache
-def _field_names() -> tuple[str, ...]:
-    return tuple(field.name for field in fields(ProcSample) if field.name != "process")
-
-
-@cache
-def _field_decoders() -> dict[str, Callable[[bytes | msgspec.Raw], Any]]:
-    hints = get_type_hints(ProcSample)
-    return {
-        field.name: msgspec.json.Decoder(hints[field.name]).decode for field in fields(ProcSample)
-    }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from mpwatch.hook import wire
+from mpwatch.model.events import HookGauges
 from mpwatch.observe.ledger import HookLedger
 
 from .worlds import MAIN, WORKER_0, event, part
@@ -63,3 +64,27 @@ def test_a_change_of_strategy_is_followed() -> None:
     ledger.add_slice(part(MAIN, 1.0, event(wire.STRATEGY, 1.0, aux=2)))
 
     assert ledger.strategy == "file_system"
+
+
+def test_a_wait_that_has_ended_since_it_was_read_is_over() -> None:
+    ledger = HookLedger(MAIN)
+    reading = {"key": 1, "workers": 2, "rcvd": 7, "owner": 1, "waiting_since_ns": int(10e9)}
+    ledger.add_gauges(HookGauges(MAIN, 11.0, {"loaders": [reading]}))
+    assert ledger.loaders(int(12e9))[0].waiting_since_s == 2.0
+
+    ended = event(wire.LOADER_NEXT, 11.5, key=1, duration_ns=int(1.5e9), aux=7)
+    ledger.add_slice(part(MAIN, 11.6, ended))
+
+    (loader,) = ledger.loaders(int(12e9))
+    assert loader.waiting_since_s is None
+    assert loader.next_task == 8
+
+
+def test_an_index_read_for_an_earlier_batch_is_not_shown_for_this_one() -> None:
+    ledger = HookLedger(WORKER_0)
+    ledger.add_gauges(HookGauges(WORKER_0, 1.0, {"worker": {"task": 5, "index": 77}}))
+    for task in (5, 6):
+        ledger.add_slice(part(WORKER_0, 1.0, event(wire.LOADER_FETCH_BEGIN, 1.0, key2=0, aux=task)))
+        load = ledger.worker_load(int(2e9))
+        assert load is not None
+        assert load.index == ("77" if task == 5 else None)
