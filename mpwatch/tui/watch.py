@@ -14,6 +14,7 @@ from mpwatch.tui.looking import Glance
 from mpwatch.tui.present.flame import Sampled
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.status import Viewing
+from mpwatch.tui.sources import SourceLines
 
 SAMPLES_KEPT = 600
 """Stacks of the followed process: five minutes at twice a second."""
@@ -30,6 +31,7 @@ class Watch:
         viewing: Title, pause, filter: what the status line says about the view.
         moment: What is on screen; `None` before the first snapshot.
         marked: A snapshot kept for comparing.
+        sources: Lines of the program's files.
         follows: Whether the process in front of a person is followed.
     """
 
@@ -42,6 +44,7 @@ class Watch:
         self.marked: Snapshot | None = None
         self._waiting: Snapshot | None = None
         self.follows = True
+        self.sources = SourceLines()
         self._followed: ProcessId | None = None
         self._glance = Glance()
         self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)

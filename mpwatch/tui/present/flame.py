@@ -129,7 +129,9 @@ def _layer_line(layer: Sequence[tuple[Branch, int, int]], depth: int, everything
         if start > at:
             spans.append(Span(" " * (start - at)))
         share = f" {branch.count / everything:.0%}"
-        name = f" {branch.place.function}{share}"
+        # The edge of a block must be seen without colours as well.
+        edge = "│" if number else " "
+        name = f"{edge}{branch.place.function}{share}"
         tone: Tone = "block" if (number + depth) % 2 else "block-other"
         spans.append(Span(set_cell_size(name, size - 1) + " ", tone))
         at = start + size

@@ -41,7 +41,7 @@ def _number(process: Process) -> tuple[int, int]:
 def _row(process: Process, moment: Moment) -> Row:
     load = process.loader or WorkerLoad(process.sample.worker_id)
     tone = _speed_tone(load, moment)
-    slowest = max((s for p in items(moment) if p.loader for s in p.loader.recent_s), default=None)
+    slowest = moment.once("slowest fetch", _slowest)
     severity = moment.severity(process.process)
     row = Row(
         process.process,
@@ -59,10 +59,20 @@ def _row(process: Process, moment: Moment) -> Row:
 
 
 def _speed_tone(load: WorkerLoad, moment: Moment) -> Tone:
-    others = [p.loader.fetch_p50_s for p in items(moment) if p.loader and p.loader.fetch_p50_s]
-    if load.fetch_p50_s is None or len(others) < 2:
+    middle = moment.once("middle fetch", _middle)
+    if load.fetch_p50_s is None or middle is None:
         return ""
-    return "warning" if load.fetch_p50_s > STRAGGLER_FACTOR * median(others) else ""
+    return "warning" if load.fetch_p50_s > STRAGGLER_FACTOR * middle else ""
+
+
+def _slowest(moment: Moment) -> float | None:
+    return max((s for p in items(moment) if p.loader for s in p.loader.recent_s), default=None)
+
+
+def _middle(moment: Moment) -> float | None:
+    """The middle of the workers' median fetch times; of one worker there is none."""
+    known = [p.loader.fetch_p50_s for p in items(moment) if p.loader and p.loader.fetch_p50_s]
+    return median(known) if len(known) > 1 else None
 
 
 def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mpwatch.diagnose.stacks import MergedStacks, StackGroup, merge
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
 from mpwatch.tui.present.blocks import bar
 from mpwatch.tui.present.cells import Column, Line, Row, Span, cell, line, wrapped
 from mpwatch.tui.present.moment import Moment
@@ -18,8 +21,17 @@ COLUMNS = (
 )
 
 
+_ROLES = ("loader-worker", "rank", "spawned", "pool-worker")
+
+
 def _merged(moment: Moment) -> MergedStacks:
-    return merge(moment.snapshot.living())
+    return moment.once("merged stacks", lambda found: merge(_alike(found)))
+
+
+def _alike(moment: Moment) -> Sequence[Process]:
+    """The processes that should do the same: workers and ranks; everything where there are none."""
+    living = moment.snapshot.living()
+    return [p for p in living if p.role in _ROLES] or living
 
 
 def _items(moment: Moment) -> list[StackGroup]:
@@ -27,7 +39,7 @@ def _items(moment: Moment) -> list[StackGroup]:
 
 
 def _row(group: StackGroup, moment: Moment) -> Row:
-    total = max(1, sum(bool(p.threads) for p in moment.snapshot.living()))
+    total = max(1, _merged(moment).total)
     return Row(
         group.words,
         (
@@ -44,7 +56,7 @@ def _names(group: StackGroup, moment: Moment) -> str:
     """`workers 0-2`, or the label where the group is one process."""
     if len(group.processes) == 1:
         return moment.name(group.processes[0])
-    return group.names
+    return f"workers {group.names}" if group.names[:1].isdigit() else group.names
 
 
 def _above(moment: Moment, width: int) -> tuple[Line, ...]:

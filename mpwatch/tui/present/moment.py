@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, TypeVar
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -58,6 +60,9 @@ def state_tone(word: str) -> Tone:
     return _STATE_TONES.get(word, "")
 
 
+T = TypeVar("T")
+
+
 class Moment:
     """A snapshot made ready for pages; everything in it is computed at most once.
 
@@ -69,6 +74,7 @@ class Moment:
     def __init__(self, snapshot: Snapshot, scope: ProcessId | None = None) -> None:
         self.snapshot = snapshot
         self.scope = scope
+        self._kept: dict[str, Any] = {}
 
     def scoped(self, scope: ProcessId | None) -> Moment:
         """The same moment, limited to one process."""
@@ -117,6 +123,13 @@ class Moment:
         found: dict[ProcessId, list[WaitEdge]] = defaultdict(list)
         for edge in self.snapshot.waits.edges:
             found[edge.waiter].append(edge)
+        return found
+
+    def once(self, name: str, compute: Callable[[Moment], T]) -> T:
+        """What a page computes from this moment, remembered under a name of its own."""
+        if name not in self._kept:
+            self._kept[name] = compute(self)
+        found: T = self._kept[name]
         return found
 
     def severity(self, process: ProcessId) -> Severity | None:

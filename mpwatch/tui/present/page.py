@@ -51,8 +51,8 @@ class Page(Generic[T]):
     """The process an item belongs to: what `enter` opens."""
     sorts: Mapping[str, Callable[[T], float | str | None]] = field(default_factory=dict)
     """By column name. Numbers sort largest first, words in order, unknown values last."""
-    arrange: Callable[[Sequence[T], Moment, Order], list[T]] | None = None
-    """Orders the items where plain sorting would lose their structure, as in a tree."""
+    arrange: Callable[[Moment, Order], list[T]] | None = None
+    """Items in an order where plain sorting would lose their structure, as in a tree."""
     help: tuple[str, ...] = ()
 
 

@@ -193,7 +193,7 @@ def _process(fact: Fact) -> ProcessId | None:
 
 PAGE: Page[Fact] = Page(
     name="facts",
-    title="Memory, surroundings",
+    title="Facts",
     short="Facts",
     columns=COLUMNS,
     items=facts,

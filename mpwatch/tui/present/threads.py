@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.diagnose.stack_shapes import user_frame
@@ -73,7 +74,7 @@ def _row(item: InProcess, moment: Moment) -> Row:
             cell(percent_text(thread.cpu_percent)),
             cell(_still_words(thread.still_s), _still_tone(thread.still_s)),
             cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
-            _top(thread),
+            _top(thread, any(t.stack for t in process.threads)),
         ),
         mark=Span("G", "good") if thread.has_gil else Span(" "),
     )
@@ -88,10 +89,10 @@ def _still_tone(still_s: float | None) -> Tone:
     return "warning" if still_s is not None and still_s >= 30 else ""
 
 
-def _top(thread: Thread) -> Line:
+def _top(thread: Thread, others_have: bool) -> Line:
     """The innermost frame of the program's own code, then what it called in the end."""
     if not thread.stack:
-        return cell("not taken", "dim")
+        return cell("no Python in it" if others_have else "not taken", "dim")
     own = user_frame(thread.stack)
     if own is None or own is thread.stack[0]:
         return cell(frame_words(thread.stack[0]))
@@ -191,3 +192,13 @@ PAGE: Page[InProcess] = Page(
         "s takes stacks of everything now; f follows the process under the cursor twice a second.",
     ),
 )
+
+
+def page(source: SourceLine) -> Page[InProcess]:
+    """The page with the text of source lines beside the frames."""
+
+    def with_source(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
+        head = stack_head(item.thread, moment.snapshot.at_s)
+        return (head, *stack_lines(item.thread.stack, width, source))
+
+    return replace(PAGE, details=with_source)

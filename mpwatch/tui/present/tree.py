@@ -57,7 +57,7 @@ def page(folded: frozenset[ProcessId] = frozenset(), hide_ended: bool = False) -
     def items(moment: Moment) -> list[Node]:
         return nodes(moment, Order(), folded, hide_ended)
 
-    def arrange(_: Sequence[Node], moment: Moment, order: Order) -> list[Node]:
+    def arrange(moment: Moment, order: Order) -> list[Node]:
         return nodes(moment, order, folded, hide_ended)
 
     return replace(PAGE, items=items, arrange=arrange)

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from mpwatch.model.ids import ProcessId
+from mpwatch.tui.present import threads
 from mpwatch.tui.present.cells import Line, cell
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
@@ -84,6 +85,9 @@ class PagesScreen(LiveScreen):
 
     def make_view(self, page: AnyPage) -> AnyView:
         """Make the widget of a page."""
+        if page.name == "threads" and self.watch_state.source.is_live:
+            # In a replay the files of today need not be those that ran.
+            page = threads.page(self.watch_state.sources)
         return PageView(page, id=f"page-{page.name}")
 
     def heads(self) -> Sequence[Widget]:

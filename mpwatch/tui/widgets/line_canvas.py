@@ -58,6 +58,13 @@ class LineCanvas(ScrollView):
             self._tones[tone] = found
         return found
 
+    def toned(self, base: Style, tone: str) -> Style:
+        """A tone on top of the style of its line.
+
+        On a reversed line a tone would become a patch of background, so it is left out there.
+        """
+        return base if not tone or base.reverse else base + self.tone_style(tone)
+
     def _blended(self, name: str) -> Style:
         """A component's style with its colour mixed into the background it stands on.
 
@@ -76,7 +83,7 @@ class LineCanvas(ScrollView):
             content = _tail(content, width)
         for span in content:
             size = len(span.text) if span.text.isascii() else cell_len(span.text)
-            style = base + self.tone_style(span.tone) if span.tone else base
+            style = self.toned(base, span.tone)
             if used + size > width:
                 left = width - used - 1
                 text = set_cell_size(span.text, left) + "…" if left >= 0 else ""
@@ -95,9 +102,7 @@ class LineCanvas(ScrollView):
 
     def strip_of(self, content: Line, base: Style) -> Strip:
         """A whole line as wide as the widget, moved by the horizontal scroll."""
-        strip = Strip(
-            [Segment(s.text, base + self.tone_style(s.tone) if s.tone else base) for s in content]
-        )
+        strip = Strip([Segment(s.text, self.toned(base, s.tone)) for s in content])
         left = self.scroll_offset.x
         return strip.crop_extend(left, left + self.size.width, base)
 

@@ -201,7 +201,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         mark = row.mark.text
         if is_current and mark == " " and self.has_focus:
             mark = ">"
-        segments = [Segment(mark + " ", base + self.tone_style(row.mark.tone))]
+        segments = [Segment(mark + " ", self.toned(base, row.mark.tone))]
         for n, (index, width) in enumerate(self._places()):
             if n:
                 segments.append(Segment(" ", base))

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present.cells import Line, cell
+from mpwatch.tui.present.cells import Line, cell, wrapped
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Order, Page, filtered, held, ordered
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
@@ -112,7 +112,7 @@ class PageView(Vertical, Generic[T]):
         if moment is None or not self.size.width:
             return
         page = self.page
-        items = self._arranged(filtered(page, page.items(moment), moment, self._filter), moment)
+        items = self._arranged(moment)
         self.set_class(not items, "-empty")
         self.above.show(page.above(moment, self.size.width))
         if not items:
@@ -121,21 +121,28 @@ class PageView(Vertical, Generic[T]):
         self.table.show(items, lambda item: page.row(item, moment))
         self._explain()
 
-    def _arranged(self, items: list[T], moment: Moment) -> list[T]:
+    def _arranged(self, moment: Moment) -> list[T]:
+        """The items to show, top to bottom."""
+        page = self.page
+        if page.arrange is not None:
+            items = page.arrange(moment, self.order)
+        else:
+            items = ordered(page, page.items(moment), self.order)
+        items = filtered(page, items, moment, self._filter)
         if self.table.items and self._clock() - self.table.touched_s < HOLD_S:
-            return held(self.page, items, self.table.keys)
-        if self.page.arrange is not None:
-            wanted = {self.page.key(item) for item in items}
-            everything = self.page.arrange(items, moment, self.order)
-            return [item for item in everything if self.page.key(item) in wanted]
-        return ordered(self.page, items, self.order)
+            return held(page, items, self.table.keys)
+        return items
 
     def _why_empty(self, moment: Moment) -> tuple[Line, ...]:
         if self._filter and self.page.items(moment):
             words = f"Nothing on this page matches the filter `{self._filter}`; esc clears it."
             return (cell(words, "title"),)
+        width = max(20, self.size.width - 5)
         first, *rest = self.page.empty(moment)
-        return (cell(first, "title"), *(cell(words, "dim") for words in rest))
+        return (
+            *wrapped(first, width, "title"),
+            *(content for words in rest for content in wrapped(words, width, "dim")),
+        )
 
     def _explain(self) -> None:
         item = self.table.current

@@ -1,0 +1,116 @@
+"""Lines, columns, trends and bars."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpwatch.tui.present.blocks import bar, drift, trend
+from mpwatch.tui.present.cells import (
+    Column,
+    Part,
+    Span,
+    cell,
+    cut,
+    fitted,
+    line,
+    place,
+    text_of,
+    width_of,
+    wrapped,
+)
+
+
+def test_a_line_that_fits_is_not_cut() -> None:
+    assert cut(line("one ", ("two", "dim")), 7) == line("one ", ("two", "dim"))
+
+
+def test_a_cut_is_marked_with_an_ellipsis() -> None:
+    assert text_of(cut(line("one ", ("twofold", "dim")), 7)) == "one tw…"
+
+
+@given(st.text(alphabet="ab 日本é", max_size=40), st.integers(1, 30))
+def test_a_cut_line_never_is_wider_than_asked_for(text: str, width: int) -> None:
+    assert width_of(cut(cell(text), width)) <= width
+
+
+@given(st.text(alphabet="ab 日本", max_size=80), st.integers(8, 40))
+def test_wrapping_keeps_every_word_in_order(text: str, width: int) -> None:
+    lines = wrapped(text, width)
+
+    assert " ".join(text_of(found) for found in lines).split() == text.split()
+
+
+def test_the_least_important_part_leaves_a_narrow_line_first() -> None:
+    parts = [Part(cell("program"), 9), Part(cell("python 3.11"), 1), Part(cell("4242"), 5)]
+
+    assert text_of(fitted(parts, [], 22)).strip() == "program   4242"
+
+
+def test_parts_on_the_right_end_at_the_edge() -> None:
+    found = fitted([Part(cell("left"), 1)], [Part(cell("right"), 1)], 20)
+
+    assert text_of(found) == "left           right"
+
+
+COLUMNS = (
+    Column("A", 10, keep=9),
+    Column("B", 5, keep=1),
+    Column("C", 5, keep=5, most=8),
+    Column("D", 10, keep=9, grows=True),
+)
+
+
+def test_the_column_that_matters_least_leaves_first() -> None:
+    assert [placed.column for placed in place(COLUMNS, 30)] == [0, 2, 3]
+    assert [placed.column for placed in place(COLUMNS, 22)] == [0, 3]
+
+
+@given(st.integers(10, 300))
+def test_columns_fill_the_width_and_never_exceed_it(width: int) -> None:
+    placed = place(COLUMNS, width)
+    taken = sum(found.width + 1 for found in placed) - 1
+
+    assert taken == width if len(placed) > 1 else taken <= width
+
+
+def test_a_column_takes_its_share_of_spare_width_before_those_that_grow() -> None:
+    assert [placed.width for placed in place(COLUMNS, 43)] == [10, 5, 8, 17]
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        ((0.0, 50.0, 100.0), " ▁▅█"),
+        ((), "    "),
+        ((None, 100.0), "  ·█"),
+        ((1.0, 2.0, 3.0, 4.0, 100.0, 100.0), "▁▁██"),
+    ],
+)
+def test_a_trend_against_a_fixed_top(values: tuple[float | None, ...], drawn: str) -> None:
+    assert trend(values, 4, top=100.0) == drawn
+
+
+def test_a_number_that_does_not_move_is_drawn_flat_and_low() -> None:
+    assert drift((400.0,) * 4, 4, least_span=16) == "▁▁▁▁"
+
+
+def test_growth_is_drawn_whatever_the_height() -> None:
+    assert drift((40_000.0, 40_050.0, 40_100.0), 3, least_span=16) == "▁▅█"
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(0.0, "[....]"), (0.01, "[#...]"), (0.5, "[##..]"), (0.99, "[###.]"), (1.0, "[####]")],
+)
+def test_a_bar_shows_the_first_use_and_is_full_only_at_the_limit(share: float, drawn: str) -> None:
+    assert bar(share, 6) == drawn
+
+
+def test_an_unknown_share_is_not_an_empty_bar() -> None:
+    assert bar(None, 6) == "[????]"
+
+
+def test_a_span_is_plain_unless_toned() -> None:
+    assert line("a", ("b", "warning")) == (Span("a"), Span("b", "warning"))
