@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from mpwatch.model.samples import ThreadSample
 from mpwatch.model.text import clean
 
 THREADS_LIMIT = 4096
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class KeptThread(NamedTuple):
@@ -40,7 +41,7 @@ def read_threads(
     A thread that sleeps and has not been scheduled since the last reading is still in the same
     call: one read of `schedstat` (5 us) instead of `stat`, `syscall`, `wchan` and what they lead to
     (40 us), and most threads of a job sleep. One that ran and is back in the very same call needs
-    `stat` and `syscall` only.
+    one read more, of `syscall`.
 
     Args:
         proc: Where procfs is.
@@ -98,23 +99,36 @@ def _counters(folder: str) -> bytes | None:
 def _read_thread(
     folder: str, counters: bytes, before: KeptThread | None, resolver: WaitResolver | None
 ) -> KeptThread | None:
-    """One thread, or `None` once it has ended."""
+    """One thread that has run since the last reading, or `None` once it has ended."""
+    try:
+        line = procfs.read(f"{folder}/syscall", 512)
+    except ProcessLookupError:
+        return None
+    except OSError:  # hidden, or the kernel does not tell (CONFIG_HAVE_ARCH_TRACEHOOK)
+        line = b""
+    if before is not None and counters and line == before.call and _is_steady(before.sample):
+        known = before.sample
+        return KeptThread(
+            counters,
+            line,
+            ThreadSample(
+                known.tid,
+                known.name,
+                known.state,
+                _ticks(counters),
+                known.wchan,
+                known.syscall,
+                known.waits_on,
+                known.start_ticks,
+            ),
+        )
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
         return None
-    line = b""
-    if stat.state not in "RZX":
-        try:
-            line = procfs.read(f"{folder}/syscall", 512)
-        except OSError:
-            line = b""
-    known = before.sample if before is not None and line and line == before.call else None
-    if known is not None and known.state == stat.state == "S" and _is_steady(known):
-        sample = replace(known, cpu_ticks=stat.cpu_ticks, name=stat.name)
-        return KeptThread(counters, line, sample)
-    call = parse_syscall(line)
-    wchan = _wchan(folder) if stat.state not in "RZX" else None
+    is_blocked = stat.state not in "RZX"
+    call = parse_syscall(line) if is_blocked else None
+    wchan = _wchan(folder) if is_blocked else None
     return KeptThread(
         counters,
         line,
@@ -122,7 +136,7 @@ def _read_thread(
             tid=stat.pid,
             name=stat.name,
             state=stat.state,
-            cpu_ticks=stat.cpu_ticks,
+            cpu_ticks=_ticks(counters) if counters else stat.cpu_ticks,
             wchan=wchan,
             syscall=call.number if call is not None else None,
             waits_on=resolver.resolve(call, stat.state, wchan) if resolver is not None else None,
@@ -131,10 +145,15 @@ def _read_thread(
     )
 
 
+def _ticks(counters: bytes) -> int:
+    """Cpu time in clock ticks: `schedstat` counts the nanoseconds that `stat` shows rounded."""
+    return int(counters[: counters.index(b" ")]) * TICKS_PER_S // 1_000_000_000
+
+
 def _is_steady(sample: ThreadSample) -> bool:
-    """Whether what it waits on follows from the call alone."""
+    """Whether it sleeps, and what it waits on follows from the call alone."""
     waits = sample.waits_on
-    if waits is None:
+    if waits is None or sample.state != "S":
         return False
     return waits.kind in _STEADY or (waits.kind == "futex" and waits.timeout_s is None)
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from mpwatch.collect import procfs, roles, syscalls
+from mpwatch.collect import memory, procfs, roles, syscalls
 from mpwatch.collect.gpu import GpuCollector
 from mpwatch.collect.host import HostCollector
 from mpwatch.collect.identity import Identity, is_stale, read_identity
@@ -18,12 +18,14 @@ from mpwatch.collect.roles import Facts, Part
 from mpwatch.collect.segments import ExtentCache
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import GpuSample, HostSample, ProcSample, TreeSample
+from mpwatch.model.samples import GpuSample, HostSample, MemorySample, ProcSample, TreeSample
 
 __all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SEGMENT_MEMORY_S = 300.0
+MANY = 8
+"""From so many processes on, reading their memory at once is worth a few threads."""
 MEMORY_PAUSE_S = 2.0
 """Private memory is the most expensive reading, and it grows slowly."""
 
@@ -63,7 +65,7 @@ class TreeCollector:
         Returns:
             The reading, or `None` once the root and all its known descendants have ended.
         """
-        started_s = time.thread_time()
+        started_s = time.process_time()
         members = self._membership.update()
         if all(member.stat.state in ("Z", "X") for member in members):
             return None
@@ -81,7 +83,7 @@ class TreeCollector:
             processes=processes,
             gpus=gpus,
             ticks_per_s=TICKS_PER_S,
-            cost_s=time.thread_time() - started_s,
+            cost_s=time.process_time() - started_s,
             problems=gpu_problems,
         )
 
@@ -162,6 +164,7 @@ class _Crew:
             max_map_count=max_map_count,
             extents=self._extents,
             cpu_clock=time.thread_time,
+            rollups=self._rollups(members, at_s) if wanted.is_full else {},
         )
         parts = self._parts(members)
         plans = self._plans(members, wanted, around)
@@ -182,6 +185,11 @@ class _Crew:
             )
         self._extents.forget_before(at_s - SEGMENT_MEMORY_S)
         return tuple(samples)
+
+    def _rollups(self, members: list[Member], at_s: float) -> dict[int, MemorySample]:
+        """Memory of everybody at once, except of those whose reading could hang."""
+        pids = [m.stat.pid for m in members if m.stat.state not in ("D", "Z", "X")]
+        return memory.read_rollups(self._proc, pids, at_s) if len(pids) >= MANY else {}
 
     def _parts(self, members: list[Member]) -> dict[ProcessId, Part]:
         """What each member is for, with the numbers of DataLoader workers."""
@@ -220,10 +228,10 @@ class _Crew:
             return dict.fromkeys(dues, Plan(wanted.threads, links=True, maps=True, memory=True))
         links = _most_urgent(dues, lambda due: due.links, wanted.links_count)
         mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
-        memory = frozenset[ProcessId]()
+        rollups = frozenset[ProcessId]()
         if around.at_s - self._memory_read_at_s >= MEMORY_PAUSE_S:
             self._memory_read_at_s = around.at_s
-            memory = _most_urgent(dues, lambda due: due.memory, wanted.memory_count)
+            rollups = _most_urgent(dues, lambda due: due.memory, wanted.memory_count)
         plans = {}
         for process, due in dues.items():
             is_looked_at = process == wanted.looked_at
@@ -231,7 +239,7 @@ class _Crew:
                 threads=wanted.threads or is_looked_at,
                 links=process in links or (is_looked_at and due.links is not None),
                 maps=process in mappings or (is_looked_at and due.maps is not None),
-                memory=process in memory or (is_looked_at and due.memory is not None),
+                memory=process in rollups or (is_looked_at and due.memory is not None),
             )
         return plans
 
