@@ -72,7 +72,7 @@ class Course:
             if key in told:
                 continue
             if _died_with_it(finding, last_s, end):
-                held.append(finding)
+                held.append(replace(finding, eta_s=None))
             else:
                 passed.append(replace(finding, resolved_s=last_s, eta_s=None))
         held.sort(key=_urgency)

@@ -2,7 +2,8 @@
 
 `{"k": "tree", "v": {...}}`. Readers skip kinds and keys they do not know, so newer recordings can
 be read as far as they are understood. Most of a tree does not change from one reading to the next;
-such a tree is written as a `change`, see `recording_changes`. A key member begins with a whole tree.
+such a tree is written as a `change`, see `recording_changes`. A key member begins with a whole
+tree.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -130,11 +131,15 @@ class LineDecoder:
             return decoded
         # A tree that cannot be read must not have the next change applied to the one before it.
         before, self._before = self._before, None
-        if kind == CHANGE_KIND and before is None:
+        tree: TreeSample
+        if kind == "tree":
+            tree = _decoder(kind)(value)
+        elif before is None:
             raise _NothingBefore
-        tree = tree_of(value, before) if before and kind == CHANGE_KIND else _decoder(kind)(value)
+        else:
+            tree = tree_of(value, before)
         self._before = {sample.process: sample for sample in tree.processes}
-        return cast("TreeSample", tree)
+        return tree
 
 
 class _NothingBefore(ValueError):

@@ -143,12 +143,20 @@ def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
         parts += [f"python {python}"] if python else []
         parts += [f"torch {torch}"] if torch else []
         parts += [method for method in (root.start_method, root.sharing_strategy) if method]
-    living = snapshot.living()
-    ready = sum(process.hook.state == "ready" for process in living)
-    parts.append(f"hook in {ready} of {len(living)}" if ready else "no hook")
+    parts.append(_hooks(snapshot))
     if lost := sum(process.hook.lost for process in snapshot.processes):
         parts.append(f"events lost {count_text(lost)}")
     return pack(parts, paper)
+
+
+def _hooks(snapshot: Snapshot) -> str:
+    """In how many processes the hook answers, or did while they lived."""
+    living = snapshot.living()
+    ready = sum(process.hook.state == "ready" for process in living)
+    if ready:
+        return f"hook in {ready} of {len(living)}"
+    told = sum(process.hook.events > 0 for process in snapshot.processes)
+    return f"hook was in {told} of {len(snapshot.processes)}" if told and not living else "no hook"
 
 
 def _findings(snapshot: Snapshot, paper: Paper, *, is_brief: bool) -> list[str]:

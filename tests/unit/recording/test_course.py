@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -29,11 +29,10 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
     """Make this the only rule: it finds something whenever it is given a process."""
 
     def use(when: When) -> None:
-        def check(snapshot: Snapshot, history: History) -> list[Finding]:
+        def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             process = when(snapshot)
-            if process is None:
-                return []
-            return [Finding("odd", Severity.WARNING, "odd", ("seen",), "why", "do", process)]
+            if process is not None:
+                yield Finding("odd", Severity.WARNING, "odd", ("seen",), "why", "do", process)
 
         monkeypatch.setattr(
             "mpwatch.observe.recording_tape.Fold", lambda: Fold(Engine([Rule("odd", check)]))

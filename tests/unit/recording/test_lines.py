@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, get_args
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.events import HookNote
+from mpwatch.model.ids import SegmentId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import Ended, TreeSample
+from mpwatch.model.samples import Ended, FdLink, FdSample, SegmentUse, TreeSample
 from mpwatch.observe.recording_lines import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder
 from tests.unit.recording.inputs import INPUTS
 from tests.unit.recording.trees import MAIN, WORKER, tree
@@ -137,3 +139,60 @@ def deep() -> list[Any]:
 def test_what_json_cannot_hold_is_refused_with_a_known_error(value: object) -> None:
     with pytest.raises(CANNOT_ENCODE):
         LineEncoder().line(HookNote(MAIN, 5, "birth", {"child": value}))
+
+
+def crowded(numbers: list[int] | None) -> TreeSample:
+    """A tree whose main process holds segments and descriptors with these numbers."""
+    base = tree(1000.0)
+    uses, links = None, None
+    if numbers is not None:
+        uses = tuple(
+            SegmentUse(SegmentId(1, n), f"/dev/shm/torch_{n}", "torch", False, n) for n in numbers
+        )
+        links = tuple(FdLink(n, "torch", f"/dev/shm/torch_{n}", n, None) for n in numbers)
+    fds = FdSample(len(numbers or ()), 1024, 4096, links=links)
+    main = replace(base.processes[0], segments=uses, fds=fds)
+    return replace(base, processes=(main, *base.processes[1:]))
+
+
+NUMBERS = st.none() | st.lists(st.integers(0, 9), max_size=12)
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=5))
+def test_lists_that_shift_grow_and_shrink_are_read_again(steps: list[list[int] | None]) -> None:
+    trees = [crowded(numbers) for numbers in steps]
+
+    assert there_and_back(*trees) == trees
+
+
+def test_a_long_list_that_shifts_costs_only_what_is_new() -> None:
+    encoder = LineEncoder()
+    whole = encoder.line(crowded(list(range(1000))))
+    change = encoder.line(crowded(list(range(2, 1002))))
+
+    assert len(change) < len(whole) / 100
+
+
+@pytest.mark.parametrize("splices", ["[[0,5]]", "[[-1,1]]", "[[0,-1]]", '[{"old":1}]', "7"])
+def test_a_change_that_does_not_follow_is_left_out_with_those_after_it(splices: str) -> None:
+    encoder, decoder = LineEncoder(), LineDecoder()
+    decoder.input(encoder.line(crowded([1, 2])))
+    line = encoder.line(crowded([1, 2, 3]))
+    tampered = re.sub(
+        rb'"segments~":.*?,"links~"', f'"segments~":{splices},"links~"'.encode(), line
+    )
+    assert tampered != line
+
+    assert decoder.input(tampered) is None
+    assert decoder.input(encoder.line(crowded([1]))) is None
+    assert decoder.not_understood == 1
+    encoder.forget()
+    assert decoder.input(encoder.line(crowded([1]))) == crowded([1])
+
+
+def test_a_change_cannot_grow_beyond_all_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpwatch.observe.recording_changes.MEMBERS_LIMIT", 10)
+    encoder, decoder = LineEncoder(), LineDecoder()
+    decoder.input(encoder.line(crowded([1, 2])))
+
+    assert decoder.input(encoder.line(crowded([1, 2, 1, 2] * 3))) is None

@@ -8,6 +8,7 @@ import pytest
 
 from mpwatch.model.checks import Check
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.stacks import short_path
 from mpwatch.report.table import Paper, cell_width
@@ -258,3 +259,13 @@ def test_the_hopeless_chains_come_first_and_the_others_are_counted() -> None:
     assert "dead end" in text
     assert whole.count("It wakes up by itself.") == 4
     assert "and 6 more that go on by themselves" in whole
+
+
+def test_of_a_job_that_ended_it_is_said_where_the_hook_was() -> None:
+    snapshot = job()
+    gone = tuple(
+        replace(process, ended=Ended(process.process, 499.0, 0)) for process in snapshot.processes
+    )
+
+    assert "hook was in 1 of 3" in dump_text(replace(snapshot, processes=gone))
+    assert "no hook" in dump_text(replace(snapshot, processes=snapshot.processes[1:]))
