@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class Membership:
 
     Whoever was never seen below the root (its parent started it and died between two looks) is
     recognised by a slow scan: it hangs on init or on a subreaper above the root, has the root's
-    process group, and is a multiprocessing helper or runs a member's command line.
+    process group, and is a multiprocessing helper or runs a member's command line; or it is a
+    `torch_shm_manager` in the root's working directory.
     """
 
     def __init__(
@@ -126,17 +128,34 @@ class Membership:
             stat = procfs.read_stat(self._proc, pid)
             if stat is None or stat.parent_pid not in elders:
                 continue
-            if stat.group != root.group or stat.start_ticks < root.start_ticks:
+            if stat.start_ticks < root.start_ticks:
                 continue
             if commands is None:
                 commands = {self._cmdline(member) for member in living}
-            cmdline = self._cmdline(pid)
-            # The same command below the root's own parent is rather a second job than a fork.
-            is_fork = cmdline in commands and stat.parent_pid != root.parent_pid
-            if cmdline and (is_fork or roles.is_helper(stat.name, cmdline)):
+            if self._is_piece(stat, root, commands):
                 living[pid] = stat
                 self._parents[stat.process] = None
                 self._descend([stat], living)
+
+    def _is_piece(self, stray: Stat, root: Stat, commands: set[tuple[str, ...]]) -> bool:
+        """Whether an orphan that was never seen below the root came from there all the same."""
+        cmdline = self._cmdline(stray.pid)
+        if stray.name == roles.SHM_MANAGER[:15]:
+            # It makes a session of its own; what it shares with the job is where it was started.
+            folder = self._folder(stray.pid)
+            return folder is not None and folder == self._folder(root.pid)
+        if stray.group != root.group or not cmdline:
+            return False
+        # The same command below the root's own parent is rather a second job than a fork.
+        is_fork = cmdline in commands and stray.parent_pid != root.parent_pid
+        return is_fork or roles.is_helper(stray.name, cmdline)
+
+    def _folder(self, pid: int) -> str | None:
+        """The working directory, `None` if it is hidden."""
+        try:
+            return os.readlink(f"{self._proc}/{pid}/cwd")
+        except OSError:
+            return None
 
     def _elders(self, root: Stat) -> set[int]:
         """Who adopts the root's orphans: its ancestors, as far as they are subreapers, and init."""

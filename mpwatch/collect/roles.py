@@ -20,6 +20,7 @@ from typing import NamedTuple
 from mpwatch.model.ids import ProcessId, Role
 
 WORKER_NAME = "pt_data_worker"
+SHM_MANAGER = "torch_shm_manager"
 _FORKSERVER = "from multiprocessing.forkserver import main"
 _SPAWN = "from multiprocessing.spawn import spawn_main"
 _TRACKER = "from multiprocessing.resource_tracker import main"
@@ -72,7 +73,7 @@ def assign(facts: Sequence[Facts]) -> dict[ProcessId, Part]:
 
 def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
     """The part of one process whose parent already has its own."""
-    if _base(fact.cmdline) == "torch_shm_manager" or fact.name.startswith("torch_shm_manag"):
+    if _base(fact.cmdline) == SHM_MANAGER or fact.name == SHM_MANAGER[:15]:
         return Part("shm-manager")
     if not fact.is_python:
         return Part("other")
@@ -141,7 +142,7 @@ def is_helper(name: str, cmdline: Sequence[str]) -> bool:
     """Whether this can only be a piece of a multiprocessing job, wherever it hangs in the tree."""
     return (
         inline_code(cmdline).startswith((_TRACKER, _FORKSERVER, _SPAWN))
-        or _base(cmdline) == "torch_shm_manager"
+        or _base(cmdline) == SHM_MANAGER
         or name == WORKER_NAME
     )
 

@@ -134,6 +134,19 @@ def test_a_stray_fork_is_adopted_but_a_second_job_beside_the_root_is_not(proc: F
     assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 20]
 
 
+def test_a_stray_shm_manager_belongs_where_it_was_started(proc: FakeProc) -> None:
+    manager = ("torch_shm_manager",)
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(10)
+    for pid, folder in ((10, "/job"), (20, "/job"), (21, "/elsewhere"), (22, None)):
+        if pid > 10:
+            proc.process(pid, parent=1, name="torch_shm_manag", cmdline=manager, group=pid)
+        if folder is not None:
+            (proc.root / f"{pid}/cwd").symlink_to(folder)
+
+    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 20]
+
+
 def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(5, name="bash", cmdline=("bash",))
