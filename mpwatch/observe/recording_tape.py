@@ -22,6 +22,10 @@ from mpwatch.observe.recording_lines import moment_of
 
 KEEP_S = 30.0
 """Folds are kept at least this many seconds of recording apart."""
+EXACT_S = 60.0
+"""So long before a moment that is sought every reading is diagnosed, as it was done live."""
+SPARSE_S = 10.0
+"""Before that, diagnosing this often is enough: it costs several times what folding does."""
 KEPT_BYTES_LIMIT = 64 << 20
 """Above this every second kept fold is dropped, and fewer are kept from then on."""
 
@@ -67,7 +71,7 @@ class Tape:
         self._inputs = recording.numbered_inputs()
         self._next: tuple[int, Input] | None = next(self._inputs, None)
         self._member = 0
-        self._folded_s = 0.0
+        self._folded_s = self._diagnosed_s = 0.0
         self._on_reading = on_reading
         self._last: Snapshot | None = None
         self.problems: list[str] = []
@@ -105,7 +109,7 @@ class Tape:
             Whether it stands there; `False` if it was stopped early.
         """
         while self._next is not None and self._moment(self._next[1]) <= to_s:
-            self._apply_next()
+            self._apply_next(to_s)
             if is_enough():
                 self.at_s = max(self.at_s, self._folded_s)
                 return False
@@ -122,7 +126,7 @@ class Tape:
         self._inputs = self._recording.numbered_inputs(kept.member)
         self._next = next(self._inputs, None)
         self._member = kept.member
-        self._folded_s = self.at_s = kept.at_s
+        self._folded_s = self._diagnosed_s = self.at_s = kept.at_s
         if index == 0:
             self._apply_reading()
             self.at_s = self._folded_s
@@ -148,8 +152,12 @@ class Tape:
                 return True
         return False
 
-    def _apply_next(self) -> None:
-        """Fold one input; diagnose at each reading of the job, as it was done live."""
+    def _apply_next(self, sought_s: float = 0.0) -> None:
+        """Fold one input, and diagnose if it is a reading of the job that matters.
+
+        Args:
+            sought_s: How far one wants to go.
+        """
         assert self._next is not None
         member, each = self._next
         if member != self._member:
@@ -158,12 +166,22 @@ class Tape:
         self._folded_s = self._moment(each)
         self._guarded(lambda: self._fold.apply(each))
         if isinstance(each, TreeSample):
-            self._last = self._guarded(self._fold.snapshot) or self._last
-            if self._on_reading is not None and self._last is not None:
-                self._on_reading(self._last)
             if not self._readings_s or self._folded_s > self._readings_s[-1]:
                 self._readings_s.append(self._folded_s)
+            if self._is_due(sought_s):
+                self._diagnose()
         self._next = next(self._inputs, None)
+
+    def _is_due(self, sought_s: float) -> bool:
+        if self._on_reading is not None or min(sought_s, self.length_s) - self._folded_s < EXACT_S:
+            return True
+        return self._folded_s - self._diagnosed_s >= SPARSE_S
+
+    def _diagnose(self) -> None:
+        self._diagnosed_s = self._folded_s
+        self._last = self._guarded(self._fold.snapshot) or self._last
+        if self._on_reading is not None and self._last is not None:
+            self._on_reading(self._last)
 
     def _guarded(self, step: Callable[[], T]) -> T | None:
         """Do one step; what it chokes on is said, and the rest of the recording is played."""

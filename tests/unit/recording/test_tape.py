@@ -182,3 +182,25 @@ def test_the_end_of_a_recording_is_what_live_ended_with(recorded: Recorded) -> N
     assert end.playback is not None
     assert end.playback.at_s == end.playback.length_s == 41.0
     assert replace(end, mode="live", playback=None) == live(inputs)
+
+
+def test_far_from_what_is_sought_not_every_reading_is_diagnosed(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    original = Fold.snapshot
+
+    def counting(fold: Fold) -> Snapshot:
+        shown = original(fold)
+        looks.append(shown.at_s)
+        return shown
+
+    monkeypatch.setattr(Fold, "snapshot", counting)
+    with tape_of(recorded(job(600))) as tape:
+        tape.advance(500.0)
+        seeking = len(looks)
+        tape.step(50)
+        stepping = len(looks) - seeking
+
+    assert seeking < 60 + 500 / 10 + 5
+    assert stepping == 50
