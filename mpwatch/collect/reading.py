@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from mpwatch.collect import fds, maps, memory, procfs, segments, threads
 from mpwatch.collect.blocked import WaitResolver
 from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
 from mpwatch.collect.maps import Mappings
+from mpwatch.collect.pacing import NEAR, Due, Plan, Slow
 from mpwatch.collect.procfs import Stat
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf, ExtentCache
@@ -29,59 +30,11 @@ from mpwatch.model.samples import (
 
 T = TypeVar("T")
 
-SLOW_S = 30.0
-"""Parts that did not move are read again after this long all the same."""
-PATIENCE = 50
-"""A part that took t seconds is not read again for t times this: at most 2 % of a cpu each."""
-
 STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
 
-NEAR = 3
-"""A worker's descriptors go up and down by a few with every batch: no news for `SLOW_S`."""
-
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
-
-
-class Plan(NamedTuple):
-    """What to read of one process this time."""
-
-    threads: bool
-    links: bool
-    maps: bool
-    memory: bool
-
-
-class Due(NamedTuple):
-    """How urgently the expensive parts of a process want reading; `None` is not at all."""
-
-    links: float | None
-    maps: float | None
-    memory: float | None
-
-
-@dataclass(slots=True)
-class Slow:
-    """When an expensive part was read, what that cost, and what it saw then."""
-
-    read_at_s: float = float("-inf")
-    cost_s: float = 0.0
-    mark: object = None
-    """What moves when the part is worth reading again."""
-
-    def age_s(self, at_s: float) -> float:
-        """How old the reading is; without end if there is none."""
-        return at_s - self.read_at_s
-
-    def is_due(self, mark: object, at_s: float, interval_s: float = SLOW_S) -> bool:
-        """Whether something moved or it was long ago, and it is not too expensive."""
-        age_s = self.age_s(at_s)
-        return age_s >= self.cost_s * PATIENCE and (mark != self.mark or age_s > interval_s)
-
-    def done(self, mark: object, at_s: float, cost_s: float) -> None:
-        """Note a reading."""
-        self.mark, self.read_at_s, self.cost_s = mark, at_s, cost_s
 
 
 @dataclass(slots=True)
@@ -123,7 +76,6 @@ class ProcessReader:
         self._kept = Kept()
         self._links, self._maps, self._memory = Slow(), Slow(), Slow()
         self._used: int | None = None
-        self._used_at_links = 0
         self._status_read_at_s = -math.inf
         self._problems: dict[str, str] = {}
 
@@ -135,23 +87,15 @@ class ProcessReader:
         except OSError as error:
             self._used = None
             self._note("descriptors", error)
-        moved = 1 + abs((self._used or 0) - self._used_at_links)
-        maps_mark = self._maps_mark(stat)
+        at_s, links, mappings = around.at_s, self._links, self._maps
+        held, mapped = (self._used or 0,), self._maps_mark(stat)
         return Due(
-            moved * self._links.age_s(around.at_s) if self._has_moved(around.at_s) else None,
-            moved * self._maps.age_s(around.at_s)
-            if self._maps.is_due(maps_mark, around.at_s)
+            (1 + links.moved_by(held)) * links.age_s(at_s) if links.is_due(held, at_s) else None,
+            (1 + mappings.moved_by(mapped)) * mappings.age_s(at_s)
+            if mappings.is_due(mapped, at_s)
             else None,
-            self._memory.age_s(around.at_s)
-            if self._memory.is_due(None, around.at_s, 0.0)
-            else None,
+            self._memory.age_s(at_s) if self._memory.is_due((), at_s, 0.0) else None,
         )
-
-    def _has_moved(self, at_s: float) -> bool:
-        """Whether the number of descriptors has moved by more than the usual coming and going."""
-        used, before = self._used, self._used_at_links
-        is_near = used is not None and abs(used - before) <= NEAR + before // 20
-        return self._links.is_due(self._links.mark if is_near else used, at_s)
 
     def read(
         self,
@@ -184,8 +128,7 @@ class ProcessReader:
             with_cost = self._timed(around, "descriptors", fds.read_descriptors, pid)
             if with_cost is not None:
                 kept.descriptors, cost_s = with_cost
-                self._links.done(self._used, around.at_s, cost_s)
-                self._used_at_links = self._used or 0
+                self._links.done((self._used or 0,), around.at_s, cost_s)
                 has_news = True
         # Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
         # lock would hang the reader as well.
@@ -197,14 +140,14 @@ class ProcessReader:
             has_news = True
         if plan.memory and pid in around.rollups:
             kept.memory = around.rollups[pid]
-            self._memory.done(None, around.at_s, 0.0)
+            self._memory.done((), around.at_s, 0.0)
         elif plan.memory:
             with_memory = self._timed(
                 around, "memory", lambda proc, p: memory.read_rollup(proc, p, around.at_s), pid
             )
             if with_memory is not None:
                 kept.memory, cost_s = with_memory
-                self._memory.done(None, around.at_s, cost_s)
+                self._memory.done((), around.at_s, cost_s)
         if has_news:
             kept.segments = segments.join(
                 pid,
@@ -229,10 +172,10 @@ class ProcessReader:
         self._maps.done(self._maps_mark(stat), around.at_s, cost_s)
         return True
 
-    def _maps_mark(self, stat: Stat) -> tuple[int, int]:
-        """What moves when mappings do: descriptors, in steps of a twentieth, and threads."""
-        used = self._used or 0
-        return used // max(1, NEAR, used // 20), stat.thread_count
+    def _maps_mark(self, stat: Stat) -> tuple[int, ...]:
+        """What moves when mappings do: descriptors, threads, resident shared memory in MiB."""
+        shmem = self._kept.status.get(b"RssShmem", b"0").split()
+        return self._used or 0, (NEAR + 1) * stat.thread_count, int(shmem[0]) >> 10 if shmem else 0
 
     def _read_threads(
         self, around: Surroundings, thread_count: int, outside_pid: CreatorOf

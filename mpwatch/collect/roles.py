@@ -13,7 +13,7 @@ Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -166,6 +166,49 @@ def number_workers(births: Iterable[ProcessId], ticks_per_s: int = 100) -> dict[
         numbers[process] = number
         number, previous_ticks = number + 1, process.start_ticks
     return numbers
+
+
+class WorkerNumbers:
+    """The numbers of all DataLoader workers, kept while any worker of the same loader lives."""
+
+    def __init__(self, ticks_per_s: int = 100) -> None:
+        self._ticks_per_s = ticks_per_s
+        self._by_parent: dict[ProcessId, dict[ProcessId, int]] = {}
+
+    def update(
+        self, workers: Collection[tuple[ProcessId, ProcessId]], living: Container[ProcessId]
+    ) -> dict[ProcessId, int]:
+        """Number living workers, given with their parents; one that died leaves its number free."""
+        found: dict[ProcessId, int] = {}
+        newborn: dict[ProcessId, list[ProcessId]] = {}
+        for worker, parent in workers:
+            number = self._by_parent.get(parent, {}).get(worker)
+            if number is None:
+                newborn.setdefault(parent, []).append(worker)
+            else:
+                found[worker] = number
+        for parent, born in newborn.items():
+            known = self._without_dead_loaders(self._by_parent.get(parent, {}), living)
+            numbers = number_workers([*known, *born], self._ticks_per_s)
+            self._by_parent[parent] = numbers
+            found.update((worker, numbers[worker]) for worker in numbers if worker in living)
+        for parent in self._by_parent.keys() - {parent for _, parent in workers}:
+            del self._by_parent[parent]
+        return found
+
+    @staticmethod
+    def _without_dead_loaders(
+        numbers: dict[ProcessId, int], living: Container[ProcessId]
+    ) -> list[ProcessId]:
+        """The workers of loaders of which somebody lives: the next epoch counts from 0 again."""
+        loaders: list[list[ProcessId]] = []
+        for worker, number in numbers.items():
+            if number == 0:
+                loaders.append([])
+            loaders[-1].append(worker)
+        return [
+            worker for loader in loaders if any(w in living for w in loader) for worker in loader
+        ]
 
 
 _BY_FUNCTION: Mapping[tuple[str, str], Role] = {

@@ -13,7 +13,8 @@ from mpwatch.collect.host import HostCollector
 from mpwatch.collect.identity import Identity, is_stale, read_identity
 from mpwatch.collect.jobs import Job, find_jobs
 from mpwatch.collect.membership import Member, Membership
-from mpwatch.collect.reading import Due, Plan, ProcessReader, Surroundings
+from mpwatch.collect.pacing import Due, Plan
+from mpwatch.collect.reading import ProcessReader, Surroundings
 from mpwatch.collect.roles import Facts, Part
 from mpwatch.collect.segments import ExtentCache
 from mpwatch.collect.wanted import Wanted
@@ -122,8 +123,7 @@ class _Crew:
         self._proc = proc
         self._readers: dict[ProcessId, ProcessReader] = {}
         self._identities: dict[ProcessId, Identity] = {}
-        self._workers: dict[ProcessId, list[ProcessId]] = {}
-        """DataLoader workers ever seen, by parent: the dead ones keep their numbers."""
+        self._workers = roles.WorkerNumbers(TICKS_PER_S)
         self._memory_read_at_s = -math.inf
         self._extents = ExtentCache(proc)
         self._boot_wall_s = procfs.boot_wall_s(proc)
@@ -195,16 +195,13 @@ class _Crew:
         """What each member is for, with the numbers of DataLoader workers."""
         facts = [self._facts(member) for member in members]
         parts = roles.assign(facts)
-        for member in members:
-            process = member.stat.process
-            if parts[process].role == "loader-worker" and member.parent is not None:
-                siblings = self._workers.setdefault(member.parent, [])
-                if process not in siblings:
-                    siblings.append(process)
-        for siblings in self._workers.values():
-            for process, number in roles.number_workers(siblings, TICKS_PER_S).items():
-                if process in parts:
-                    parts[process] = parts[process]._replace(worker_id=number)
+        workers = [
+            (member.stat.process, member.parent)
+            for member in members
+            if member.parent is not None and parts[member.stat.process].role == "loader-worker"
+        ]
+        for process, number in self._workers.update(workers, parts).items():
+            parts[process] = parts[process]._replace(worker_id=number)
         return parts
 
     def _facts(self, member: Member) -> Facts:

@@ -5,6 +5,7 @@ import pytest
 from mpwatch.collect.roles import (
     Facts,
     Part,
+    WorkerNumbers,
     assign,
     is_helper,
     is_launcher,
@@ -213,6 +214,41 @@ def test_slow_spawning_does_not_break_a_loader_in_two() -> None:
     births = [ProcessId(pid, 1000 + 180 * pid) for pid in range(5)]
 
     assert list(number_workers(births).values()) == [0, 1, 2, 3, 4]
+
+
+def numbered(*births: tuple[int, int]) -> list[tuple[ProcessId, ProcessId]]:
+    return [(ProcessId(pid, start), ProcessId(1, 1)) for pid, start in births]
+
+
+def test_the_workers_of_the_next_epoch_count_from_zero_however_soon_it_begins() -> None:
+    numbers = WorkerNumbers()
+    first = numbered((10, 100), (11, 101))
+    second = numbered((12, 110), (13, 111))
+
+    numbers.update(first, {worker for worker, _ in first})
+    found = numbers.update(second, {worker for worker, _ in second})
+
+    assert list(found.values()) == [0, 1]
+
+
+def test_workers_keep_their_numbers_when_one_dies_and_more_are_born() -> None:
+    numbers = WorkerNumbers()
+    first = numbered((10, 100), (11, 101), (12, 102))
+    numbers.update(first, {worker for worker, _ in first})
+
+    left = [*first[1:], *numbered((13, 103))]
+    found = numbers.update(left, {worker for worker, _ in left})
+
+    assert list(found.values()) == [1, 2, 3]
+    assert numbers.update(left, {worker for worker, _ in left}) == found
+
+
+def test_a_thousand_epochs_leave_nothing_behind() -> None:
+    numbers = WorkerNumbers()
+    for epoch in range(1000):
+        workers = numbered((2 * epoch, 10 * epoch), (2 * epoch + 1, 10 * epoch + 1))
+        assert list(numbers.update(workers, {w for w, _ in workers}).values()) == [0, 1]
+    assert numbers.update([], set()) == {}
 
 
 def test_a_pool_worker_shows_in_its_own_stack_but_not_in_its_parents_copy() -> None:

@@ -1,0 +1,63 @@
+"""How often the expensive parts of a process are worth reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SLOW_S = 30.0
+"""Parts that did not move are read again after this long all the same."""
+PATIENCE = 50
+"""A part that took t seconds is not read again for t times this: at most 2 % of a cpu each."""
+NEAR = 3
+"""A worker's descriptors go up and down by a few with every batch: no news for `SLOW_S`."""
+
+
+class Plan(NamedTuple):
+    """What to read of one process this time."""
+
+    threads: bool
+    links: bool
+    maps: bool
+    memory: bool
+
+
+class Due(NamedTuple):
+    """How urgently the expensive parts of a process want reading; `None` is not at all."""
+
+    links: float | None
+    maps: float | None
+    memory: float | None
+
+
+@dataclass(slots=True)
+class Slow:
+    """When an expensive part was read, what that cost, and what it saw then."""
+
+    read_at_s: float = float("-inf")
+    cost_s: float = 0.0
+    mark: tuple[int, ...] = ()
+    """What moves when the part is worth reading again."""
+
+    def age_s(self, at_s: float) -> float:
+        """How old the reading is; without end if there is none."""
+        return at_s - self.read_at_s
+
+    def has_moved(self, mark: tuple[int, ...]) -> bool:
+        """Whether what was seen then has moved by more than the usual coming and going."""
+        return len(mark) != len(self.mark) or any(
+            abs(now - then) > NEAR + then // 20 for now, then in zip(mark, self.mark, strict=True)
+        )
+
+    def moved_by(self, mark: tuple[int, ...]) -> int:
+        """How much all of it has moved."""
+        return sum(abs(now - then) for now, then in zip(mark, self.mark, strict=False))
+
+    def is_due(self, mark: tuple[int, ...], at_s: float, interval_s: float = SLOW_S) -> bool:
+        """Whether something moved or it was long ago, and it is not too expensive."""
+        age_s = self.age_s(at_s)
+        return age_s >= self.cost_s * PATIENCE and (self.has_moved(mark) or age_s > interval_s)
+
+    def done(self, mark: tuple[int, ...], at_s: float, cost_s: float) -> None:
+        """Note a reading."""
+        self.mark, self.read_at_s, self.cost_s = mark, at_s, cost_s

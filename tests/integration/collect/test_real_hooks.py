@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from mpwatch.collect.hooks import HookClients
+from mpwatch.collect.proc import identify
+from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.hook import wire
+from mpwatch.model.events import HookGauges, HookHello, HookSlice, HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import StacksTaken
+from tests.conftest import Start
+
+from .conftest import eventually
+
+pytestmark = pytest.mark.slow
+
+
+class Listener:
+    """An observer that keeps all it has heard."""
+
+    def __init__(self, pid: int) -> None:
+        self.tree = TreeCollector(identify(pid))
+        self.clients = HookClients()
+        self.heard: list[Input] = []
+
+    def listen(self) -> None:
+        sample = self.tree.collect(Wanted())
+        self.clients.watch(sample.processes if sample is not None else ())
+        self.heard += self.clients.poll(0.1)
+
+    def states(self) -> dict[int, str]:
+        """The last state of each process."""
+        self.listen()
+        return {s.process.pid: s.state for s in self.heard if isinstance(s, HookStatus)}
+
+    def has_state(self, pid: int, state: str) -> bool:
+        return self.states().get(pid) == state
+
+    def who_said(self, kind: type) -> set[ProcessId]:
+        self.listen()
+        return {each.process for each in self.heard if isinstance(each, kind)}  # type: ignore[union-attr]
+
+
+def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(start: Start) -> None:
+    job = start("loader.py", "2", "--hook")
+    job.wait_for("ready")
+    listener = Listener(job.pid)
+
+    eventually(lambda: len(listener.who_said(HookHello)) == 3)
+    everybody = listener.who_said(HookHello)
+    eventually(lambda: listener.who_said(HookSlice) == everybody)
+    for process in everybody:
+        assert listener.clients.ask(process, "stacks") is None
+        assert listener.clients.ask(process, "gauges") is None
+    eventually(lambda: listener.who_said(HookGauges) == everybody)
+    stacks = [each for each in listener.heard if isinstance(each, StacksTaken)]
+    workers = [s for s in stacks if s.process.pid != job.pid]
+    functions = [{f.function for t in s.stacks for f in t.frames} for s in workers]
+    assert all("_worker_loop" in names for names in functions)
+
+    main = next(process for process in everybody if process.pid == job.pid)
+    os.kill(job.pid, signal.SIGSTOP)
+    listener.clients.ask(main, "ping")
+    eventually(lambda: listener.has_state(job.pid, "silent"))
+    os.kill(job.pid, signal.SIGCONT)
+    eventually(lambda: listener.has_state(job.pid, "ready"))
+
+    worker = next(process for process in everybody if process.pid != job.pid)
+    tree = listener.tree.collect(Wanted())
+    assert tree is not None
+    sample = next(each for each in tree.processes if each.process == worker)
+    os.kill(worker.pid, signal.SIGSTOP)
+    box = listener.clients.black_box(sample)
+    os.kill(worker.pid, signal.SIGKILL)
+    eventually(lambda: listener.has_state(worker.pid, "gone"))
+    listener.clients.close()
+
+    assert box is not None
+    assert box.header is not None
+    assert (box.header.pid_inside, box.header.start_ticks) == worker
+    assert wire.LOADER_FETCH in {event.kind for event in box.events}
+    assert box.problems == ()
