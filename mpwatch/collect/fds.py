@@ -16,6 +16,7 @@ LINKS_LIMIT = 4096
 """Above this, only pipes and sockets are listed one by one."""
 
 _LIMITS_LINE = re.compile(rb"^Max open files\s+(\S+)\s+(\S+)", re.M)
+_POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
 _ANON: dict[str, FdKind] = {
     "anon_inode:[eventpoll]": "epoll",
     "anon_inode:[eventfd]": "event",
@@ -100,12 +101,12 @@ def read_descriptors(proc: str, pid: int) -> Descriptors:
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
-        return _resolve(folder, fds)
+        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo")
     finally:
         os.close(folder)
 
 
-def _resolve(folder: int, fds: list[int]) -> Descriptors:
+def _resolve(folder: int, fds: list[int], infos: str) -> Descriptors:
     """What each of these descriptors points to."""
     is_long = len(fds) > LINKS_LIMIT
     kinds: dict[FdKind, int] = {}
@@ -128,8 +129,19 @@ def _resolve(folder: int, fds: list[int]) -> Descriptors:
             held.append(file)
         if not is_long:
             inode = file.segment.inode if file is not None else None
-            links.append(FdLink(fd, kind, clean(target), inode, None))
+            writable = is_writable(name, folder) if kind == "file" else None
+            position = _position(infos, name) if writable is False else None
+            links.append(FdLink(fd, kind, clean(target), inode, writable, position))
     return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held))
+
+
+def _position(infos: str, name: str) -> int | None:
+    """The offset of an open file, from fdinfo."""
+    try:
+        found = _POSITION.search(procfs.read(f"{infos}/{name}", 256))
+    except OSError:
+        return None
+    return int(found[1]) if found is not None else None
 
 
 def is_writable(name: str, folder: int) -> bool | None:

@@ -49,6 +49,7 @@ def approach(
     series: Series,
     *,
     near: float = NEAR_LIMIT,
+    at: float = AT_LIMIT,
     worth_forecasting: float = 0.0,
     series_limit: float | None = None,
 ) -> Approach | None:
@@ -59,6 +60,7 @@ def approach(
         limit: What can be used; positive.
         series: The values whose trend counts, oldest first.
         near: Share of the limit from which standing still is worth a warning.
+        at: Share from which it counts as reached.
         worth_forecasting: Share below which a rise is taken for a start.
         series_limit: The limit of the series, where it is a part of what is used.
 
@@ -72,7 +74,7 @@ def approach(
             ahead = forecast(series, limit if series_limit is None else series_limit)
         if ahead is not None and ahead.severity is None:
             ahead = None
-    if share >= AT_LIMIT:
+    if share >= at:
         return Approach(used, limit, Severity.CRITICAL, ahead)
     if ahead is not None and ahead.severity is not None:
         return Approach(used, limit, ahead.severity, ahead)

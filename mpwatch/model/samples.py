@@ -50,6 +50,8 @@ class FdLink(NamedTuple):
     """Inode of a pipe, socket or file."""
     is_writable: bool | None
     """Open for writing, from the flags in fdinfo; `None` where those were not read."""
+    position: int | None = None
+    """Offset in a regular file that is open for reading only; `None` where it was not read."""
 
 
 @dataclass(frozen=True, slots=True)

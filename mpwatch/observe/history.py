@@ -142,4 +142,7 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
         values["cgroup_oom_kills"] = host.cgroup.oom_kills
         values["cgroup_limit_hits"] = host.cgroup.limit_hits
         values["cgroup_throttled_periods"] = host.cgroup.throttled_periods
+        values["cgroup_oom_kills"] = host.cgroup.oom_kills
+        values["cgroup_limit_hits"] = host.cgroup.limit_hits
+        values["cgroup_throttled_periods"] = host.cgroup.throttled_periods
     return values

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.deaths import violent_deaths_near
 from mpwatch.diagnose.pipes import pipe_ends, pipes_among
+from mpwatch.diagnose.stack_shapes import calls, own_frames
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import called
 from mpwatch.diagnose.wait_edges import is_busy
@@ -31,7 +32,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     for process in snapshot.living():
         for thread in process.threads:
             wait = thread.waits_on
-            if wait is None or not _is_inside_message(wait):
+            if wait is None or not _is_inside_message(thread, wait):
                 continue
             quiet = quiet_s(process, history)
             if quiet is None or quiet < STUCK_S:
@@ -40,12 +41,18 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             if any(_writes(snapshot.get(other)) for other in others):
                 continue
             dead = violent_deaths_near(snapshot, process)
-            if dead:
+            if dead or thread.stack:
                 yield _finding(process, thread, wait, quiet, dead)
 
 
-def _is_inside_message(wait: WaitedOn) -> bool:
-    """Whether a read asks for more than the head of a message."""
+def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
+    """Whether a read asks for more than the head of a message.
+
+    Other readers of pipes ask for whole buffers; where a stack is known it has to be that of
+    `Connection`.
+    """
+    if thread.stack and not calls(own_frames(thread.stack), "connection.py:_recv"):
+        return False
     return (
         wait.kind == "pipe-read"
         and wait.wanted_bytes is not None

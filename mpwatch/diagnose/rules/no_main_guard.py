@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.complaints import said, told
+from mpwatch.diagnose.deaths import death_of
 from mpwatch.diagnose.stack_shapes import (
     calls,
     frame_words,
@@ -48,7 +49,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         cause=_CAUSE,
         advice=_ADVICE,
     )
-    for process in snapshot.living():
+    for process in snapshot.processes:
         frame = _rerun_at(snapshot, process)
         if frame is not None:
             yield Finding(
@@ -62,11 +63,18 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             )
 
 
+def _is_telling(snapshot: Snapshot, process: Process) -> bool:
+    """Whether a child has been at it for long, or has failed of it."""
+    if process.ended is not None:
+        return death_of(process.ended) == "failed"
+    age = age_s(snapshot, process)
+    return age is not None and age >= SETTLED_S
+
+
 def _rerun_at(snapshot: Snapshot, process: Process) -> Frame | None:
     """Where at the top level of the main program a child is, if it has been there too long."""
     thread = main_thread(process)
-    age = age_s(snapshot, process)
-    if thread is None or age is None or age < SETTLED_S:
+    if thread is None or not _is_telling(snapshot, process):
         return None
     frames = own_frames(thread.stack)
     if not calls(frames, "spawn.py:_fixup_main_from_path"):

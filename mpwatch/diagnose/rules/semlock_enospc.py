@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.stack_shapes import calls, own_frames
-from mpwatch.diagnose.tree import called
+from mpwatch.diagnose.tree import WORK_ROLES, called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
@@ -37,6 +37,12 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     starting = [p for p in snapshot.living() if _makes_locks(p)]
     for process in starting:
         yield _finding(process, _room(snapshot))
+    if not starting and not any(p.role in WORK_ROLES for p in snapshot.living()):
+        # No workers yet: the next thing such a program does is to make queues for them.
+        main = next((p for p in snapshot.living() if p.role == "main"), None)
+        if main is not None:
+            evidence = (*_room(snapshot), "a semaphore needs one page and one file")
+            yield _finding(main, evidence, Severity.WARNING)
 
 
 def _is_exhausted(snapshot: Snapshot) -> bool:
@@ -63,12 +69,16 @@ def _room(snapshot: Snapshot) -> tuple[str, ...]:
     return (f"{shm.path} has {bytes_text(shm.free_bytes)}{inodes} left",)
 
 
-def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:
+def _finding(
+    process: Process | None,
+    evidence: tuple[str, ...],
+    severity: Severity = Severity.CRITICAL,
+) -> Finding:
     """Put it into words."""
     who = called(process) if process is not None else "a process of the job"
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL,
+        severity=severity,
         process=process.process if process is not None else None,
         summary=f"{who} cannot make a lock or queue: /dev/shm is full or not writable",
         evidence=evidence,

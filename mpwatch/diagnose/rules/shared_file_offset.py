@@ -20,7 +20,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each data file that main and its forked workers hold as one.
 
     The same number for the same file in all of them is what inheritance leaves; files opened in
-    each worker by itself are not open in main.
+    each worker by itself are not open in main. At position 0 nobody has read through it.
     """
     del history
     for owner, workers in loader_owners(snapshot):
@@ -44,6 +44,8 @@ def _files(process: Process) -> set[tuple[int, str]]:
         for link in links or ()
         if link.kind == "file"
         and link.fd > 2
+        and link.is_writable is False
+        and link.position
         and not link.target.endswith(_NOT_DATA)
         and not link.target.startswith(_NOT_HERE)
     }

@@ -13,7 +13,7 @@ from mpwatch.diagnose.deaths import (
     memory_evidence,
     parent_fate,
 )
-from mpwatch.diagnose.tree import called
+from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
@@ -33,20 +33,26 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if death in ("crash", "shutdown") or died_with_parent(snapshot, process, ended):
             continue
         fate = parent_fate(snapshot, process, ended)
-        if death in ("normal", "unknown") and not _was_missed(process, fate):
+        if death in ("normal", "unknown") and not _was_missed(snapshot, process, fate):
             continue
         if death == "killed" and memory_evidence(snapshot, history):
             continue
         yield _finding(process, ended, fate)
 
 
-def _was_missed(process: Process, fate: ParentFate) -> bool:
+def _was_missed(snapshot: Snapshot, process: Process, fate: ParentFate) -> bool:
     """Whether a loader worker's quiet end was followed by the failure of its parent.
 
     Workers of an iterable dataset leave one by one with exit code 0 as their shards run out, so a
-    quiet end by itself says nothing.
+    quiet end by itself says nothing; and if a sibling failed, that is why they were told to leave.
     """
-    return process.role == "loader-worker" and fate.failed_after_s is not None
+    if process.role != "loader-worker" or fate.failed_after_s is None:
+        return False
+    head = family_head(snapshot, process)
+    return not any(
+        death_of(end) in ("failed", "crash", "killed") and family_head(snapshot, other) == head
+        for other, end in ended_workers(snapshot)
+    )
 
 
 def _finding(process: Process, ended: Ended, fate: ParentFate) -> Finding:

@@ -82,10 +82,17 @@ def test_making_a_lock_with_room_for_it_is_quiet() -> None:
     assert found(semlock_enospc.check, world(main(threads=[MAKING]))) == []
 
 
-def test_a_full_dev_shm_alone_is_another_failure() -> None:
+def test_a_program_about_to_start_workers_without_room_is_warned() -> None:
     job = world(main(threads=[thread(100, "train.py:f")]), shm=room(MIB, 0))
 
+    assert only(semlock_enospc.check, job).severity is Severity.WARNING
+
+
+def test_a_full_dev_shm_of_a_running_job_is_another_failure() -> None:
+    job = world(main(), process(200), shm=room(MIB, 0))
+
     assert found(semlock_enospc.check, job) == []
+    assert found(semlock_enospc.check, world(process(300, "other"), shm=room(MIB, 0))) == []
 
 
 def left(inode: int = 1, **fields: Any) -> Segment:

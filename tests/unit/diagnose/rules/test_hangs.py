@@ -1,0 +1,621 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import (
+    event_set_hangs,
+    feeder_thread_drops_batch,
+    fork_openmp,
+    fork_unsafe_library,
+    fork_vs_pin_thread,
+    fork_with_threads_lock,
+    half_message,
+    joinablequeue_join_hangs,
+    pool_hang_after_worker_death,
+    queue_join_feeder_deadlock,
+    queue_lock_held_by_dead,
+    standing_still,
+    stuck_worker_io,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, Thread, WorkerLoad
+from tests.unit.diagnose.worlds import (
+    FETCHING_WORKER,
+    IDLE_WORKER,
+    MAIN,
+    WAITING_MAIN,
+    fds,
+    found,
+    gone,
+    history,
+    line,
+    log,
+    main,
+    maps,
+    only,
+    pid,
+    pipe,
+    process,
+    segment,
+    thread,
+    world,
+)
+
+STILL = 60.0
+PYTHON_LOCK, NATIVE_LOCK = 9, 0
+
+
+def futex(command: int | None = PYTHON_LOCK, **more: Any) -> WaitedOn:
+    return WaitedOn("futex", "futex", ("futex 0x7f",), futex_command=command, **more)
+
+
+def alone(*calls: str, wait: WaitedOn | None = None, **more: Any) -> Process:
+    stack = calls or ("data.py:load:12",)
+    return process(
+        300,
+        "spawned",
+        start_method="fork",
+        threads=[thread(300, *stack, waits=wait or futex(), still_s=STILL)],
+        **more,
+    )
+
+
+def threaded_main(*names: str, start_ticks: int | None = 1) -> Process:
+    old = tuple(
+        ThreadSample(100 + i, name, "S", 0, start_ticks=start_ticks) for i, name in enumerate(names)
+    )
+    plain = main(threads=[thread(MAIN)])
+    return replace(plain, sample=replace(plain.sample, threads=old))
+
+
+FORK_RULES = (fork_with_threads_lock, fork_openmp, fork_unsafe_library, fork_vs_pin_thread)
+
+
+def named(job: Snapshot) -> list[str]:
+    return [f.rule for module in FORK_RULES for f in found(module.check, job)]
+
+
+def test_a_forked_child_on_a_python_lock_is_named_with_its_parents_threads() -> None:
+    job = world(threaded_main("python", "prefetcher"), alone())
+
+    finding = only(fork_with_threads_lock.check, job)
+
+    assert named(job) == ["fork-with-threads-lock"]
+    assert "at data.py:12 load" in finding.evidence
+    assert any("prefetcher" in each for each in finding.evidence)
+    assert "60 s" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("child", "rule"),
+    [
+        (alone(wait=futex(NATIVE_LOCK)), "fork-openmp"),
+        (alone("/usr/lib/libgomp.so.1:gomp_team_barrier_wait_end", "data.py:f"), "fork-openmp"),
+        (alone("torch/nn/functional.py:linear", wait=futex(NATIVE_LOCK)), "fork-openmp"),
+        (alone("/usr/lib/libopencv_core.so:wait", "data.py:f"), "fork-unsafe-library"),
+        (
+            alone(wait=futex(NATIVE_LOCK), maps=maps(9, libraries=("cv2.abi3.so",))),
+            "fork-unsafe-library",
+        ),
+    ],
+)
+def test_native_waits_after_a_fork_are_told_apart(child: Process, rule: str) -> None:
+    assert named(world(main(), child)) == [rule]
+
+
+def test_a_child_forked_under_a_pin_thread_is_named_so() -> None:
+    job = world(threaded_main("python", "pt_data_pin"), alone())
+
+    assert named(job) == ["fork-vs-pin-thread"]
+
+
+def test_a_hidden_system_call_is_judged_by_its_wait_channel() -> None:
+    child = process(
+        300,
+        "spawned",
+        start_method="fork",
+        threads=[Thread(300, "python", "S", wchan="futex_do_wait", still_s=STILL)],
+    )
+
+    assert named(world(main(), child)) == ["fork-with-threads-lock"]
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        alone(wait=futex(timeout_s=3.0)),
+        alone(wait=WaitedOn("poll", "poll")),
+        alone(wait=WaitedOn("semaphore", "futex", segment=SegmentId(1, 2))),
+        process(300, "spawned", start_method="spawn", threads=[thread(300, waits=futex())]),
+        process(
+            300, "spawned", start_method="fork", threads=[thread(300, waits=futex()), thread(301)]
+        ),
+        process(
+            300, "spawned", start_method="fork", threads=[thread(300, waits=futex(), still_s=2)]
+        ),
+        process(
+            300, "spawned", start_method="fork", threads=[thread(300, waits=futex(), still_s=None)]
+        ),
+        process(300, "spawned", start_method="fork", threads=[thread(300, state="R")]),
+        process(
+            300, "spawned", start_method="fork", threads=[Thread(300, "python", "S", still_s=9)]
+        ),
+    ],
+)
+def test_children_that_may_still_be_woken_are_quiet(child: Process) -> None:
+    assert named(world(main(), child)) == []
+
+
+def test_workers_younger_than_a_pin_thread_are_a_risk() -> None:
+    finding = only(
+        fork_vs_pin_thread.check,
+        world(threaded_main("python", "pt_data_pin"), process(200, start_method="fork")),
+    )
+
+    assert finding.severity is Severity.INFO
+
+
+def test_workers_older_than_the_pin_thread_or_spawned_are_no_risk() -> None:
+    spawned = process(200, start_method="spawn")
+    forked = process(200, start_method="fork")
+    unknown = threaded_main("python", "pt_data_pin", start_ticks=None)
+
+    assert found(fork_vs_pin_thread.check, world(threaded_main("pt_data_pin"), spawned)) == []
+    assert found(fork_vs_pin_thread.check, world(unknown, forked)) == []
+
+
+# --- loaders -------------------------------------------------------------------------------------
+
+POLL = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=5.0)
+
+
+def waiting(*stack: str, wait: WaitedOn = POLL, **more: Any) -> Process:
+    return main(threads=[thread(MAIN, *stack, waits=wait, still_s=STILL)], **more)
+
+
+def idle(number: int, *stack: str, still_s: float = STILL, **more: Any) -> Process:
+    return process(
+        number,
+        fds=fds(9, links=[pipe(6, 500, True)]),
+        threads=[thread(number, *stack, waits=POLL, still_s=still_s)],
+        **more,
+    )
+
+
+def test_a_lost_batch_is_named_from_stacks() -> None:
+    job = world(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), idle(201, *IDLE_WORKER))
+
+    finding = only(feeder_thread_drops_batch.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "waited 60 s for a batch" in finding.evidence[0]
+    assert "standard error" in finding.advice
+
+
+def test_a_lost_batch_is_named_from_system_calls_alone() -> None:
+    assert only(feeder_thread_drops_batch.check, world(waiting(), idle(200))).subject == "wait"
+
+
+def test_the_hook_says_which_batch_was_lost_and_why() -> None:
+    loader = Loader(pid(MAIN), 1, 1, next_task=417, outstanding=2, waiting_since_s=30.0)
+    other = Loader(pid(MAIN), 2, 1)
+    loss = log("lost-item", 200, "lost item: OSError; [Errno 28]")
+    job = world(
+        waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), loaders=(other, loader), log=(loss,)
+    )
+
+    drop, wait = found(feeder_thread_drops_batch.check, job)
+
+    assert drop.process == pid(200)
+    assert "batch 417, which was lost" in wait.summary
+    assert any("[Errno 28]" in each for each in wait.evidence)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(waiting(*WAITING_MAIN), idle(200, *FETCHING_WORKER)),
+        world(waiting("train.py:evaluate"), idle(200, *IDLE_WORKER)),
+        world(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER, still_s=1.0)),
+        world(main(threads=[thread(MAIN, *WAITING_MAIN, still_s=2.0)]), idle(200, *IDLE_WORKER)),
+        world(main(threads=[thread(MAIN, *WAITING_MAIN, state="R")]), idle(200, *IDLE_WORKER)),
+        world(main(), idle(200, *IDLE_WORKER)),
+        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",))), idle(200)),
+        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=60)), idle(200)),
+        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5)), idle(200)),
+        world(waiting(wait=WaitedOn("timer", "nanosleep")), idle(200)),
+        world(waiting(), process(200)),
+        world(waiting(), process(200, threads=[thread(200)])),
+        world(waiting(), idle(200, more={"loader": WorkerLoad(0, task=4)})),
+        world(
+            waiting(),
+            process(
+                200,
+                fds=fds(9, links=[pipe(6, 500, True)]),
+                threads=[
+                    thread(200, waits=POLL, still_s=STILL),
+                    thread(201, waits=WaitedOn("pipe-write", "write")),
+                ],
+            ),
+        ),
+        world(
+            waiting(),
+            idle(200),
+            process(201, threads=[thread(201, waits=WaitedOn("poll", "poll"))]),
+        ),
+    ],
+)
+def test_waiting_that_may_end_is_no_lost_batch(job: Snapshot) -> None:
+    assert found(feeder_thread_drops_batch.check, job) == []
+
+
+def blocked(
+    kind: Any, *stack: str, still_s: float = STILL, state: str = "S", **more: Any
+) -> Process:
+    wait = WaitedOn(kind, "recvfrom", ("socket:[9]",))
+    own = thread(200, *stack, waits=wait, still_s=still_s, state=state, wchan="wait_woken")
+    return process(200, threads=[own], **more)
+
+
+def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
+    finding = only(stuck_worker_io.check, world(main(), blocked("socket-read", *FETCHING_WORKER)))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "at data.py:31 decode" in finding.evidence
+    assert "in recvfrom on socket:[9]" in finding.evidence
+    assert "Bring the hook in" in finding.advice
+
+
+def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
+    job = world(main(), blocked("disk", state="D", still_s=20.0))
+
+    assert only(stuck_worker_io.check, job).severity is Severity.WARNING
+
+
+def test_a_call_inside_a_sample_counts_where_the_stack_shows_it() -> None:
+    job = world(main(), blocked("pipe-read", *FETCHING_WORKER))
+
+    assert only(stuck_worker_io.check, job).process == pid(200)
+
+
+def test_the_hook_names_the_sample_that_takes_too_long() -> None:
+    load = WorkerLoad(0, fetch_p99_s=0.2, task=41, task_since_s=45.0, index="13342")
+    busy = process(
+        200,
+        threads=[thread(200, state="R", still_s=None)],
+        hook=Hook("ready"),
+        more={"loader": load},
+    )
+
+    finding = only(stuck_worker_io.check, world(main(), busy))
+
+    assert "in batch 41, index 13342" in finding.evidence
+    assert "hook" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        idle(200, *IDLE_WORKER),
+        blocked("socket-read", still_s=3.0),
+        blocked("timer", *FETCHING_WORKER),
+        blocked("futex", *FETCHING_WORKER),
+        process(200, threads=[thread(200, state="R")]),
+        process(200, threads=[thread(200)]),
+        process(200),
+        process(
+            200,
+            threads=[thread(200, state="R")],
+            more={"loader": WorkerLoad(0, fetch_p99_s=10.0, task=1, task_since_s=45.0)},
+        ),
+    ],
+)
+def test_idle_slow_and_computing_workers_are_not_blocked(worker: Process) -> None:
+    assert found(stuck_worker_io.check, world(main(), worker)) == []
+
+
+# --- primitives ----------------------------------------------------------------------------------
+
+LOCK = SegmentId(9, 77)
+IN_LOCK = (
+    "multiprocessing/synchronize.py:__enter__",
+    "multiprocessing/queues.py:get",
+    "train.py:f",
+)
+KILLED = process(400, "spawned", ended=gone(400, signal=9))
+
+
+def at_lock(number: int, *stack: str, value: int = 0, **more: Any) -> Process:
+    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=value)
+    own = thread(number, *(stack or IN_LOCK), waits=wait, still_s=STILL)
+    return process(number, "spawned", threads=[own], **more)
+
+
+def lock(*users: int) -> Any:
+    return segment(77, kind="semaphore", mappers=tuple(map(pid, users)))
+
+
+def test_a_lock_taken_along_by_a_killed_reader_is_named() -> None:
+    job = world(main(), at_lock(300), at_lock(301), KILLED, segments=(lock(100, 300, 301),))
+
+    finding = only(queue_lock_held_by_dead.check, job)
+
+    assert "spawned 300 (300) and spawned 301 (301) wait for a lock" in finding.summary
+    assert any("SIGKILL" in each for each in finding.evidence)
+
+
+def test_a_single_waiter_is_named_in_the_singular() -> None:
+    job = world(main(), at_lock(300), KILLED, segments=(lock(300),))
+
+    assert "spawned 300 (300) waits for a lock" in only(queue_lock_held_by_dead.check, job).summary
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (),
+        (process(301, "spawned", threads=[thread(301, state="R")]), KILLED),
+        (
+            process(301, "spawned", threads=[thread(301, waits=WaitedOn("pipe-read", "read"))]),
+            KILLED,
+        ),
+        (process(301, "spawned", threads=[thread(301, "queues.py:get", "train.py:f")]), KILLED),
+    ],
+)
+def test_a_lock_that_somebody_may_hold_is_quiet(others: tuple[Process, ...]) -> None:
+    job = world(main(), at_lock(300), *others, segments=(lock(300, 301),))
+
+    assert found(queue_lock_held_by_dead.check, job) == []
+
+
+def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
+    job = world(main(), at_lock(300, value=1), KILLED, segments=(lock(300),))
+
+    assert found(queue_lock_held_by_dead.check, job) == []
+
+
+NOTIFY = (
+    "multiprocessing/synchronize.py:notify",
+    "multiprocessing/synchronize.py:notify_all",
+    "multiprocessing/synchronize.py:set",
+    "train.py:stop:31",
+)
+
+
+def test_an_event_whose_sleeper_was_killed_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), KILLED)
+
+    finding = only(event_set_hangs.check, job)
+
+    assert "from train.py:31 stop" in finding.evidence[0]
+    assert "SIGKILL" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        thread(MAIN, *NOTIFY, still_s=1.0),
+        thread(MAIN, *NOTIFY, state="R"),
+        thread(MAIN, "multiprocessing/synchronize.py:wait", still_s=STILL),
+    ],
+)
+def test_an_event_being_set_or_waited_for_is_ordinary(own: Thread) -> None:
+    assert found(event_set_hangs.check, world(main(threads=[own]), KILLED)) == []
+
+
+POOL = (
+    "threading.py:wait",
+    "multiprocessing/pool.py:wait",
+    "multiprocessing/pool.py:get",
+    "train.py:f",
+)
+
+
+def pool_worker(number: int, **thread_fields: Any) -> Process:
+    return process(
+        number, "spawned", threads=[thread(number, **{"still_s": STILL, **thread_fields})]
+    )
+
+
+def test_a_pool_that_lost_a_task_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), pool_worker(300), KILLED)
+
+    finding = only(pool_hang_after_worker_death.check, job)
+
+    assert "1 workers of it live and do nothing" in finding.evidence
+    assert "at train.py:1 f" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (pool_worker(300),),
+        (pool_worker(300, still_s=1.0), KILLED),
+        (pool_worker(300), process(400, "spawned", ended=gone(400, exit_code=0))),
+    ],
+)
+def test_a_pool_that_may_still_answer_is_quiet(others: tuple[Process, ...]) -> None:
+    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), *others)
+
+    assert found(pool_hang_after_worker_death.check, job) == []
+
+
+def test_a_pool_waited_for_briefly_is_quiet() -> None:
+    job = world(main(threads=[thread(MAIN, *POOL, still_s=1.0)]), KILLED)
+
+    assert found(pool_hang_after_worker_death.check, job) == []
+
+
+JOIN = ("multiprocessing/synchronize.py:wait", "multiprocessing/queues.py:join", "train.py:end:34")
+
+
+def test_a_joinable_queue_nobody_works_on_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pool_worker(300), KILLED)
+
+    finding = only(joinablequeue_join_hangs.check, job)
+
+    assert "train.py:34 end" in finding.evidence[0]
+
+
+def test_a_joinable_queue_with_a_busy_consumer_is_quiet() -> None:
+    busy = pool_worker(300, still_s=None)
+    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), busy)
+
+    assert found(joinablequeue_join_hangs.check, job) == []
+    waits = world(main(threads=[thread(MAIN, *JOIN[:1], still_s=STILL)]))
+    assert found(joinablequeue_join_hangs.check, waits) == []
+
+
+def reader(*stack: str, wanted: int | None = 900_000, still_s: float = STILL) -> Process:
+    wait = WaitedOn("pipe-read", "read", ("pipe:[500]",), wanted_bytes=wanted, queued_bytes=0)
+    return main(
+        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
+        threads=[thread(MAIN, *stack, waits=wait, still_s=still_s)],
+    )
+
+
+RECV = (
+    "multiprocessing/connection.py:_recv",
+    "multiprocessing/connection.py:_recv_bytes",
+    "train.py:f",
+)
+
+
+def test_a_torn_message_is_named() -> None:
+    finding = only(half_message.check, world(reader(*RECV), KILLED))
+
+    assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
+    assert "SIGKILL" in finding.evidence[1]
+
+
+def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
+    assert len(only(half_message.check, world(reader(*RECV))).evidence) == 1
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(reader(*RECV, wanted=4), KILLED),
+        world(reader(*RECV, wanted=8), KILLED),
+        world(reader(*RECV, wanted=None), KILLED),
+        world(reader(*RECV, still_s=1.0), KILLED),
+        world(reader("subprocess.py:communicate", wanted=32_768), KILLED),
+        world(reader(wanted=32_768)),
+        world(
+            reader(*RECV),
+            process(
+                300,
+                "spawned",
+                fds=fds(9, links=[pipe(6, 500, True)]),
+                threads=[thread(300, state="R")],
+            ),
+            KILLED,
+        ),
+    ],
+)
+def test_readers_of_heads_and_buffers_are_quiet(job: Snapshot) -> None:
+    assert found(half_message.check, job) == []
+
+
+def joining(*stack: str, wait: WaitedOn | None = None, still_s: float = STILL) -> Process:
+    joins = wait or WaitedOn("child", "wait4", ("pid 300",))
+    return main(
+        fds=fds(9, links=[pipe(5, 500, False)]),
+        threads=[thread(MAIN, *stack, waits=joins, still_s=still_s)],
+    )
+
+
+def feeding(still_s: float = STILL) -> Process:
+    write = WaitedOn("pipe-write", "write", ("pipe:[500]",), queued_bytes=61_608)
+    return process(
+        300,
+        "spawned",
+        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
+        threads=[
+            thread(300, waits=futex(), still_s=still_s),
+            thread(301, name="QueueFeederThread", waits=write, still_s=still_s),
+        ],
+    )
+
+
+def test_a_join_before_the_queue_is_read_is_named() -> None:
+    finding = only(queue_join_feeder_deadlock.check, world(joining(), feeding()))
+
+    assert "main (100) joins spawned 300 (300) before reading" in finding.summary
+    assert "61608 unread" in finding.evidence[1]
+
+
+def test_a_join_under_spawn_is_told_by_its_stack() -> None:
+    poll = WaitedOn("poll", "poll", ("pipe:[9]",))
+    parent = joining("connection.py:wait", "process.py:join", "train.py:f", wait=poll)
+
+    assert only(queue_join_feeder_deadlock.check, world(parent, feeding())).process == pid(MAIN)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(joining(still_s=1.0), feeding()),
+        world(joining(), feeding(still_s=1.0)),
+        world(joining(wait=WaitedOn("timer", "nanosleep")), feeding()),
+        world(main(), feeding()),
+        world(joining(), process(300, "spawned", threads=[thread(300)])),
+        world(
+            joining(),
+            feeding(),
+            process(
+                302,
+                "spawned",
+                fds=fds(9, links=[pipe(5, 500, False)]),
+                threads=[thread(302, state="R")],
+            ),
+        ),
+    ],
+)
+def test_back_pressure_is_no_deadlock(job: Snapshot) -> None:
+    assert found(queue_join_feeder_deadlock.check, job) == []
+
+
+def circle(still_s: float = STILL) -> Snapshot:
+    work = WaitedOn("poll", "poll", ("pipe:[600]",), timeout_s=5.0)
+    worker = process(
+        200,
+        fds=fds(9, links=[pipe(6, 500, True), pipe(7, 600, False)]),
+        threads=[thread(200, waits=work, still_s=still_s)],
+    )
+    return world(waiting(fds=fds(9, links=[pipe(8, 600, True)])), worker)
+
+
+def test_a_circle_that_stands_is_named_with_its_chain() -> None:
+    finding = only(standing_still.check, circle())
+
+    assert finding.evidence[0] == (
+        "main waits for a batch on pipe 500 <- loader-worker 200 waits for work on pipe 600"
+    )
+
+
+def test_a_circle_that_is_young_or_works_is_quiet() -> None:
+    worked = history({(200, "cpu_percent"): line(50.0)})
+
+    assert found(standing_still.check, circle(still_s=5.0)) == []
+    assert found(standing_still.check, circle(still_s=1.0), worked) == []
+    assert found(standing_still.check, world(main(threads=[thread(MAIN, state="R")]))) == []
+
+
+def test_a_dead_end_at_a_dead_child_is_named() -> None:
+    joins = WaitedOn("child", "wait4", ("pid 400",))
+    job = world(main(threads=[thread(MAIN, waits=joins, still_s=STILL)]), KILLED)
+
+    assert "is gone" in only(standing_still.check, job).summary
+
+
+def test_a_dead_end_of_which_nobody_was_watched_is_quiet() -> None:
+    joins = WaitedOn("child", "wait4", ("pid 400",))
+    job = world(main(threads=[thread(MAIN, waits=joins, still_s=None)]), KILLED)
+
+    assert found(standing_still.check, job) == []

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.deaths import last_seen, violent_deaths_near
+from mpwatch.diagnose.rules import (
+    pids_limit,
+    pin_memory_thread_death,
+    resource_tracker_leaks,
+    shared_memory_tracker_unlink,
+    sigchld_raises_anywhere,
+    zombie_processes,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Process
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    NOW_S,
+    cgroup,
+    found,
+    gone,
+    history,
+    line,
+    log,
+    main,
+    only,
+    pid,
+    process,
+    segment,
+    thread,
+    world,
+)
+
+
+def zombies(count: int, seconds: float = 30.0, per_s: float = 0.0) -> Any:
+    return history(host={"zombies": line(count, per_s=per_s, seconds=seconds)})
+
+
+def test_many_zombies_that_stay_are_named_with_their_parent() -> None:
+    job = world(main(), *(process(300 + i, "other", state="Z") for i in range(8)))
+
+    finding = only(zombie_processes.check, job, zombies(8))
+
+    assert finding.severity is Severity.INFO
+    assert "main (100) leaves 8 ended children unreaped" in finding.summary
+
+
+def test_ever_more_zombies_are_a_warning_with_the_pids_they_take() -> None:
+    job = world(main(), cgroup=cgroup(pids_current=40, pids_limit=100))
+
+    finding = only(zombie_processes.check, job, zombies(40, per_s=1))
+
+    assert finding.severity is Severity.WARNING
+    assert "a process leaves 40" in finding.summary
+    assert any("30 more within 30 s" in each for each in finding.evidence)
+    assert any("40 of 100 pids" in each for each in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        history(),
+        zombies(2),
+        zombies(8, seconds=3),
+        history(host={"zombies": (*line(0, at_s=NOW_S - 2), Point(NOW_S, 9))}),
+    ],
+)
+def test_a_few_or_young_zombies_are_ordinary(past: Any) -> None:
+    assert found(zombie_processes.check, world(main()), past) == []
+
+
+def tracker(**fields: Any) -> Process:
+    return process(300, "resource-tracker", **fields)
+
+
+def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
+    dead = main(ended=gone(MAIN, at_s=NOW_S - 9, signal=9))
+    left = segment(1, kind="semaphore", is_linked=True)
+
+    finding = only(
+        resource_tracker_leaks.check,
+        world(dead, tracker(parent=None, original_parent=MAIN), segments=(left,)),
+    )
+
+    assert finding.severity is Severity.INFO
+    assert "1 named semaphores are left" in finding.evidence
+
+
+def test_a_tracker_at_work_or_after_a_normal_end_is_ordinary() -> None:
+    assert found(resource_tracker_leaks.check, world(main(), tracker())) == []
+    over = world(main(ended=gone(MAIN, exit_code=0)), tracker())
+    assert found(resource_tracker_leaks.check, over) == []
+
+
+def block(**fields: Any) -> Any:
+    return segment(5, kind="psm", path="/dev/shm/psm_1 (deleted)", **fields)
+
+
+def test_a_block_removed_under_its_users_is_named() -> None:
+    job = world(main(), process(200), segments=(block(mappers=(pid(100), pid(200))),))
+
+    assert only(shared_memory_tracker_unlink.check, job).severity is Severity.INFO
+
+
+def test_a_failed_attach_makes_it_a_warning() -> None:
+    entry = log("exception", 200, "FileNotFoundError: No such file or directory: '/psm_1'")
+    job = world(main(), process(200), segments=(block(mappers=(pid(100),)),), log=(entry,))
+
+    finding = only(shared_memory_tracker_unlink.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "psm_1" in finding.evidence[-1]
+
+
+def test_a_block_with_its_name_or_a_single_user_is_ordinary() -> None:
+    named = block(is_linked=True, mappers=(pid(100), pid(200)))
+    single = block(mappers=(pid(100),))
+
+    job = world(main(), process(200), segments=(named, single, segment(6)))
+    assert found(shared_memory_tracker_unlink.check, job) == []
+
+
+def test_the_handler_on_top_of_innocent_code_is_named() -> None:
+    stack = ("torch/utils/data/_utils/signal_handling.py:handler", "train.py:save:80")
+    quiet = thread(101, "train.py:f")
+    job = world(main(threads=[quiet, thread(MAIN, *stack)]))
+
+    assert "train.py:80 save" in only(sigchld_raises_anywhere.check, job).evidence[0]
+
+
+def test_the_handler_alone_is_at_an_unknown_line() -> None:
+    stack = ("torch/utils/data/_utils/signal_handling.py:handler",)
+    job = world(main(threads=[thread(MAIN, *stack)]))
+
+    assert "an unknown line" in only(sigchld_raises_anywhere.check, job).evidence[0]
+
+
+PINNED = ("threading.py:wait", "queue.py:get", "torch/utils/data/dataloader.py:_try_get_data")
+
+
+def test_a_main_that_waits_for_pinned_batches_without_a_pin_thread_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *PINNED)]), process(200))
+
+    finding = only(pin_memory_thread_death.check, job)
+
+    assert "for 60 s" in finding.evidence[0]
+
+
+def test_a_wait_of_unknown_length_is_named_without_it() -> None:
+    job = world(main(threads=[thread(MAIN, *PINNED, still_s=None)]), process(200))
+
+    assert only(pin_memory_thread_death.check, job).evidence[0].endswith("below the DataLoader")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        thread(101, name="pt_data_pin"),
+        thread(101, name="Thread-1 (_pin_memory_loop)"),
+        thread(101, "torch/utils/data/_utils/pin_memory.py:_pin_memory_loop"),
+    ],
+)
+def test_a_living_pin_thread_is_recognised_by_name_or_stack(other: Any) -> None:
+    job = world(main(threads=[thread(MAIN, *PINNED), other]), process(200))
+
+    assert found(pin_memory_thread_death.check, job) == []
+
+
+def test_a_main_that_does_something_else_needs_no_pin_thread() -> None:
+    assert found(pin_memory_thread_death.check, world(main(), process(200))) == []
+    busy = main(threads=[thread(MAIN, "train.py:step")])
+    assert found(pin_memory_thread_death.check, world(busy, process(200))) == []
+
+
+def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
+    job = world(
+        main(thread_count=8),
+        process(200, thread_count=70),
+        cgroup=cgroup(pids_current=95, pids_limit=100),
+    )
+
+    finding = only(pids_limit.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "most threads: loader-worker 200 (200) 70, main (100) 8" in finding.evidence
+    assert "78 threads in 2 processes" in finding.evidence[0]
+
+
+def test_pids_on_their_way_to_the_limit_are_foreseen() -> None:
+    job = world(main(), cgroup=cgroup(pids_current=60, pids_limit=100))
+    past = history(host={"cgroup_pids": line(60, per_s=1)})
+
+    assert only(pids_limit.check, job, past).eta_s == pytest.approx(40)
+
+
+def test_pids_to_spare_or_without_a_limit_are_quiet() -> None:
+    assert found(pids_limit.check, world(main())) == []
+    spare = world(main(), cgroup=cgroup(pids_current=10, pids_limit=100))
+    assert found(pids_limit.check, spare) == []
+
+
+def test_a_place_is_known_only_from_a_stack() -> None:
+    assert last_seen(process(200)) == ()
+    assert last_seen(process(200, threads=[thread(200, "data.py:f:3")])) == (
+        "last seen at data.py:3 f",
+    )
+
+
+def test_violent_deaths_are_those_of_children_and_siblings() -> None:
+    killed = process(201, ended=gone(201, signal=9))
+    polite = process(202, ended=gone(202, signal=15))
+    cousin = process(301, parent=300, ended=gone(301, signal=9))
+    other = process(300, "spawned")
+    job = world(main(), process(200), killed, polite, other, cousin)
+
+    assert violent_deaths_near(job, job.processes[1]) == (killed,)
+    assert violent_deaths_near(job, main()) == (killed,)
+
+
+def test_old_threads_of_a_process_are_no_pin_threads() -> None:
+    from dataclasses import replace
+
+    owner = main(threads=[thread(MAIN, *PINNED)])
+    sample = replace(owner.sample, threads=(ThreadSample(101, "pt_data_pin", "S", 0),))
+
+    job = world(replace(owner, sample=sample), process(200))
+    assert found(pin_memory_thread_death.check, job) == []

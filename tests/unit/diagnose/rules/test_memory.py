@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.memory_room import memory_room, severity_of_growth
+from mpwatch.diagnose.rules import (
+    compile_worker_pool,
+    copy_on_write_growth,
+    loader_iterator_leak,
+    persistent_workers_leak,
+    prefetch_memory_blowup,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import History, Point
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    MIB,
+    NOW_S,
+    cgroup,
+    fds,
+    found,
+    history,
+    line,
+    main,
+    only,
+    pid,
+    process,
+    room,
+    segment,
+    thread,
+    world,
+)
+
+GIB = 1024 * MIB
+
+
+def forked(*numbers: int) -> list[Process]:
+    return [process(number, start_method="fork") for number in numbers]
+
+
+def copying(per_s: float = MIB, rss_per_s: float = 0.0) -> History:
+    made: dict[Any, Sequence[Point]] = {}
+    for number in (200, 201):
+        made[number, "private_dirty_bytes"] = line(80 * MIB, per_s=per_s, step_s=3)
+        made[number, "shared_dirty_bytes"] = line(200 * MIB, per_s=-per_s, step_s=3)
+        made[number, "rss_bytes"] = line(280 * MIB, per_s=rss_per_s)
+    return history(made)
+
+
+def test_pages_copied_by_reading_are_named_though_resident_memory_stands() -> None:
+    job = world(
+        main(), *forked(200, 201), cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=2 * GIB)
+    )
+
+    finding = only(copy_on_write_growth.check, job, copying())
+
+    assert finding.severity is Severity.WARNING
+    assert finding.eta_s == pytest.approx(512)
+    assert "2 forked workers of main (100)" in finding.summary
+    assert "hook" in finding.advice
+
+
+def test_copying_without_a_limit_in_sight_is_information() -> None:
+    job = world(main(hook=Hook("ready")), *forked(200, 201))
+
+    finding = only(copy_on_write_growth.check, job, copying())
+
+    assert (finding.severity, finding.eta_s) == (Severity.INFO, None)
+    assert "hook" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("workers", "past"),
+    [
+        (forked(200, 201), copying(per_s=MIB / 10)),
+        (forked(200, 201), copying(rss_per_s=MIB)),
+        (forked(200, 201), history({(200, "private_dirty_bytes"): line(80 * MIB, per_s=MIB)})),
+        ([process(200, start_method="spawn")], copying()),
+        (forked(200, 201), history()),
+    ],
+)
+def test_small_or_other_growth_is_not_copying(workers: list[Process], past: History) -> None:
+    assert found(copy_on_write_growth.check, world(main(), *workers), past) == []
+
+
+def leaking(*numbers: int, per_s: float = MIB) -> History:
+    return history({(n, "private_bytes"): line(100 * MIB, per_s=per_s, step_s=3) for n in numbers})
+
+
+def test_workers_that_only_grow_are_named() -> None:
+    job = world(
+        main(),
+        *forked(200, 201),
+        memory_total_bytes=4 * GIB,
+        memory_available_bytes=GIB,
+    )
+
+    finding = only(persistent_workers_leak.check, job, leaking(200, 201))
+
+    assert finding.severity is Severity.WARNING
+    assert "grow by +2.0M/s" in finding.summary
+    assert "1.0G of the machine's memory left" in finding.evidence
+
+
+def test_growth_is_named_where_memory_is_unknown() -> None:
+    finding = only(persistent_workers_leak.check, world(main(), *forked(200)), leaking(200))
+
+    assert (finding.severity, len(finding.evidence)) == (Severity.INFO, 2)
+
+
+@pytest.mark.parametrize(
+    ("workers", "past"),
+    [
+        (forked(200), leaking(200, per_s=MIB / 10)),
+        (forked(200, 201, 202), leaking(200)),
+        (forked(200, 201), copying()),
+        (forked(200), history()),
+        ([process(200, born_wall_s=1_700_000_000.0 - 10)], leaking(200)),
+    ],
+)
+def test_small_single_young_or_copied_growth_is_no_leak(
+    workers: list[Process], past: History
+) -> None:
+    assert found(persistent_workers_leak.check, world(main(), *workers), past) == []
+
+
+def test_the_nearest_limit_of_memory_counts() -> None:
+    both = world(
+        main(),
+        memory_total_bytes=8 * GIB,
+        memory_available_bytes=GIB,
+        cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=2 * GIB),
+    )
+    wide = world(
+        main(),
+        memory_total_bytes=8 * GIB,
+        memory_available_bytes=GIB,
+        cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=64 * GIB),
+    )
+
+    assert memory_room(both) == (GIB, 2 * GIB, "the control group's memory")
+    assert memory_room(wide) == (GIB, 8 * GIB, "the machine's memory")
+    assert memory_room(world(main())) is None
+
+
+@pytest.mark.parametrize(
+    ("per_s", "severity"),
+    [(GIB / 10, Severity.CRITICAL), (GIB / 100, Severity.WARNING), (GIB / 10_000, Severity.INFO)],
+)
+def test_a_growth_is_as_bad_as_its_end_is_near(per_s: float, severity: Severity) -> None:
+    job = world(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
+
+    assert severity_of_growth(memory_room(job), per_s)[0] is severity
+
+
+def test_no_growth_and_far_ends_have_no_forecast() -> None:
+    job = world(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
+
+    assert severity_of_growth(memory_room(job), 0) == (Severity.INFO, None)
+    assert severity_of_growth(memory_room(job), 10) == (Severity.INFO, None)
+
+
+def flying(count: int) -> tuple[Any, ...]:
+    return tuple(segment(i, 200, allocated_bytes=8 * MIB) for i in range(count))
+
+
+def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
+    loader = Loader(pid(MAIN), 1, 2, prefetch=6)
+    job = world(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0), loaders=(loader,))
+
+    finding = only(prefetch_memory_blowup.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "2 workers with prefetch_factor 6: up to 12 batches in flight" in finding.evidence
+
+
+def test_batches_that_take_a_part_of_memory_are_a_warning() -> None:
+    limited = cgroup(memory_bytes=MIB, memory_limit_bytes=100 * MIB)
+    job = world(main(), *forked(200), segments=flying(3), cgroup=limited, memory_total_bytes=GIB)
+
+    assert "100M of the control group's memory" in only(prefetch_memory_blowup.check, job).summary
+
+
+def test_half_of_dev_shm_is_information() -> None:
+    job = world(main(), *forked(200), segments=flying(5), shm=room(64 * MIB, 0))
+
+    assert only(prefetch_memory_blowup.check, job).severity is Severity.INFO
+
+
+def test_a_modest_prefetch_is_quiet_and_so_is_what_still_rises() -> None:
+    modest = world(main(), *forked(200), segments=flying(2), shm=room(64 * MIB, 0))
+    kept = world(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0))
+    past = history(host={"segment_bytes": line(56 * MIB, per_s=MIB)})
+
+    assert found(prefetch_memory_blowup.check, modest) == []
+    assert found(prefetch_memory_blowup.check, kept, past) == []
+
+
+def sets(count: int) -> Snapshot:
+    workers = [process(1000 * n + k) for n in range(1, count + 1) for k in range(2)]
+    feeders = tuple(ThreadSample(i, "QueueFeederThre", "S", 0) for i in range(2 * count))
+    owner = main(fds=fds(100, file=5))
+    from dataclasses import replace
+
+    owner = replace(owner, sample=replace(owner.sample, threads=feeders))
+    return world(owner, *workers, loaders=(Loader(pid(MAIN), 1, 2),))
+
+
+def test_iterators_that_pile_up_are_counted() -> None:
+    past = history({(MAIN, "children"): line(10, per_s=0.2)})
+
+    finding = only(loader_iterator_leak.check, sets(5), past)
+
+    assert "keeps 5 DataLoader iterators" in finding.summary
+    assert "10 queue feeder threads in main (100)" in finding.evidence
+    assert "1 live iterators, by the hook's count" in finding.evidence
+    assert any("6 more children" in each for each in finding.evidence)
+
+
+def test_very_many_sets_need_no_history() -> None:
+    assert "8 sets" in only(loader_iterator_leak.check, sets(8)).evidence[0]
+
+
+def test_three_persistent_loaders_are_ordinary() -> None:
+    past = history({(MAIN, "children"): line(6)})
+
+    assert found(loader_iterator_leak.check, sets(3), past) == []
+    assert found(loader_iterator_leak.check, sets(5), past) == []
+
+
+def compilers(count: int, still_s: float = 60.0) -> list[Process]:
+    return [
+        process(
+            700 + i,
+            "compile-worker",
+            threads=[thread(700 + i, still_s=still_s)],
+            more={"private_bytes": 100 * MIB},
+        )
+        for i in range(count)
+    ]
+
+
+def test_idle_compilers_are_information_or_worse_by_what_they_hold() -> None:
+    small = world(main(), *compilers(8))
+    large = world(main(), *compilers(8), memory_total_bytes=4 * GIB, memory_available_bytes=GIB)
+
+    assert only(compile_worker_pool.check, small).severity is Severity.INFO
+    assert only(compile_worker_pool.check, large).severity is Severity.WARNING
+
+
+def test_few_or_busy_compilers_are_ordinary() -> None:
+    assert found(compile_worker_pool.check, world(main(), *compilers(2))) == []
+    assert found(compile_worker_pool.check, world(main(), *compilers(8, still_s=1.0))) == []
+
+
+def test_the_end_of_a_series_is_now() -> None:
+    assert line(1.0)[-1].at_s == NOW_S
