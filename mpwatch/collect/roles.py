@@ -178,7 +178,7 @@ class WorkerNumbers:
     def update(
         self, workers: Collection[tuple[ProcessId, ProcessId]], living: Container[ProcessId]
     ) -> dict[ProcessId, int]:
-        """Number living workers, given with their parents; one that died leaves its number free."""
+        """Number living workers, given with their parents; nobody inherits a dead one's number."""
         found: dict[ProcessId, int] = {}
         newborn: dict[ProcessId, list[ProcessId]] = {}
         for worker, parent in workers:
