@@ -50,14 +50,14 @@ class TreeCollector:
             proc: Where procfs is.
             clock: CLOCK_MONOTONIC in seconds.
             wall: CLOCK_REALTIME in seconds.
-            gpu: Asks for the GPUs; without it none are read.
+            gpu: Asks for the GPUs.
         """
         self._root = root
         self._proc = proc
         self._clocks = (clock, wall)
         self._membership = Membership(root, proc, clock)
         self._host = HostCollector(proc)
-        self._gpus = gpu
+        self._gpus = gpu if gpu is not None else GpuCollector(clock)
         self._crew = _Crew(proc)
 
     def collect(self, wanted: Wanted) -> TreeSample | None:
@@ -110,7 +110,7 @@ class TreeCollector:
 
     def _read_gpus(self, wanted: Wanted) -> tuple[tuple[GpuSample, ...] | None, tuple[str, ...]]:
         """The GPUs, or why there are none."""
-        if self._gpus is None or not wanted.gpu:
+        if not wanted.gpu:
             return None, ()
         reading = self._gpus.collect()
         return reading.gpus, reading.problems

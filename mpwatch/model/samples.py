@@ -308,7 +308,7 @@ class Frame(NamedTuple):
     """One frame of a stack."""
 
     function: str
-    """Plain name, `get` and not `Queue.get`: the same from every Python version and every source."""
+    """Plain name, `get` and not `Queue.get`: the same from every Python and every source."""
     file: str
     line: int
     locals: tuple[tuple[str, str], ...] = ()

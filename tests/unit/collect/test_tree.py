@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.collect import identity
+from mpwatch.collect.gpu import GpuCollector
 from mpwatch.collect.tree import TreeCollector, Wanted, find_jobs
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
@@ -61,6 +62,19 @@ def test_one_process_is_read_whole(proc: FakeProc) -> None:
     assert sample.threads is not None
     assert not sample.is_reused
     assert sample.problems == ()
+
+
+def test_gpus_are_read_only_if_wanted(proc: FakeProc) -> None:
+    def no_binding() -> object:
+        raise ImportError
+
+    proc.process(10)
+    gpus = GpuCollector(Clock(), no_binding)
+    tree = TreeCollector(ProcessId(10, 10), proc=str(proc), clock=Clock(), gpu=gpus)
+
+    assert read(tree, Wanted(gpu=False)).problems == ()
+    (problem,) = read(tree, Wanted()).problems
+    assert problem.startswith("GPUs are not shown")
 
 
 def test_nobody_left_is_no_sample(proc: FakeProc) -> None:
