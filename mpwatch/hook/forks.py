@@ -14,6 +14,7 @@ import operator
 import os
 
 from . import errors, places, wire
+from .census import Census
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Forks:
         self._place: tuple[Any, int] | None = None
         self._signals: dict[int, int] = {}
         self._began_ns = 0
-        self._census: Callable[[int | None], None] | None = None
+        self._census = Census()
         self.threads: int | None = None
 
     def register(self) -> None:
@@ -50,10 +51,6 @@ class Forks:
         )
         for slot in range(_SIGNALS):
             os.register_at_fork(after_in_parent=self._deliver_again(slot))
-
-    def on_census(self, census: Callable[[int | None], None] | None) -> None:
-        """Have a function called before each fork, with the number of threads."""
-        self._census = census
 
     def caught(self, step: Callable[[Session], None], error: BaseException) -> None:
         """Deal with an exception in one of the three: finish the step, remember the signal."""
@@ -84,8 +81,7 @@ class Forks:
         self._began_ns = session.system.monotonic_ns()
         session.server.stop()
         self.threads = places.thread_count(session.system)
-        if self._census is not None:
-            self._census(self.threads)
+        self._census.take(session, self.threads)
         if self._place is None:
             self._place = session.ring.step_aside()
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 from . import answers, errors, places, wire
+from .items import Items
 from .notes import Notes
 from .patching import Patcher
 from .pristine import System
@@ -46,6 +47,7 @@ class Session:
         "here",
         "identity",
         "is_crashed",
+        "items",
         "jobs",
         "loaders",
         "notes",
@@ -68,6 +70,7 @@ class Session:
         self.here = make_here(self.system)
         self.loaders = Readings(self.identity.pid)
         self.worker = Worker()
+        self.items = Items(self)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
         self.problems: list[str] = []

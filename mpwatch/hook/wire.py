@@ -159,7 +159,16 @@ RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK
 - `foreign-shutdown`: a forked copy of an iterator shuts down its parent's workers: `owner` (pid),
   `loader`;
 - `cuda-init`: `frames`, `tid`: CUDA is being initialised, from there;
-- `fork`: see `hook.points.census`; `unpicklable`, `many-storages`: see `hook.points.pickling`;
+- `fork`: what was alive as a thread forked, once for each change: `threads` (of the kernel, the
+  hook's excluded), `python_threads` (names but the main thread's), `libraries` (modules that keep
+  threads of their own), `cuda`, `omp_num_threads`, `multiprocessing` (false: a plain `os.fork`),
+  `loaders` (live iterators), `sharer_tickets` (null while the sharer never started), `frames`;
+- `unpicklable`: `path` to the innermost part that does not pickle (`._args[0].transform`),
+  `object`, `type`, `text`;
+- `generators`: in a DataLoader worker before its first batch: `worker_id`, `dataset`, `hashes`:
+  {path: hash of the generator's state};
+- `written-after-put`: a tensor was written in place after a `put`: `function`, `file`, `line` of
+  the `put`, `writes`, `shape`; a sample, one `put` in 16;
 - `ring-lost`: `reason`; `hook-problem`: `what`, `text`.
 
 GOODBYE is `{"reason": ...}`: uninstrument, detach or exit; an end without it is a death.
@@ -180,7 +189,9 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `loaders` [{`key`, `workers`, `prefetch`, `persistent`, `pin_memory`, `pids`, `dataset`,
   `batches`, `rcvd`, `sent`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
   `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
-  `sharer_tickets`: a number; `sharer` {`outstanding`, `issued`, `address`};
+  `sites` [{`function`, `file`, `line`, `puts`, `bytes`}]: where tensors are put into queues, most
+  bytes first, estimated from one `put` in 16; `sharer_tickets`: a number;
+  `sharer` {`outstanding`, `issued`, `address`};
   `cuda` {`allocated`, `reserved`,
   `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.

@@ -7,13 +7,14 @@ and `Session.note` never raise, and anything else they must survive is caught an
 
 from __future__ import annotations
 
-from . import cuda, faults, loader, processes, queues, sharing, tickets
+from . import cuda, faults, loader, pickling, processes, queues, sharing, tickets
 
 TABLE = (
     *processes.POINTS,
     *queues.POINTS,
     *tickets.POINTS,
     *faults.POINTS,
+    *pickling.POINTS,
     *sharing.POINTS,
     *loader.POINTS,
     *cuda.POINTS,

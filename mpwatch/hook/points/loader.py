@@ -10,6 +10,7 @@ import sys
 
 from .. import errors, wire
 from ..patching import Point, attribute
+from .generators import note_states
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         if not worker.is_worker and not _recognise(session):
             return original(self, indices)
         began_ns = now()
+        if not worker.fetched:
+            _guard(session, note_states, session, self.dataset, worker.number)
         worker.since_ns = began_ns
         number, task, loader = worker.number, worker.task, worker.loader
         record(wire.LOADER_FETCH_BEGIN, began_ns, 0, 0, loader, number, task)

@@ -10,8 +10,10 @@ from ..patching import Point, attribute
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
+    from ..patching import Undo
     from ..session import Session
 
 POLL_NS = 1_000_000
@@ -19,7 +21,7 @@ POLL_NS = 1_000_000
 
 
 def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    record, now = session.record, session.system.monotonic_ns
+    record, now, seen = session.record, session.system.monotonic_ns, session.items.seen
 
     def put(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
@@ -30,6 +32,8 @@ def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             errors.unframe(error)
             raise
         record(wire.QUEUE_PUT, began_ns, 0, 0, id(self))
+        if args:
+            seen(args[0])
         return result
 
     return put
@@ -53,6 +57,11 @@ def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         return result
 
     return get
+
+
+def _sites(module: ModuleType, session: Session) -> Undo:
+    session.gauges["sites"] = session.items.show
+    return lambda: session.drop_gauges("sites")
 
 
 def _failed(session: Session, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
@@ -81,6 +90,7 @@ def _on_feeder_error(original: Callable[..., Any], session: Session) -> Callable
 
 
 POINTS = (
+    Point("sites gauge", "multiprocessing.queues", _sites),
     Point("Queue.put", "multiprocessing.queues", attribute("Queue.put", _put)),
     Point("Queue.get", "multiprocessing.queues", attribute("Queue.get", _get)),
     Point("JoinableQueue.put", "multiprocessing.queues", attribute("JoinableQueue.put", _put)),

@@ -1,0 +1,115 @@
+"""A sample of what goes into queues: from which line, how many bytes, and if it rests there."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import sys
+import weakref
+
+from . import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .session import Session
+
+EVERY = 16
+"""One `put` in so many is looked at; a power of two."""
+SITES = 256
+WATCHED = 32
+_TENSORS = 16
+"""Tensors of one item looked at."""
+
+
+class Items:
+    """Looks at some of the items a process puts into queues."""
+
+    __slots__ = ("_count", "_session", "_sites", "_watched")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._count = itertools.count()
+        self._sites: dict[tuple[str, str, int], list[int]] = {}
+        self._watched: collections.deque[tuple[Any, int, tuple[str, str, int]]] = collections.deque(
+            maxlen=WATCHED
+        )
+
+    def seen(self, item: Any) -> None:
+        """Take notice of an item that was just put; never raises."""
+        if next(self._count) & (EVERY - 1):
+            return
+        try:
+            self._look(item)
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+
+    def show(self) -> list[dict[str, Any]] | None:
+        """The gauge `sites`: lines that put most bytes, estimated from the sample."""
+        rows = list(self._sites.items())
+        rows.sort(key=lambda row: -row[1][1])
+        return [
+            {"function": site[0], "file": site[1], "line": site[2], "puts": puts, "bytes": size}
+            for site, (puts, size) in rows[:10]
+        ] or None
+
+    def _look(self, item: Any) -> None:
+        self._check_watched()
+        tensors = list(itertools.islice(_tensors(item), _TENSORS))
+        if not tensors:
+            return
+        site = _site()
+        row = self._sites.get(site)
+        if row is None:
+            if len(self._sites) >= SITES:
+                return
+            row = self._sites[site] = [0, 0]
+        row[0] += EVERY
+        row[1] += EVERY * sum(tensor.nbytes for tensor in tensors)
+        self._watched.append((weakref.ref(tensors[0]), tensors[0]._version, site))
+
+    def _check_watched(self) -> None:
+        """Note tensors written since they were put; what a consumer reads then has changed too."""
+        for _ in range(len(self._watched)):
+            reference, version, site = self._watched.popleft()
+            tensor = reference()
+            if tensor is None:
+                continue
+            if tensor._version > version:
+                self._session.note(
+                    "written-after-put",
+                    function=site[0],
+                    file=site[1],
+                    line=site[2],
+                    writes=tensor._version - version,
+                    shape=list(tensor.shape),
+                )
+            else:
+                self._watched.append((reference, version, site))
+
+
+def _tensors(item: Any) -> Any:
+    """The CPU tensors in an item: itself, or the members of a tuple, list or dictionary."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    members = item.values() if isinstance(item, dict) else item
+    candidates = members if isinstance(item, (tuple, list, dict)) else (item,)
+    for candidate in candidates:
+        if type(candidate) is torch.Tensor and candidate.device.type == "cpu":
+            yield candidate
+
+
+def _site() -> tuple[str, str, int]:
+    """The innermost frame that is neither ours nor the standard library's queue."""
+    here = os.path.dirname(__file__)
+    frame: Any = sys._getframe(3)
+    while frame.f_back is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(here) and not name.endswith("multiprocessing/queues.py"):
+            break
+        frame = frame.f_back
+    return frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno

@@ -1,0 +1,62 @@
+"""Random generators that a dataset brought along: equal states in two workers are a mistake."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..session import Session
+
+LOOKED_AT = 300
+"""Objects of a dataset looked at, two levels deep."""
+
+
+def note_states(session: Session, dataset: Any, worker_id: int) -> None:
+    """Note a hash of every generator's state, as a worker's first batch begins.
+
+    `random`, torch and since 1.13 also numpy are seeded by torch for each worker; what the dataset
+    itself holds is a copy of the parent's unless a `worker_init_fn` seeds it.
+    """
+    hashes = {}
+    for path, thing in [("random", sys.modules.get("random")), *_parts(dataset)]:
+        state = _state_of(thing)
+        if state is not None:
+            hashes[path] = f"{zlib.crc32(state):08x}"
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        hashes["numpy.random"] = f"{zlib.crc32(repr(numpy.get_state()).encode()):08x}"
+    session.note(
+        "generators", worker_id=worker_id, hashes=hashes, dataset=type(dataset).__qualname__
+    )
+
+
+def _parts(dataset: Any) -> list[tuple[str, Any]]:
+    """The attributes of a dataset and of its attributes, with their paths."""
+    found: list[tuple[str, Any]] = []
+    for name, part in tuple(getattr(dataset, "__dict__", {}).items())[:LOOKED_AT]:
+        found.append((f"dataset.{name}", part))
+        if type(part).__module__.partition(".")[0] in ("builtins", "torch", "numpy"):
+            continue
+        for inner, leaf in tuple(getattr(part, "__dict__", {}).items()):
+            if len(found) >= LOOKED_AT:
+                return found
+            found.append((f"dataset.{name}.{inner}", leaf))
+    return found
+
+
+def _state_of(thing: Any) -> bytes | None:
+    """The state of a generator as bytes, or `None` if it is none."""
+    kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    if kind == "torch._C.Generator":
+        return bytes(thing.get_state().numpy().tobytes())
+    if kind == "numpy.random._generator.Generator":
+        return repr(thing.bit_generator.state).encode()
+    if kind == "numpy.random.mtrand.RandomState":
+        return repr(thing.get_state()).encode()
+    if kind == "random.Random" or thing is sys.modules.get("random"):
+        return repr(thing.getstate()).encode()
+    return None

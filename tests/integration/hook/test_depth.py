@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import wire
+from tests.conftest import PROGRAMS, Start
+from tests.integration.hook.client import Client, wait_for_sockets
+
+pytestmark = pytest.mark.slow
+
+
+def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
+    """The last note of each kind that a mistake leaves behind."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_depth.py"), mistake],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    lines = [line[5:] for line in done.stdout.splitlines() if line.startswith("note ")]
+    assert "missing {} []" in done.stdout
+    return {note["kind"]: note for note in map(json.loads, lines)}
+
+
+def test_the_part_that_does_not_pickle_is_named_with_its_path() -> None:
+    note = notes_of("unpicklable")["unpicklable"]
+
+    assert note["path"] == "._args[1].parts[1].function"
+    assert note["type"] == "AttributeError"
+
+
+def test_a_tensor_written_after_it_was_put_is_named_with_its_line() -> None:
+    note = notes_of("written")["written-after-put"]
+
+    assert (note["function"], note["writes"], note["shape"]) == ("written", 16, [4])
+    assert note["file"].endswith("hook_depth.py")
+
+
+def test_threads_alive_at_a_fork_are_named() -> None:
+    note = notes_of("threads")["fork"]
+
+    assert note["python_threads"] == ["prefetcher"]
+    assert note["multiprocessing"] is False
+    assert note["frames"][0][0] == "threads"
+
+
+def test_an_exception_that_ends_a_thread_is_noted_where_nothing_prints_it() -> None:
+    note = notes_of("died")["thread-died"]
+
+    assert (note["thread"], note["type"], note["text"]) == ("pt_data_pin", "LookupError", "gone")
+
+
+def test_generators_that_a_dataset_brought_along_have_equal_states_in_all_workers(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_depth.py", "generators")
+    program.wait_for("ready")
+    hashes = []
+    for pid, path in wait_for_sockets(runtime, 3).items():
+        if pid != program.pid:
+            with Client(path) as client:
+                client.hello()
+                client.ask("ping")
+                client.listen_for(wire.LOADER_FETCH, 4)
+                client.ask("ping")
+            hashes += [note["hashes"] for note in client.notes if note["kind"] == "generators"]
+
+    assert len(hashes) == 2
+    assert hashes[0]["dataset.rng"] == hashes[1]["dataset.rng"]
+    assert hashes[0]["random"] != hashes[1]["random"]
+
+
+def test_a_batch_that_a_feeder_thread_dropped_is_noted_with_its_number(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_depth.py", "lost")
+    program.wait_for("ready")
+    lost = []
+    for path in wait_for_sockets(runtime, 2).values():
+        with Client(path) as client:
+            client.hello()
+            client.ask("ping")
+        lost += [note for note in client.notes if note["kind"] == "lost-item"]
+
+    (note,) = lost
+    assert (note["type"], note["text"], note["task"]) == ("ValueError", "cannot be sent", 3)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mpwatch.hook
+from mpwatch.hook import wire
+from tests.conftest import PROGRAMS
+from tests.integration.hook.client import Client, wait_for_sockets
+
+pytestmark = pytest.mark.slow
+
+RUN = Path(mpwatch.hook.__file__).parent / "run.py"
+METHODS = ("fork", "spawn", "forkserver")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Run the program of tensors to its end."""
+    command = [sys.executable, str(PROGRAMS / "hook_tensors.py"), *arguments]
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        input="\n",
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def waiting() -> Iterator[list[subprocess.Popen[str]]]:
+    """Programs that wait for a line; ended here if a test does not come to that."""
+    running: list[subprocess.Popen[str]] = []
+    yield running
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def begin(command: list[str], waiting: list[subprocess.Popen[str]]) -> list[str]:
+    """Start a program and read to its line `ready`."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    waiting.append(process)
+    lines = []
+    assert process.stdout is not None
+    while (line := process.stdout.readline().strip()) != "ready":
+        assert process.poll() is None, lines
+        lines.append(line)
+    return lines
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_worker_carries_the_hook_and_its_tensors_are_followed_to_main(
+    method: str, waiting: list[subprocess.Popen[str]], runtime: Path
+) -> None:
+    program = str(PROGRAMS / "hook_tensors.py")
+    command = [sys.executable, program, "loader", method, "file_descriptor", "main"]
+    begin(command, waiting)
+    found = wait_for_sockets(runtime, 3)
+    main = waiting[0].pid
+    shared: dict[int, set[tuple[int, int, int]]] = {}
+    births = {}
+    for pid, path in found.items():
+        with Client(path) as client:
+            hello = client.hello()
+            kind = wire.REBUILD if pid == main else wire.SHARE
+            records = client.listen_for(kind, 10 if pid == main else 5)
+            gauges = client.ask("gauges")
+        shared[pid] = {(record[7], record[8], record[6]) for record in records}
+        births[pid] = (hello["started_by"], hello["birth"].get("worker_id"))
+        if pid == main:
+            (loader,) = gauges["loaders"]
+        else:
+            assert gauges["worker"]["fetched"] == 5
+    waiting[0].communicate("\n", timeout=60)
+
+    received = shared.pop(main)
+    assert births[main] == ("instrument", None)
+    assert sorted(births[pid] for pid in shared) == [(method, 0), (method, 1)]
+    assert sorted(loader["pids"]) == sorted(shared)
+    assert (loader["batches"], loader["rcvd"], loader["outstanding"]) == (10, 9, 1)
+    assert all(keys <= received and len(keys) == 5 for keys in shared.values())
+    assert {size for _, _, size in received} == {4 * 300 * 4}
+    assert waiting[0].returncode == 0
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_with_and_without_a_hook_exchange_tensors_unchanged(
+    method: str, strategy: str
+) -> None:
+    results = {
+        hooks: run("exchange", method, strategy, hooks)
+        for hooks in ("none", "main", "child", "both")
+    }
+
+    assert results["none"][0] == 0
+    assert "exit 0" in results["none"][1]
+    assert set(results.values()) == {results["none"]}
+
+
+def test_pickles_name_torch_and_never_the_hook() -> None:
+    assert run("pickle", "fork", "file_descriptor", "main") == run(
+        "pickle", "fork", "file_descriptor", "none"
+    )
+    lines = run("pickle", "fork", "file_descriptor", "main")[1].splitlines()
+    assert lines[0] == "False True True"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_child_that_cannot_import_mpwatch_carries_the_hook_and_a_clean_path(
+    method: str, waiting: list[subprocess.Popen[str]], runtime: Path
+) -> None:
+    command = [sys.executable, "-S", str(RUN), str(PROGRAMS / "hook_children.py"), method]
+    lines = begin(command, waiting)
+    found = wait_for_sockets(runtime, 2)
+    started_by = {}
+    for pid, path in found.items():
+        with Client(path) as client:
+            started_by[pid == waiting[0].pid] = client.hello()["started_by"]
+    rest, _ = waiting[0].communicate("\n", timeout=60)
+
+    assert lines == ["child None [] True"]
+    assert started_by == {True: "run", False: method}
+    assert (rest, waiting[0].returncode) == ("exit 0\n", 0)
+    assert [path for path in os.listdir(runtime / "mpwatch")] == []

@@ -1,0 +1,31 @@
+"""Children that cannot import mpwatch: `hook_children.py METHOD`, to be run with `python -S`."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import sys
+
+
+def child(door: multiprocessing.SimpleQueue[str], back: multiprocessing.SimpleQueue[str]) -> None:
+    found = importlib.util.find_spec("mpwatch")
+    ours = [path for path in sys.path if "hook" in path]
+    back.put(f"child {found} {ours} {'_mpwatch_hook' in sys.modules}")
+    door.get()
+
+
+def main() -> None:
+    context = multiprocessing.get_context(sys.argv[1])
+    door, back = context.SimpleQueue(), context.SimpleQueue()
+    process = context.Process(target=child, args=(door, back))
+    process.start()
+    print(back.get())
+    print("ready", flush=True)
+    sys.stdin.readline()
+    door.put("go")
+    process.join(30)
+    print("exit", process.exitcode, flush=True)
+
+
+if __name__ == "__main__":
+    main()
