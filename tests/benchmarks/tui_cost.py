@@ -20,7 +20,7 @@ from textual.widgets import DataTable
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.present import tree
-from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.present.cells import drawn, text_of
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Order
 from tests.tui.scripted import ScriptedSource, crowd
@@ -47,7 +47,7 @@ class TableApp(App[None]):
         moment = Moment(snapshot)
         for node in tree.nodes(moment, Order()):
             row = tree.PAGE.row(node, moment)
-            cells = tuple(text_of(content) for content in row.cells)
+            cells = tuple(text_of(drawn(content, 8)) for content in row.cells)
             key = str(row.key)
             before = self.shown.get(key)
             if before is None:

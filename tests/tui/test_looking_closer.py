@@ -54,9 +54,9 @@ async def test_opening_threads_follows_the_process_under_the_cursor_and_leaving_
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("1")
-        await pilot.pause()
+        await later(pilot, source)
         await pilot.press("0")
-        await pilot.pause()
+        await later(pilot, source, 2)
 
     assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
 
@@ -66,9 +66,9 @@ async def test_following_can_be_switched_off() -> None:
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("1")
-        await pilot.pause()
-        await pilot.press("f")
         await later(pilot, source)
+        await pilot.press("f")
+        await later(pilot, source, 2)
 
     assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
 

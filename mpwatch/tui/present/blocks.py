@@ -53,14 +53,13 @@ def _block(value: float | None, bottom: float, top: float) -> str:
 
 
 def bar(share: float | None, width: int) -> str:
-    """A share from 0 to 1 as `[####......]`; unknown is `[????]`."""
-    inside = max(1, width - 2)
+    """A share from 0 to 1 as `███░░░░░`; unknown is `????????`."""
     if share is None:
-        return f"[{'?' * inside}]"
+        return "?" * width
     # A limit that is used at all shows, and one that is not reached is not shown as full.
-    filled = round(max(0.0, min(1.0, share)) * inside)
+    filled = round(max(0.0, min(1.0, share)) * width)
     if share > 0:
         filled = max(1, filled)
     if share < 1:
-        filled = min(inside - 1, filled)
-    return f"[{'#' * filled}{'.' * (inside - filled)}]"
+        filled = min(width - 1, filled)
+    return "█" * filled + "░" * (width - filled)

@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
+from mpwatch.tui.present.blocks import drift, trend
+
 Tone: TypeAlias = Literal[
     "",
     "title",
@@ -138,8 +140,7 @@ class Column:
     name: str
     width: int
     """Cells; the least it can do with if it grows."""
-    align: Literal["left", "right", "tail"] = "left"
-    """`tail` keeps the end of what does not fit: the newest part of a trend."""
+    align: Literal["left", "right"] = "left"
     keep: int = 9
     """Importance: columns with the lowest value leave first when the screen is narrow."""
     most: int = 0
@@ -192,6 +193,32 @@ def _taken(columns: Sequence[Column], chosen: Sequence[int]) -> int:
     return sum(columns[i].width + 1 for i in chosen) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Numbers to be drawn as wide as their column turns out to be."""
+
+    values: tuple[float | None, ...]
+    """Oldest first."""
+    top: float | None = None
+    """The value of a full block; `None` draws from the smallest value shown to the largest."""
+    least_span: float = 0.0
+    """Without a top: a smaller change than this is drawn as small as it is."""
+
+    def drawn(self, width: int) -> Line:
+        """The newest values as blocks."""
+        if self.top is not None:
+            return cell(trend(self.values, width, top=self.top), "trend")
+        return cell(drift(self.values, width, self.least_span), "trend")
+
+
+Cell: TypeAlias = Line | Trend
+
+
+def drawn(content: Cell, width: int) -> Line:
+    """A cell as text."""
+    return content.drawn(width) if isinstance(content, Trend) else content
+
+
 NO_MARK = Span(" ")
 
 
@@ -200,7 +227,7 @@ class Row:
     """One line of a table: what it is about and what it says."""
 
     key: Hashable
-    cells: tuple[Line, ...]
+    cells: tuple[Cell, ...]
     tone: Tone = ""
     """For pieces that have no tone of their own."""
     mark: Span = NO_MARK

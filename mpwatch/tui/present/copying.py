@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.present.cells import drawn, text_of
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 
 T = TypeVar("T")
 _WIDE = 400
+_TREND_WIDTH = 20
 
 
 def copied(page: Page[T], items: Sequence[T], moment: Moment, *, with_details: bool = False) -> str:
@@ -19,7 +20,9 @@ def copied(page: Page[T], items: Sequence[T], moment: Moment, *, with_details: b
     lines = ["\t".join(page.columns[index].name for index in used)]
     for item in items:
         cells = page.row(item, moment).cells
-        lines.append("\t".join(text_of(cells[index]).strip() for index in used))
+        lines.append(
+            "\t".join(text_of(drawn(cells[index], _TREND_WIDTH)).strip() for index in used)
+        )
         if with_details:
             lines += [text_of(found).rstrip() for found in page.details(item, moment, _WIDE)]
     return "\n".join(lines) + "\n"

@@ -8,8 +8,8 @@ from collections import Counter
 from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text, seconds_text
-from mpwatch.tui.present.blocks import bar, drift
-from mpwatch.tui.present.cells import Column, Line, Row, cell, line
+from mpwatch.tui.present.blocks import bar
+from mpwatch.tui.present.cells import Column, Line, Row, Trend, cell, line
 from mpwatch.tui.present.moment import MARKS, Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import share_tone
@@ -34,7 +34,7 @@ COLUMNS = (
     Column("USED", 5, align="right", keep=9, letter="F"),
     Column("LIMIT", 5, align="right", keep=8),
     Column("OF LIMIT", 12, keep=5),
-    Column("TREND", 6, align="tail", keep=7, spreads=TREND_WIDTH),
+    Column("TREND", 6, align="right", keep=7, spreads=TREND_WIDTH),
     Column("TORCH", 5, align="right", keep=8, letter="T"),
     Column("SHM", 4, align="right", keep=4),
     Column("FILE", 4, align="right", keep=6),
@@ -79,7 +79,7 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
             cell(bar(share, 12), share_tone(share)),
-            cell(drift(process.trends.fds, TREND_WIDTH, least_span=16), "trend"),
+            Trend(process.trends.fds, least_span=16),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
             cell(seconds_text(age), "dim"),
         ),

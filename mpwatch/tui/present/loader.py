@@ -6,8 +6,7 @@ from statistics import median
 
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
 from mpwatch.model.units import count_text, seconds_text
-from mpwatch.tui.present.blocks import trend
-from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, Tone, Trend, cell, line
 from mpwatch.tui.present.moment import MARKS, Moment
 from mpwatch.tui.present.page import Page
 
@@ -20,7 +19,7 @@ COLUMNS = (
     Column("PID", 7, align="right", keep=3),
     Column("FETCH p50", 9, align="right", keep=8),
     Column("p99", 8, align="right", keep=6),
-    Column("LAST BATCHES", 14, align="tail", keep=7, most=31, spreads=RECENT_WIDTH),
+    Column("LAST BATCHES", 14, align="right", keep=7, most=31, spreads=RECENT_WIDTH),
     Column("DONE", 6, align="right", keep=5),
     Column("NOW", 22, keep=9, grows=True),
 )
@@ -50,7 +49,7 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(str(process.pid), "dim"),
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),
-            cell(trend(load.recent_s, RECENT_WIDTH, top=slowest), "trend"),
+            Trend(load.recent_s, top=slowest or 1.0),
             cell(count_text(load.fetched) if process.loader else "-"),
             _now(process, load, moment),
         ),

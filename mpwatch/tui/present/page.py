@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from mpwatch.model.ids import ProcessId
@@ -111,3 +111,15 @@ def _matches(text: str, words: Sequence[str]) -> bool:
         elif word not in text:
             return False
     return True
+
+
+def without_column(page: Page[T], name: str) -> Page[T]:
+    """The page without a column that would say the same in every row."""
+    index = next(n for n, column in enumerate(page.columns) if column.name == name)
+
+    def row(item: T, moment: Moment) -> Row:
+        found = page.row(item, moment)
+        return replace(found, cells=(*found.cells[:index], *found.cells[index + 1 :]))
+
+    columns = (*page.columns[:index], *page.columns[index + 1 :])
+    return replace(page, columns=columns, row=row)

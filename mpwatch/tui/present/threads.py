@@ -194,11 +194,11 @@ PAGE: Page[InProcess] = Page(
 )
 
 
-def page(source: SourceLine) -> Page[InProcess]:
+def with_source_lines(page: Page[InProcess], source: SourceLine) -> Page[InProcess]:
     """The page with the text of source lines beside the frames."""
 
     def with_source(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
         head = stack_head(item.thread, moment.snapshot.at_s)
         return (head, *stack_lines(item.thread.stack, width, source))
 
-    return replace(PAGE, details=with_source)
+    return replace(page, details=with_source)

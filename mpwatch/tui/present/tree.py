@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, percent_text, seconds_text
-from mpwatch.tui.present.blocks import drift, trend
-from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, cell, cut, line
+from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, Trend, cell, cut, line
 from mpwatch.tui.present.endings import ending_tone, ending_words
 from mpwatch.tui.present.moment import MARKS, Moment, state_tone
 from mpwatch.tui.present.page import Order, Page
@@ -21,11 +20,11 @@ COLUMNS = (
     Column("PROCESS", 20, keep=10, most=27),
     Column("STATE", 8, keep=9),
     Column("CPU", 4, align="right", keep=8, letter="C"),
-    Column("", 4, align="tail", keep=6, spreads=TREND_WIDTH),
+    Column("", 4, align="right", keep=6, spreads=TREND_WIDTH),
     Column("PRIVATE", 7, align="right", keep=8, letter="P"),
     Column("SHM", 5, align="right", keep=3, letter="S"),
     Column("FDS", 9, align="right", keep=8, letter="F"),
-    Column("", 4, align="tail", keep=4, spreads=TREND_WIDTH),
+    Column("", 4, align="right", keep=4, spreads=TREND_WIDTH),
     Column("MAPS", 8, align="right", keep=2, letter="M"),
     Column("THR", 3, align="right", keep=1, letter="T"),
     Column("HOOK", 7, keep=5),
@@ -126,11 +125,11 @@ def _row(node: Node, moment: Moment) -> Row:
             _who(node),
             cell(state, state_tone(state)),
             cell(percent_text(None if process.is_gone else process.cpu_percent)),
-            cell(trend(trends.cpu_percent, TREND_WIDTH, top=100.0), "trend"),
+            Trend(trends.cpu_percent, top=100.0),
             cell(bytes_text(process.private_bytes)),
             cell(bytes_text(process.shm_bytes)),
             fds_cell(process),
-            cell(drift(trends.fds, TREND_WIDTH, least_span=16), "trend"),
+            Trend(trends.fds, least_span=16),
             _maps(process),
             cell(short_count(_thread_count(process))),
             hook_cell(process),

@@ -87,7 +87,7 @@ class PagesScreen(LiveScreen):
         """Make the widget of a page."""
         if page.name == "threads" and self.watch_state.source.is_live:
             # In a replay the files of today need not be those that ran.
-            page = threads.page(self.watch_state.sources)
+            page = threads.with_source_lines(page, self.watch_state.sources)
         return PageView(page, id=f"page-{page.name}")
 
     def heads(self) -> Sequence[Widget]:

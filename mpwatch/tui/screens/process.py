@@ -12,6 +12,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.present import events, files, findings, flame, flows, process, shm, threads, waits
 from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.page import without_column
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.pages import AnyPage, AnyView, PagesScreen
 from mpwatch.tui.watch import Watch
@@ -51,6 +52,8 @@ class ProcessScreen(PagesScreen):
         """The flame page draws what is sampled while this screen is open."""
         if page.name == "flame":
             page = flame.page(lambda: self.watch_state.samples)
+        if page.name in ("threads", "events", "findings"):
+            page = without_column(page, "PROCESS")
         return super().make_view(page)
 
     def look(self) -> None:

@@ -10,9 +10,9 @@ from rich.style import Style
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from mpwatch.tui.present.cells import Line, Span
+from mpwatch.tui.present.cells import Line
 
-Align = Literal["left", "right", "tail"]
+Align = Literal["left", "right"]
 _PREFIX = "canvas--"
 
 
@@ -79,8 +79,6 @@ class LineCanvas(ScrollView):
         """A line as segments of exactly `width` cells."""
         used = 0
         out: list[Segment] = []
-        if align == "tail":
-            content = _tail(content, width)
         for span in content:
             size = len(span.text) if span.text.isascii() else cell_len(span.text)
             style = self.toned(base, span.tone)
@@ -105,9 +103,3 @@ class LineCanvas(ScrollView):
         strip = Strip([Segment(s.text, self.toned(base, s.tone)) for s in content])
         left = self.scroll_offset.x
         return strip.crop_extend(left, left + self.size.width, base)
-
-
-def _tail(content: Line, width: int) -> Line:
-    if len(content) == 1 and len(content[0].text) > width:
-        return (Span(content[0].text[-width:] if width > 0 else "", content[0].tone),)
-    return content

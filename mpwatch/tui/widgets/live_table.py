@@ -21,7 +21,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mpwatch.tui.present.cells import Column, Placed, Row, place
+from mpwatch.tui.present.cells import Column, Placed, Row, drawn, place
 from mpwatch.tui.widgets.line_canvas import LineCanvas
 
 T = TypeVar("T")
@@ -205,7 +205,8 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         for n, (index, width) in enumerate(self._places()):
             if n:
                 segments.append(Segment(" ", base))
-            segments += self.segments(row.cells[index], width, self._columns[index].align, base)
+            content = drawn(row.cells[index], width)
+            segments += self.segments(content, width, self._columns[index].align, base)
         return Strip(segments).crop_extend(0, self.size.width, base)
 
     def _header_strip(self) -> Strip:

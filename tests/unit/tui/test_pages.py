@@ -27,7 +27,7 @@ from mpwatch.tui.present import (
     tree,
     waits,
 )
-from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.present.cells import drawn, text_of
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Order, filtered, held, ordered
 from tests.tui import scripted
@@ -85,7 +85,7 @@ def test_every_page_explains_itself(page) -> None:  # type: ignore[no-untyped-de
 
 def row_text(page: object, item: object, moment: Moment) -> str:
     row = page.row(item, moment)  # type: ignore[attr-defined]
-    return " ".join(text_of(found).strip() for found in row.cells)
+    return " ".join(text_of(drawn(found, 8)).strip() for found in row.cells)
 
 
 # --- the tree ------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def test_a_worker_much_slower_than_the_middle_one_is_toned(moment: Moment) -> No
     slow = loader.PAGE.row(moment.by_id[worker_id(3)], moment)
     normal = loader.PAGE.row(moment.by_id[worker_id(0)], moment)
 
-    assert slow.cells[2][0].tone == "warning"
-    assert normal.cells[2][0].tone == ""
+    assert drawn(slow.cells[2], 9)[0].tone == "warning"
+    assert drawn(normal.cells[2], 9)[0].tone == ""
 
 
 def test_the_batch_everybody_waits_for_is_marked(moment: Moment) -> None:

@@ -1,0 +1,89 @@
+"""The pictures of the README are there, and the screens keep their colours and layout."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mpwatch.demo import catalogue
+from mpwatch.tui.app import MpwatchApp
+from screenshots.make import SHOTS
+from tests.tui.scripted import ScriptedSource, loader_job
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_picture_the_readme_names_exists_and_can_be_made_again() -> None:
+    named = set(re.findall(r"\((screenshots/[^)]+)\)", (ROOT / "README.md").read_text()))
+    made = {f"screenshots/{shot.name}.{kind}" for shot in SHOTS for kind in ("svg", "png")}
+
+    assert named
+    assert named <= made
+    assert {path for path in named if not (ROOT / path).is_file()} == set()
+
+
+def test_every_picture_is_of_a_demonstration_that_exists() -> None:
+    for shot in SHOTS:
+        assert catalogue.find(shot.scenario).name == shot.scenario
+
+
+@pytest.mark.parametrize("name", [shot.name for shot in SHOTS])
+def test_pictures_are_kept_in_both_forms(name: str) -> None:
+    folder = ROOT / "screenshots"
+
+    assert (folder / f"{name}.svg").read_text().lstrip().startswith("<svg")
+    assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+THEMES = ("textual-dark", "textual-light", "ansi-dark")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
+    app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
+    async with app.run_test(size=(120, 36)) as pilot:
+        app.theme = theme
+        await pilot.pause()
+        brief = app.dashboard.overview.brief
+        segments = list(brief.render_line(0))
+        critical = next(s for s in segments if s.text.startswith("CRITICAL"))
+        plain = next(s for s in segments if s.text.startswith("main reaches"))
+
+    assert critical.style is not None
+    assert plain.style is not None
+    assert critical.style.color != plain.style.color
+    assert critical.style.bold
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_the_cursor_is_seen_in_every_theme(theme: str) -> None:
+    app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
+    async with app.run_test(size=(120, 36)) as pilot:
+        app.theme = theme
+        await pilot.pause()
+        table = app.dashboard.overview.table
+        under = next(iter(table.render_line(1))).style
+        beside = next(iter(table.render_line(3))).style
+
+    assert under is not None
+    assert beside is not None
+    assert (under.bgcolor, under.reverse) != (beside.bgcolor, beside.reverse)
+
+
+async def test_without_colours_the_cursor_is_reversed_and_words_remain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        table = app.dashboard.overview.table
+        under = next(iter(table.render_line(1))).style
+        text = table.render_line(1).text
+
+    assert under is not None
+    assert under.reverse
+    assert text.startswith("C v 41823 main")
+    assert "waiting" in text
