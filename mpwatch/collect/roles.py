@@ -17,6 +17,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 
 WORKER_NAME = "pt_data_worker"
@@ -116,26 +117,18 @@ def _own_program(fact: Facts, parents_part: Part | None) -> Role:
 
 def inline_code(cmdline: Sequence[str]) -> str:
     """The program given with `-c`, or an empty string."""
-    for index, argument in enumerate(cmdline[1:-1], 1):
-        if argument == "-c":
-            return cmdline[index + 1].lstrip()
-        if not argument.startswith("-"):
-            break
-    return ""
+    program = python_program(cmdline)
+    return program.text.lstrip() if program.kind == "code" else ""
 
 
 def is_launcher(cmdline: Sequence[str]) -> bool:
     """Whether this starts ranks: torchrun, torch.distributed.run, deepspeed, accelerate."""
-    for index, argument in enumerate(cmdline[:8]):
-        if argument == "-m":
-            return index + 1 < len(cmdline) and cmdline[index + 1] in _LAUNCHER_MODULES
-        if index and argument.startswith("-"):
-            continue
-        if _base((argument,)) in _LAUNCHER_SCRIPTS:
-            return True
-        if index:
-            return False
-    return False
+    if _base(cmdline) in _LAUNCHER_SCRIPTS:
+        return True
+    program = python_program(cmdline)
+    if program.kind == "module":
+        return program.text in _LAUNCHER_MODULES
+    return program.kind == "script" and _base((program.text,)) in _LAUNCHER_SCRIPTS
 
 
 def is_helper(name: str, cmdline: Sequence[str]) -> bool:

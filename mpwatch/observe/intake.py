@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -23,6 +24,7 @@ class Intake:
     """Reads the job and listens to its hooks; the caller's thread does all the work."""
 
     def __init__(self, root: ProcessId, *, hooks: bool = True) -> None:
+        _take_all_descriptors()
         self.root = root
         self.tree = TreeCollector(root)
         self.deaths = DeathWatch()
@@ -46,6 +48,8 @@ class Intake:
             inputs.extend(self.hooks.poll(timeout_s))
         else:
             sleep(timeout_s)
+        # Children that live shorter than the time between two readings are caught here.
+        self.deaths.watch(self.tree.births())
         inputs.extend(self.deaths.poll())
         return inputs
 
@@ -60,3 +64,13 @@ class Intake:
         if self.hooks is not None:
             self.hooks.close()
         self.deaths.close()
+
+
+def _take_all_descriptors() -> None:
+    """Raise our own soft limit to the hard one: each process that is watched costs two.
+
+    Programs that mpwatch starts are started before it watches them, so they do not inherit this.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -154,6 +155,15 @@ def test_a_program_run_headless_is_recorded_and_keeps_its_exit_code(tmp_path: Pa
     assert printed == "hello ['--x']\n"
     seen = json.loads(mpwatch("diagnose", str(file), "--json"))
     assert seen["findings"] == []
+
+
+def test_a_program_run_with_a_recording_keeps_its_limits(tmp_path: Path) -> None:
+    script = tmp_path / "limits.py"
+    script.write_text("import resource\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))\n")
+
+    printed = mpwatch("run", "--headless", "--record", str(tmp_path / "r"), str(script))
+
+    assert printed == f"{resource.getrlimit(resource.RLIMIT_NOFILE)}\n"
 
 
 def test_a_death_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> None:
