@@ -266,3 +266,14 @@ def test_a_pool_worker_shows_in_its_own_stack_but_not_in_its_parents_copy() -> N
 
     assert role_by_stack(own) == "pool-worker"
     assert role_by_stack(copied) is None
+
+
+def test_options_of_the_interpreter_do_not_hide_what_a_helper_is() -> None:
+    developer = (PYTHON, "-X", "dev", "-W", "always::DeprecationWarning", *TRACKER[1:])
+    launcher = (PYTHON, "-X", "dev", "-um", "torch.distributed.run", "train.py")
+
+    assert roles((10, None, "python", TRAIN), (11, 10, "python", developer)) == [
+        "main",
+        "resource-tracker",
+    ]
+    assert roles((10, None, "python", launcher)) == ["launcher"]
