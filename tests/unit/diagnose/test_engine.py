@@ -130,6 +130,13 @@ def test_an_effect_without_its_cause_stands_alone() -> None:
     assert alone.effect_of is None
 
 
+def test_a_standing_job_is_told_once_if_another_rule_explains_it() -> None:
+    both = [finding("standing-still"), finding("fork-openmp")]
+
+    assert [f.rule for f in look(engine(both), 0)] == ["fork-openmp"]
+    assert [f.rule for f in look(engine(both[:1]), 0)] == ["standing-still"]
+
+
 def test_a_rule_may_name_the_cause_itself() -> None:
     watched = engine([finding("x"), finding("y", Severity.CRITICAL, effect_of="x")])
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.forecast import forecast, slope
+from mpwatch.diagnose.forecast import forecast, growth, slope
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series
 from tests.unit.diagnose.worlds import line
@@ -106,6 +106,23 @@ def test_urgency_follows_the_time_left(per_s: float, severity: Severity | None) 
 
     assert ahead is not None
     assert ahead.severity is severity
+
+
+def test_a_steady_rise_is_growth_without_any_limit() -> None:
+    rise = growth(line(100, per_s=2))
+
+    assert rise is not None
+    assert (rise.per_s, rise.gained, rise.span_s) == pytest.approx((2, 60, 30))
+
+
+def test_plateaus_teeth_and_ramps_that_end_are_no_growth() -> None:
+    ramp = [min(100.0, 10.0 * i) for i in range(30)]
+    slowing = [500 * (1 - math.exp(-i / 5)) for i in range(20)]
+    teeth = [10.0 * (i % 20) for i in range(55)]
+    noise = [float(i % 2) * 50 + i * 0.01 for i in range(40)]
+
+    for values in (ramp, slowing, teeth, noise, [1.0] * 9, [3.0, 2.0], [1, 2, 3, 4, 5, 4.5, 3]):
+        assert growth(series(*values)) is None
 
 
 def test_the_slope_of_a_falling_line_is_negative() -> None:

@@ -202,6 +202,40 @@ def test_a_quiet_end_that_brings_its_parent_down_is_named() -> None:
     assert "without an error" in only(worker_exited_unexpectedly.check, job).cause
 
 
+def test_a_quiet_end_beside_a_failed_sibling_is_no_second_failure() -> None:
+    failed = process(201, ended=gone(201, exit_code=3))
+    job = world(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0), failed)
+
+    assert [f.process for f in found(worker_exited_unexpectedly.check, job)] == [pid(201)]
+
+
+def test_memory_that_the_job_fills_is_foretold_before_the_kill() -> None:
+    limited = cgroup(memory_bytes=800 * MIB, memory_limit_bytes=1024 * MIB)
+    job = world(main(), process(200, more={"private_bytes": 600 * MIB}), cgroup=limited)
+    past = history(
+        {(200, "rss_bytes"): line(700 * MIB, per_s=9 * MIB)},
+        {"cgroup_memory_bytes": line(800 * MIB, per_s=10 * MIB)},
+    )
+
+    finding = only(worker_oom_killed.check, job, past)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.eta_s == pytest.approx(22.4)
+    assert "loader-worker 200 (200): 600M" in finding.evidence[-1]
+
+
+def test_a_control_group_that_fills_with_page_cache_is_quiet() -> None:
+    limited = cgroup(memory_bytes=800 * MIB, memory_limit_bytes=1024 * MIB)
+    job = world(main(), process(200), cgroup=limited)
+    past = history(
+        {(200, "rss_bytes"): line(100 * MIB)},
+        {"cgroup_memory_bytes": line(800 * MIB, per_s=10 * MIB)},
+    )
+
+    assert found(worker_oom_killed.check, job, past) == []
+    assert found(worker_oom_killed.check, job) == []
+
+
 def test_a_worker_whose_shard_has_run_out_may_leave() -> None:
     job = world(main(), dead_worker(exit_code=0), process(201))
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -222,8 +223,6 @@ def test_violent_deaths_are_those_of_children_and_siblings() -> None:
 
 
 def test_old_threads_of_a_process_are_no_pin_threads() -> None:
-    from dataclasses import replace
-
     owner = main(threads=[thread(MAIN, *PINNED)])
     sample = replace(owner.sample, threads=(ThreadSample(101, "pt_data_pin", "S", 0),))
 

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from mpwatch.diagnose.rules import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity
-from mpwatch.model.snapshot import Hook
+from mpwatch.model.snapshot import Hook, Segment
 from tests.unit.diagnose.worlds import (
     MAIN,
     MIB,
+    NOW_S,
     found,
     gone,
     history,
@@ -62,13 +67,32 @@ def test_a_start_that_maps_libraries_quickly_is_quiet() -> None:
     assert found(max_map_count.check, world(main(maps=maps(2_000))), past) == []
 
 
+def named_files(count: int) -> tuple[Segment, ...]:
+    return tuple(segment(i, MAIN, kind="torch-named", is_linked=True) for i in range(count))
+
+
+def test_files_in_dev_shm_tell_the_mappings_between_two_counts() -> None:
+    counted = replace(maps(20_000, torch=19_000), read_at_s=NOW_S - 10)
+    job = world(main(maps=counted), segments=named_files(200))
+    past = history(host={"shm_used_inodes": line(39_000, per_s=2_000, seconds=14)})
+
+    finding = only(max_map_count.check, job, past)
+
+    assert "40000 of 65530 mappings in use" in finding.evidence[0]
+    assert finding.eta_s == pytest.approx(25_530 / 2_000)
+
+
+@pytest.mark.parametrize("files", [named_files(200), named_files(3)])
+def test_files_that_stand_still_or_are_few_tell_nothing_new(files: tuple[Segment, ...]) -> None:
+    job = world(main(maps=maps(20_000, torch=19_000)), segments=files)
+    past = history(host={"shm_used_inodes": line(300)})
+
+    assert found(max_map_count.check, job, past) == []
+
+
 def test_unknown_mappings_are_quiet() -> None:
     assert found(max_map_count.check, world(main())) == []
     assert found(max_map_count.check, world(main(maps=maps(9, None)))) == []
-
-
-def shm_job(used: int, total: int = 64 * MIB) -> object:
-    return room(total, total - used)
 
 
 def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:

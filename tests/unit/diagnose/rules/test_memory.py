@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,8 +206,6 @@ def sets(count: int) -> Snapshot:
     workers = [process(1000 * n + k) for n in range(1, count + 1) for k in range(2)]
     feeders = tuple(ThreadSample(i, "QueueFeederThre", "S", 0) for i in range(2 * count))
     owner = main(fds=fds(100, file=5))
-    from dataclasses import replace
-
     owner = replace(owner, sample=replace(owner.sample, threads=feeders))
     return world(owner, *workers, loaders=(Loader(pid(MAIN), 1, 2),))
 

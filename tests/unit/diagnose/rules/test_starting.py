@@ -10,6 +10,7 @@ from tests.unit.diagnose.worlds import (
     NOW_S,
     WALL_S,
     found,
+    gone,
     history,
     main,
     only,
@@ -62,6 +63,14 @@ def test_a_young_child_is_given_time_to_import() -> None:
     again = child("data.py:load", "train.py:<module>", *IMPORT_MAIN, age_s=3)
 
     assert found(no_main_guard.check, world(main(), again)) == []
+
+
+def test_a_child_that_failed_in_the_script_is_named_after_its_end() -> None:
+    failed = child("train.py:<module>:57", *IMPORT_MAIN, ended=gone(300, exit_code=1))
+    left = child("train.py:<module>:57", *IMPORT_MAIN, ended=gone(300, exit_code=0))
+
+    assert only(no_main_guard.check, world(main(), failed)).process == pid(300)
+    assert found(no_main_guard.check, world(main(), left)) == []
 
 
 def test_workers_spawned_by_a_spawned_process_are_information() -> None:

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import (
+    collective_mismatch,
+    cuda_contexts_everywhere,
+    cuda_ipc_counter_files_and_events,
+    elastic_agent_wedged,
+    rank_stuck_in_collective,
+    torchrun_agent_killed_orphans,
+    torchrun_root_cause_misread,
+    torchrun_sighup,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Flow, GpuUse, Process, Snapshot
+from tests.unit.diagnose.worlds import (
+    MIB,
+    NOW_S,
+    fds,
+    found,
+    gone,
+    log,
+    main,
+    only,
+    pid,
+    process,
+    segment,
+    thread,
+    world,
+)
+
+C10D = "torch/distributed/distributed_c10d.py"
+AGENT = process(100, "launcher", parent=None, label="launcher")
+
+
+def rank(number: int, call: str = "", still_s: float = 60.0, **fields: Any) -> Process:
+    own = 300 + number
+    stack = (f"{C10D}:{call}", "train.py:step:40") if call else ("train.py:save:80",)
+    taken = {"label": f"rank {number}", "rank": number, **fields}
+    return process(own, "rank", threads=[thread(own, *stack, still_s=still_s)], **taken)
+
+
+def test_the_rank_that_is_elsewhere_is_named() -> None:
+    job = world(
+        AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), rank(2, more={"doing": "saves"})
+    )
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.process == pid(302)
+    assert finding.severity is Severity.CRITICAL
+    assert "2 ranks wait in all_reduce for rank 2 (302)" in finding.summary
+    assert any("train.py:80 save" in each for each in finding.evidence)
+    assert "rank 2 (302): saves" in finding.evidence
+
+
+def test_a_rank_late_for_less_than_a_minute_is_a_warning() -> None:
+    job = world(AGENT, rank(0, "all_reduce", still_s=20.0), rank(1))
+
+    assert only(rank_stuck_in_collective.check, job).severity is Severity.WARNING
+
+
+def test_a_rank_that_is_gone_is_named() -> None:
+    dead = rank(2, ended=gone(302, signal=9))
+    job = world(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), dead)
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.process == pid(302)
+    assert "SIGKILL" in finding.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (rank(0, "all_reduce"), rank(1, "all_reduce")),
+        (rank(0, "all_reduce", still_s=1.0), rank(1)),
+        (rank(0, "all_reduce", still_s=None), rank(1)),  # type: ignore[arg-type]
+        (rank(0, "all_reduce"), rank(1), rank(2)),
+        (rank(0), rank(1)),
+        (rank(0, "all_reduce"),),
+        (rank(0, "all_reduce"), process(301, "rank", threads=[thread(301)])),
+    ],
+)
+def test_ranks_that_meet_or_just_compute_are_quiet(ranks: tuple[Process, ...]) -> None:
+    assert found(rank_stuck_in_collective.check, world(AGENT, *ranks)) == []
+
+
+def test_ranks_of_mp_spawn_are_ranks_too() -> None:
+    ranks = [
+        process(300, "spawned", threads=[thread(300, f"{C10D}:barrier")]),
+        process(301, "spawned", threads=[thread(301, "train.py:load")]),
+    ]
+
+    assert only(rank_stuck_in_collective.check, world(main(), *ranks)).process == pid(301)
+
+
+def test_ranks_in_different_collectives_are_named() -> None:
+    job = world(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), rank(2, "broadcast"))
+
+    finding = only(collective_mismatch.check, job)
+
+    assert finding.process == pid(302)
+    assert "2 in all_reduce, 1 in broadcast" in finding.summary
+    assert found(rank_stuck_in_collective.check, job) == []
+
+
+def test_ranks_that_overtake_each_other_are_quiet() -> None:
+    job = world(AGENT, rank(0, "all_reduce"), rank(1, "broadcast", still_s=0.5))
+
+    assert found(collective_mismatch.check, job) == []
+
+
+def ended(number: int, at_s: float, **how: Any) -> Process:
+    return rank(number, ended=Ended(pid(300 + number), at_s, **how))
+
+
+def test_the_rank_that_failed_first_is_named() -> None:
+    job = world(
+        AGENT,
+        ended(0, NOW_S - 4, signal=15),
+        ended(1, NOW_S - 6, signal=9),
+        ended(2, NOW_S - 3, signal=15),
+    )
+
+    finding = only(torchrun_root_cause_misread.check, job)
+
+    assert finding.process == pid(301)
+    assert "2 others were ended" in finding.summary
+    assert "rank 0 (300) 2.0 s later: signal 15 (SIGTERM)" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(AGENT, ended(0, NOW_S, signal=15), ended(1, NOW_S, signal=15)),
+        world(AGENT, ended(0, NOW_S, exit_code=1)),
+        world(AGENT, ended(0, NOW_S, exit_code=1), ended(1, NOW_S, exit_code=1)),
+        world(AGENT, ended(0, NOW_S - 90, signal=9), ended(1, NOW_S, signal=15)),
+        world(main(), ended(0, NOW_S - 6, signal=9), ended(1, NOW_S, signal=15)),
+        world(ended(0, NOW_S - 6, signal=9), ended(1, NOW_S, signal=15)),
+    ],
+)
+def test_ends_without_a_first_failure_are_quiet(job: Snapshot) -> None:
+    assert found(torchrun_root_cause_misread.check, job) == []
+
+
+ELASTIC = {"RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
+
+
+def left(number: int = 0, **fields: Any) -> Process:
+    taken = {"parent": None, "original_parent": 100, "session": number, "environment": ELASTIC}
+    return rank(number, **{**taken, **fields})
+
+
+def dead_agent(seconds: float = 20) -> Process:
+    return process(100, "launcher", parent=None, ended=Ended(pid(100), NOW_S - seconds, signal=9))
+
+
+def test_ranks_without_their_agent_are_named_together() -> None:
+    finding = only(torchrun_agent_killed_orphans.check, world(dead_agent(), left(0), left(1)))
+
+    assert "2 ranks have outlived their launcher" in finding.summary
+    assert any("20 s ago: signal 9" in each for each in finding.evidence)
+    assert any("in 2 sessions" in each for each in finding.evidence)
+    assert "kill 300 301" in finding.advice
+
+
+def test_ranks_found_without_any_agent_are_named() -> None:
+    lone = left(0, original_parent=None, session=None)
+
+    finding = only(torchrun_agent_killed_orphans.check, world(lone))
+
+    assert "no launcher is among their ancestors" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(AGENT, rank(0, environment=ELASTIC)),
+        world(dead_agent(1), left(0)),
+        world(dead_agent(), left(0, state="Z")),
+        world(left(0, original_parent=None, environment={"RANK": "0"})),
+        world(main(), process(300, "spawned", parent=None, environment={"RANK": "0"})),
+    ],
+)
+def test_ranks_with_an_agent_or_meant_to_run_alone_are_quiet(job: Snapshot) -> None:
+    assert found(torchrun_agent_killed_orphans.check, job) == []
+
+
+def launcher(**fields: Any) -> Process:
+    return process(100, "launcher", parent=None, **fields)
+
+
+def test_a_launcher_on_a_terminal_is_information() -> None:
+    job = world(launcher(tty=34816, signals_caught=0x4003))
+
+    assert only(torchrun_sighup.check, job).severity is Severity.INFO
+
+
+def test_a_launcher_that_died_of_a_hang_up_is_named() -> None:
+    job = world(launcher(ended=gone(100, signal=1)))
+
+    assert only(torchrun_sighup.check, job).severity is Severity.CRITICAL
+
+
+def test_a_complaint_of_a_process_nobody_knows_is_not_told() -> None:
+    job = world(launcher(), log=(log("exception", 999, "SignalException: got signal: 1"),))
+
+    assert found(torchrun_sighup.check, job) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tty": 0, "signals_caught": 0x4003},
+        {"tty": 34816, "signals_caught": 0x4002},
+        {"tty": 34816},
+        {"ended": gone(100, exit_code=0)},
+    ],
+)
+def test_a_launcher_without_terminal_or_handler_is_quiet(fields: dict[str, Any]) -> None:
+    assert found(torchrun_sighup.check, world(launcher(**fields))) == []
+
+
+def wedged(still_s: float = 60.0) -> Snapshot:
+    agent = launcher(threads=[thread(100, still_s=still_s)])
+    stuck = process(
+        301,
+        "rank",
+        label="rank 1",
+        state="D",
+        threads=[thread(301, state="D", wchan="nfs_wait")],
+    )
+    return world(agent, rank(0, ended=gone(300, exit_code=1)), stuck)
+
+
+def test_an_agent_that_waits_for_an_unkillable_rank_is_named() -> None:
+    finding = only(elastic_agent_wedged.check, wedged())
+
+    assert "rank 1 (301)" in finding.summary
+    assert "kernel wait channels: nfs_wait" in finding.evidence
+
+
+def test_an_agent_that_waits_for_a_moment_is_quiet() -> None:
+    assert found(elastic_agent_wedged.check, wedged(still_s=5.0)) == []
+
+
+def on_gpu(number: int, *uses: GpuUse, role: Any = "rank") -> Process:
+    return process(number, role, more={"gpus": uses})
+
+
+GIB = 1024 * MIB
+
+
+def test_workers_on_a_gpu_and_second_contexts_are_named() -> None:
+    worker = on_gpu(200, GpuUse(0, GIB // 2), role="loader-worker")
+    stray = on_gpu(300, GpuUse(0, GIB // 2), GpuUse(1, 20 * GIB))
+
+    workers, strays = found(cuda_contexts_everywhere.check, world(main(), worker, stray))
+
+    assert "1 DataLoader workers hold 512M of GPU memory" in workers.summary
+    assert strays.process == pid(300)
+
+
+def test_a_rank_on_its_own_gpu_or_on_two_in_earnest_is_quiet() -> None:
+    own = on_gpu(300, GpuUse(0, 20 * GIB))
+    both = on_gpu(301, GpuUse(0, 20 * GIB), GpuUse(1, 20 * GIB))
+    unknown = on_gpu(302, GpuUse(0, None), GpuUse(1, 20 * GIB))
+
+    assert found(cuda_contexts_everywhere.check, world(main(), own, both, unknown)) == []
+
+
+def counters(number: int) -> Any:
+    return segment(number, 300, kind="torch-named", is_linked=True, size_bytes=80_064)
+
+
+def test_many_counter_files_are_named() -> None:
+    sender = on_gpu(300, GpuUse(0, GIB), role="spawned")
+    files = tuple(counters(n) for n in range(3))
+
+    finding = only(cuda_ipc_counter_files_and_events.check, world(main(), sender, segments=files))
+
+    assert "3 files of 10,000 reference counters each" in finding.evidence
+
+
+def test_many_sends_in_flight_are_named() -> None:
+    sender = process(300, "spawned", fds=fds(9, gpu=2))
+    flow = Flow(pid(300), pid(100), 1, 1, 0, in_flight=1500)
+    job = world(main(), sender, segments=(counters(1),), flows=(flow,))
+
+    assert only(cuda_ipc_counter_files_and_events.check, job).process == pid(300)
+
+
+def test_a_sender_with_one_file_or_without_a_gpu_is_quiet() -> None:
+    sender = on_gpu(300, GpuUse(0, GIB), role="spawned")
+    files = tuple(counters(n) for n in range(3))
+
+    assert found(cuda_ipc_counter_files_and_events.check, world(main(), sender)) == []
+    plain = world(main(), process(300, "spawned"), segments=files)
+    assert found(cuda_ipc_counter_files_and_events.check, plain) == []
