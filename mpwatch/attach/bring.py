@@ -41,6 +41,9 @@ def bring_in(
     that it calls, takes a child's death for the end of the job cannot be told from outside. The
     call stays queued instead, and the hook arrives with the first bytecode that runs.
 
+    Where the target is a child of the calling process, nobody may wait for its end meanwhile: the
+    kernel would hand that caller the stops that are meant for us (wait(2), `__WNOTHREAD`).
+
     Args:
         process: Which one.
         timeout_s: How long to wait for the hook after the target was told; then it is `pending`.

@@ -159,6 +159,7 @@ class PendingCall:
             text_at = room.find_room(visit.target.pid, visit.interpreter.modules, memory, stub.TEXT)
             memory.write(text_at, stub.TEXT)
             plan = pending_call.prepare(visit.interpreter, this_machine(), memory, text_at)
+            visit.step("text written")
             with _STOPPING:
                 return _on_own_thread(lambda: pending_call.queue(plan, memory, visit.step))
         except ProcessLookupError:

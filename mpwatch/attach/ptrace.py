@@ -161,6 +161,15 @@ class Tracee:
         buffer = ctypes.c_uint64(mask)
         self._request("write mask", _SETSIGMASK, 8, ctypes.addressof(buffer))
 
+    def has_signal(self, mask: int) -> bool:
+        """Whether a signal waits for the thread or its process that this mask does not block."""
+        pending = 0
+        with open(f"/proc/{self._tid}/status", "rb") as file:
+            for line in file:
+                if line.startswith((b"SigPnd:", b"ShdPnd:")):
+                    pending |= int(line.split()[1], 16)
+        return bool(pending & ~mask)
+
     def rseq_address(self) -> int:
         """Where the thread's restartable-sequence area is; 0 if it has none (Linux >= 5.13)."""
         buffer = (ctypes.c_uint64 * 3)()
@@ -193,25 +202,35 @@ class Tracee:
     def _wait(self, deadline_s: float, within_s: float) -> tuple[int, int]:
         """Stop signal and event of the next stop."""
         spin_until_s = time.perf_counter() + _SPIN_S
-        raw = ctypes.c_int()
+        # Asked for stops only: to ask for its end as well would take the exit status from its
+        # parent, which may be the rest of this very process.
+        found = (
+            ctypes.c_int * 32
+        )()  # siginfo_t; the pid is its fifth word, the status its seventh
+        options = os.WSTOPPED | os.WNOHANG | _WALL
         while True:
-            pid = self._libc.waitpid(self._tid, ctypes.byref(raw), _WALL | os.WNOHANG)
-            if pid == -1:
+            found[4] = 0
+            if self._libc.waitid(os.P_PID, self._tid, found, options) == -1:
                 raise ThreadGone
-            if pid:
+            if found[4]:
                 break
             now_s = time.perf_counter()
-            if now_s > deadline_s:
-                raise NotStopping(within_s)
             if now_s > spin_until_s:
+                if self._has_ended():
+                    raise ThreadGone
+                if now_s > deadline_s:
+                    raise NotStopping(within_s)
                 time.sleep(_SLEEP_S)
-        status = raw.value
-        if not os.WIFSTOPPED(status):
-            self._is_seized = False
-            raise ThreadGone
         self._is_stopped = True
         self._step("stopped")
-        return os.WSTOPSIG(status), status >> 16
+        return found[6] & 0xFF, found[6] >> 8
+
+    def _has_ended(self) -> bool:
+        try:
+            with open(f"/proc/{self._tid}/stat", "rb") as file:
+                return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        except OSError:
+            return True
 
     def _request(self, name: str, request: int, address: int = 0, data: int = 0) -> int:
         """One ptrace call.

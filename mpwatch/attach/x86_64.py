@@ -95,6 +95,9 @@ class X8664:
 
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 
+    def __init__(self) -> None:
+        own_signal_layout()  # once a process, and not while a target stands still
+
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
         """Read everything of a stopped thread."""
         return Context(
@@ -161,10 +164,17 @@ class X8664:
         The frame would do as well, but `rt_sigreturn` forgets how much of a timeout is left, and a
         signal that came meanwhile would no longer interrupt the call. Registers come last: until
         then the thread would return through the frame.
+
+        To be let go looks like a signal to the call (`__ptrace_unlink` wakes the thread that way).
+        Most calls then repeat themselves; those that say EINTR instead go through the frame, which
+        swallows that wake-up, unless there is a signal for them indeed.
         """
         registers = Registers(context.general)
         number = registers.call_to_repeat()
         if number is None:
+            return
+        is_shy = _signed(registers.values["rax"]) == -errno.EINTR
+        if is_shy and not tracee.has_signal(context.signal_mask):
             return
         if _signed(registers.values["rax"]) == ERESTART_RESTARTBLOCK:
             number = _RESTART_SYSCALL

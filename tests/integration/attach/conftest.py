@@ -1,0 +1,133 @@
+"""Real programs to attach to, started with a private runtime directory and ended for certain."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import rights
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+
+PROGRAMS = Path(__file__).parents[2] / "programs"
+WITHIN_S = 30.0
+
+
+@dataclass
+class Running:
+    """One started program and the lines it prints."""
+
+    popen: subprocess.Popen[bytes]
+    lines: list[str] = field(default_factory=list)
+    _rest: bytes = b""
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def process(self) -> ProcessId:
+        return ProcessId(self.pid, read_stat(self.pid)[2])
+
+    @property
+    def state(self) -> str:
+        return read_stat(self.pid)[1]
+
+    @property
+    def is_running(self) -> bool:
+        return self.popen.poll() is None
+
+    def line(self, within_s: float = WITHIN_S) -> str:
+        """The next line it prints."""
+        assert self.popen.stdout is not None
+        deadline_s = time.monotonic() + within_s
+        while b"\n" not in self._rest:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            ready, _, _ = select.select([self.popen.stdout], [], [], left_s)
+            assert ready, f"nothing printed within {within_s} s"
+            chunk = os.read(self.popen.stdout.fileno(), 65536)
+            assert chunk, f"it ended with {self.popen.wait()}"
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        self.lines.append(line.decode())
+        return self.lines[-1]
+
+    def drain(self) -> None:
+        """Take what it has printed so far, so that it never blocks on a full pipe."""
+        assert self.popen.stdout is not None
+        while b"\n" in self._rest or select.select([self.popen.stdout], [], [], 0)[0]:
+            self.line()
+
+    def newest_line(self) -> str:
+        """The next line that is printed from now on."""
+        self.drain()
+        return self.line()
+
+    def say(self, text: bytes) -> None:
+        """Write to its standard input."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(text)
+        self.popen.stdin.flush()
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture(autouse=True)
+def _may_trace() -> None:
+    if not rights.check(os.getpid()).is_allowed:
+        pytest.skip("this machine forbids ptrace")
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    """The directory in which the programs' hooks put their files."""
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def start(runtime: Path) -> Iterator[Start]:
+    """Starts programs of tests/programs and ends all of them afterwards."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        name: str, *arguments: str, python: str = sys.executable, **options: object
+    ) -> Running:
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        environment.pop("PYTHONPATH", None)
+        popen: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
+            [python, str(PROGRAMS / f"{name}.py"), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            **options,
+        )
+        started.append(popen)
+        running = Running(popen)
+        assert running.line() == "ready"
+        return running
+
+    yield start
+    for popen in started:
+        popen.kill()
+        popen.communicate()
+
+
+def eventually(is_so: Callable[[], bool], within_s: float = WITHIN_S) -> bool:
+    """Whether something becomes true in time."""
+    deadline_s = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.005)
+    return True

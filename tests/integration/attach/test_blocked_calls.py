@@ -1,0 +1,90 @@
+"""A system call in which a target is blocked goes on as if nobody had been there."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from mpwatch.attach import bring_in
+from tests.integration.attach.conftest import Start, eventually
+
+pytestmark = pytest.mark.slow
+
+NAP_S = 2.0
+TIMED = ("poll_with_timeout", "select_with_timeout", "nanosleep", "futex_with_timeout")
+WOKEN = {
+    "read_pipe": [5, "", "hello"],
+    "recv": [5, "", "hello"],
+    "recv_with_timeout": [5, "", "hello"],
+    "epoll_wait": [1, "", ""],
+    "poll": [1, "", ""],
+    "sem_wait": [0, "", ""],
+}
+
+
+def is_blocked(pid: int) -> bool:
+    with open(f"/proc/{pid}/syscall") as file:
+        return file.read().split()[0] not in ("running", "-1")
+
+
+@pytest.mark.parametrize("call", WOKEN)
+def test_a_call_that_waits_for_data_gets_the_data_and_never_sees_eintr(
+    start: Start, call: str
+) -> None:
+    running = start("attach_blocked", call)
+    assert eventually(lambda: is_blocked(running.pid))
+    attached = bring_in(running.process, timeout_s=0.05)
+    assert attached.state == "pending", attached
+    assert "blocked in" in attached.reason
+    assert running.state == "S"
+    running.say(b"hello")
+    *seen, _ = json.loads(running.line())
+    assert seen == WOKEN[call]
+    assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+@pytest.mark.parametrize("call", TIMED)
+def test_a_call_with_a_timeout_ends_when_it_would_have_ended_anyway(
+    start: Start, call: str
+) -> None:
+    running = start("attach_blocked", call)
+    started_s = time.monotonic()
+    assert eventually(lambda: time.monotonic() - started_s > 0.6 * NAP_S)
+    attached = bring_in(running.process, timeout_s=0.05)
+    assert attached.state == "pending", attached
+    result, code, _, elapsed_s = json.loads(running.line())
+    expected = (-1, "ETIMEDOUT") if call.startswith("futex") else (0, "")
+    assert (result, code) == expected
+    # Begun anew at the moment of attaching it would have taken 1.6 times as long.
+    assert NAP_S * 0.99 <= elapsed_s < NAP_S * 1.45
+
+
+def test_attaching_twice_to_a_blocked_call_still_ends_it_in_time(start: Start) -> None:
+    running = start("attach_blocked", "poll_with_timeout")
+    started_s = time.monotonic()
+    assert eventually(lambda: is_blocked(running.pid))
+    first = bring_in(running.process, timeout_s=0.05)
+    assert first.stopped_s is not None
+    assert eventually(lambda: time.monotonic() - started_s > 0.6 * NAP_S)
+    second = bring_in(running.process, timeout_s=0.05)
+    assert (second.state, second.stopped_s) == ("pending", None)
+    result, code, _, elapsed_s = json.loads(running.line())
+    assert (result, code) == (0, "")
+    assert NAP_S * 0.99 <= elapsed_s < NAP_S * 1.45
+
+
+def test_a_signal_that_comes_while_the_thread_is_borrowed_still_interrupts_its_call(
+    start: Start,
+) -> None:
+    running = start("attach_plain", "blocked", stderr=-3)
+    assert eventually(lambda: is_blocked(running.pid))
+
+    def interrupt(name: str) -> None:
+        if name == "write mask":
+            os.kill(running.pid, 2)
+
+    bring_in(running.process, timeout_s=0.05, step=interrupt)
+    assert running.popen.wait(10) in (1, -2)

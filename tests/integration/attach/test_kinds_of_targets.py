@@ -1,0 +1,156 @@
+"""Attaching to the interpreters and situations found in the field."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import Attached, bring_in, bring_in_tree, detach
+from mpwatch.model.samples import ProcSample
+from tests.integration.attach.conftest import Start, eventually
+
+pytestmark = pytest.mark.slow
+
+PYTHONS = sorted(
+    str(path)
+    for pattern in (".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]", "../usr/bin/python3.1[0-9]")
+    for path in Path.home().glob(pattern)
+)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("what", ["busy", "spin", "idle", "threads"])
+def test_every_interpreter_of_this_machine_takes_the_hook_and_gives_it_back(
+    start: Start, runtime: Path, python: str, what: str
+) -> None:
+    running = start("attach_plain", what, python=python)
+    attached = bring_in(running.process, timeout_s=5)
+    assert attached.state == "ready", attached
+    assert attached.method in ("pending call", "remote_exec")
+    assert bring_in(running.process).method == "already there"
+    assert [p.name for p in runtime.glob("mpwatch/attach-*")] == []
+    detached = detach(running.process, timeout_s=5)
+    assert detached.state == "absent", detached
+    assert list((runtime / "mpwatch").iterdir()) == []
+    assert eventually(lambda: len(os.listdir(f"/proc/{running.pid}/task")) in (1, 5))
+
+
+LOOK_AT_MAIN = """
+import sys, time
+before, path = set(globals()), list(sys.path)
+print("ready", flush=True)
+sys.stdin.readline()
+import json
+print(json.dumps([sorted(set(globals()) - before), sys.path == path]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_hook_leaves_no_name_in_main_and_sys_path_as_it_was(
+    start: Start, tmp_path: Path
+) -> None:
+    program = tmp_path / "look.py"
+    program.write_text(LOOK_AT_MAIN)
+    running = start(str(program.with_suffix("")), stderr=subprocess.STDOUT)
+    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    running.say(b"\n")
+    assert json.loads(running.line()) == [["before", "json", "path"], True]
+    assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+def sample(pid: int, **changes: object) -> ProcSample:
+    from mpwatch.attach.target import read_stat
+    from mpwatch.model.ids import ProcessId
+
+    values: dict[str, object] = {
+        "process": ProcessId(pid, read_stat(pid)[2]),
+        "at_s": 0.0,
+        "parent_pid": 0,
+        "name": "python",
+        "cmdline": (),
+        "state": "S",
+        "is_python": True,
+        **changes,
+    }
+    return ProcSample(**values)  # type: ignore[arg-type]
+
+
+def test_in_a_tree_one_that_refuses_stops_nobody_and_helpers_are_left_alone(start: Start) -> None:
+    good = [start("attach_plain", "idle") for _ in range(3)]
+    stopped, tracker = start("attach_plain", "idle"), start("attach_plain", "idle")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    assert eventually(lambda: stopped.state == "T")
+    samples = [
+        sample(good[0].pid),
+        sample(stopped.pid, state="T"),
+        sample(tracker.pid, role="resource-tracker"),
+        sample(good[1].pid),
+        sample(good[2].pid),
+    ]
+    seen: list[Attached] = []
+    outcomes = bring_in_tree(samples, seen.append, timeout_s=5)
+    assert [o.state for o in outcomes] == ["ready", "absent", "absent", "ready", "ready"]
+    assert outcomes[1].reason == "it is stopped"
+    assert "resource tracker" in outcomes[2].reason
+    assert sorted(o.process for o in seen) == sorted(o.process for o in outcomes)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces")
+def test_a_target_in_other_mounts_and_pids_gets_a_copy_of_the_hook(
+    start: Start, tmp_path: Path
+) -> None:
+    program = tmp_path / "unshared.py"
+    program.write_text(
+        "import os, sys\n"
+        "inner = 'import time\\nprint(\"ready\", flush=True)\\nwhile True: time.sleep(0.02)'\n"
+        "script = 'mount -t tmpfs none /tmp && exec ' + sys.executable + ' -c \"$INNER\"'\n"
+        "os.environ['INNER'] = inner\n"
+        "del os.environ['XDG_RUNTIME_DIR']\n"
+        "os.execvp('unshare', ['unshare', '--mount', '--pid', '--fork', '--mount-proc',"
+        " '--kill-child', 'sh', '-c', script])\n"
+    )
+    running = start(str(program.with_suffix("")))
+    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
+        inner = int(file.read().split()[0])
+    target = sample(inner).process
+    attached = bring_in(target, timeout_s=5)
+    assert attached.state == "ready", attached
+    folder = Path(f"/proc/{inner}/root/tmp/mpwatch-0")
+    assert [p.name[:5] for p in folder.iterdir() if p.is_dir()] == ["hook-"]
+    assert detach(target, timeout_s=5).state == "absent"
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_root_attaches_to_another_users_process_with_files_of_that_user() -> None:
+    popen = subprocess.Popen(
+        ["/usr/bin/python3", "-c", "import time\nwhile True: time.sleep(0.02)"],
+        user=65534, group=65534, extra_groups=[], env={}, cwd="/",
+    )  # fmt: skip
+    try:
+        target = sample(popen.pid).process
+        assert eventually(lambda: bring_in(target, timeout_s=5).state == "ready")
+        folder = Path("/tmp/mpwatch-65534")
+        assert folder.stat().st_uid == 65534
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {p.stat().st_uid for p in folder.iterdir()} == {65534}
+        assert detach(target, timeout_s=5).state == "absent"
+        assert list(folder.iterdir()) == []
+    finally:
+        popen.kill()
+        popen.wait()
+
+
+def test_python_is_found_in_this_very_interpreter() -> None:
+    from mpwatch.attach import interpreter
+
+    found = interpreter.find(os.getpid())
+    assert found.version == sys.version_info[:2]
+    assert not found.is_free_threaded
+    assert found.locking_ranges

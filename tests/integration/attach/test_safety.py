@@ -1,0 +1,256 @@
+"""Whatever happens to the observer or to the target, the target is never the worse for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.outcome import Attached
+from mpwatch.model.ids import ProcessId
+from tests.integration.attach.conftest import Running, Start, eventually
+from tests.programs.attach_plain import BLOCK
+
+pytestmark = pytest.mark.slow
+
+# With the hook's own process, in which a test ends the observer, nothing else is alive.
+STEPS_AT_MOST = 200
+
+
+def status(pid: int, name: str) -> str:
+    with open(f"/proc/{pid}/status") as file:
+        return next(line.split(":")[1].strip() for line in file if line.startswith(name + ":"))
+
+
+def is_well(running: Running) -> bool:
+    return running.is_running and running.state in "RS" and status(running.pid, "TracerPid") == "0"
+
+
+def attach_and_die_after(process: ProcessId, count: int) -> bool:
+    """Attach from a process that kills itself after so many steps; whether it got that far."""
+    child = os.fork()
+    if child:
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    seen = 0
+
+    def step(_name: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > count:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        bring_in(process, timeout_s=0.0, step=step)
+    finally:
+        os._exit(0)
+
+
+def require_right_digest(line: str) -> None:
+    """Check a line of the busy program by computing it again."""
+    last, printed = line.split()
+    digest = hashlib.sha256()
+    for number in range(int(last) + 1 - BLOCK, int(last) + 1):
+        digest.update(b"%d" % number)
+    assert digest.hexdigest() == printed
+
+
+@pytest.mark.parametrize("what", ["busy", "idle", "blocked", "threads"])
+def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
+    running = start("attach_plain", what)
+    blocked_before = status(running.pid, "SigBlk")
+    count = 0
+    while attach_and_die_after(running.process, count):
+        assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
+        assert eventually(lambda: status(running.pid, "SigBlk") == blocked_before, 5)
+        detach(running.process, timeout_s=0.05)
+        count += 1
+        assert count < STEPS_AT_MOST
+    assert count > 15
+    if what == "busy":
+        require_right_digest(running.line())
+        require_right_digest(running.line())
+    if what != "blocked":
+        assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+def test_vector_registers_survive_a_hundred_visits(start: Start) -> None:
+    running = start("attach_vectors")
+    for _ in range(100):
+        assert bring_in(running.process).state == "ready"
+        assert detach(running.process).state == "absent"
+    running.lines.clear()
+    assert [running.line() for _ in range(3)] == ["right"] * 3
+
+
+def counts(pid: int) -> dict[str, int]:
+    with open(f"/proc/{pid}/maps") as maps:
+        return {
+            "fds": len(os.listdir(f"/proc/{pid}/fd")),
+            "threads": len(os.listdir(f"/proc/{pid}/task")),
+            "maps": len(maps.readlines()),
+        }
+
+
+def resident_kib(pid: int) -> int:
+    return int(status(pid, "VmRSS").split()[0])
+
+
+def test_two_hundred_visits_under_load_leave_nothing_behind(start: Start) -> None:
+    running = start("attach_plain", "busy")
+    stderr_before = os.readlink(f"/proc/{running.pid}/fd/2")
+
+    def visit() -> None:
+        attached = bring_in(running.process, timeout_s=5)
+        assert attached.state == "ready", attached
+        detached = detach(running.process, timeout_s=5)
+        running.drain()
+        assert detached.state == "absent", detached
+
+    def settled() -> dict[str, int]:
+        for _ in range(3):  # lines printed before this moment may still be in the pipe
+            require_right_digest(running.newest_line())
+        assert eventually(lambda: counts(running.pid)["threads"] == 1, 5)
+        return counts(running.pid)
+
+    for _ in range(10):  # the first ones import modules that stay
+        visit()
+    before, memory_before = settled(), resident_kib(running.pid)
+    for _ in range(200):
+        visit()
+    assert settled() == before
+    assert resident_kib(running.pid) - memory_before < 2048
+    assert os.readlink(f"/proc/{running.pid}/fd/2") == stderr_before
+
+
+def test_threads_other_than_the_borrowed_one_keep_running(start: Start) -> None:
+    running = start("attach_plain", "threads")
+    for _ in range(20):
+        assert bring_in(running.process, timeout_s=5).state == "ready"
+        assert detach(running.process, timeout_s=5).state == "absent"
+    running.line()
+    assert running.line() == "moved True"
+
+
+@pytest.mark.parametrize("at", ["seize", "stopped", "frame written", "write mask", "run"])
+def test_a_target_that_dies_in_the_middle_is_reported_as_gone(start: Start, at: str) -> None:
+    running = start("attach_plain", "busy")
+
+    def kill(name: str) -> None:
+        if name == at:
+            os.kill(running.pid, signal.SIGKILL)
+
+    attached = bring_in(running.process, step=kill)
+    assert attached.state == "absent"
+    assert attached.reason
+    assert running.popen.wait(5) == -signal.SIGKILL
+
+
+def test_a_stopped_target_is_refused_and_stays_stopped(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    os.kill(running.pid, signal.SIGSTOP)
+    assert eventually(lambda: running.state == "T")
+    attached = bring_in(running.process)
+    assert (attached.state, attached.reason) == ("absent", "it is stopped")
+    assert attached.fix == f"kill -CONT {running.pid}"
+    assert running.state == "T"
+    os.kill(running.pid, signal.SIGCONT)
+    assert bring_in(running.process).state == "ready"
+
+
+def test_a_target_stopped_by_its_user_in_the_middle_is_stopped_afterwards(start: Start) -> None:
+    running = start("attach_plain", "idle")
+
+    def stop(name: str) -> None:
+        if name == "write mask":
+            os.kill(running.pid, signal.SIGSTOP)
+
+    bring_in(running.process, timeout_s=0.05, step=stop)
+    assert eventually(lambda: running.state == "T", 5)
+    os.kill(running.pid, signal.SIGCONT)
+    assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+TRACER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+libc.ptrace(0x4206, int(sys.argv[1]), None, None)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_traced_target_is_refused_with_the_name_of_its_tracer(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    tracer = subprocess.Popen(
+        [sys.executable, "-c", TRACER, str(running.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert tracer.stdout is not None
+        assert tracer.stdout.readline() == b"ready\n"
+        attached = bring_in(running.process)
+    finally:
+        tracer.communicate()
+    assert attached.state == "absent"
+    assert f"process {tracer.pid}" in attached.reason
+    assert is_well(running)
+
+
+def test_a_process_that_is_not_python_is_refused(start: Start) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        attached = bring_in(process_of(child.pid))
+    finally:
+        child.kill()
+        child.wait()
+    assert attached.state == "absent"
+    assert "not a Python process" in attached.reason
+
+
+def test_a_pid_that_was_reused_is_refused(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    attached = bring_in(ProcessId(running.pid, running.process.start_ticks + 1))
+    assert (attached.state, attached.reason) == ("absent", "the process has ended")
+
+
+def process_of(pid: int) -> ProcessId:
+    from mpwatch.attach.target import read_stat
+
+    return ProcessId(pid, read_stat(pid)[2])
+
+
+def as_user(uid: int, work: Callable[[], Attached]) -> str:
+    """The reason and fix of an attempt made by another user."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            attached = work()
+            os.write(writer, f"{attached.state}\n{attached.reason}\n{attached.fix}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as file:
+        return file.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused_with_the_command_that_helps(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    state, reason, fix = as_user(65534, lambda: bring_in(running.process)).split("\n")
+    assert state == "absent"
+    assert reason == "it belongs to uid 0 and we are uid 65534 without CAP_SYS_PTRACE"
+    assert f"sudo mpwatch attach {running.pid}" in fix
+    assert is_well(running)
