@@ -52,14 +52,17 @@ def _block(value: float | None, bottom: float, top: float) -> str:
     return _LEVELS[max(0, min(len(_LEVELS) - 1, round(share * (len(_LEVELS) - 1))))]
 
 
-def bar(share: float | None, width: int) -> str:
-    """A share from 0 to 1 as `███░░░░░`; unknown is `????????`."""
+def bar(share: float | None, width: int) -> tuple[str, str]:
+    """A share from 0 to 1 as a heavy and a light line, to be set side by side.
+
+    An unknown share is neither: it is `????????`.
+    """
     if share is None:
-        return "?" * width
+        return "?" * width, ""
     # A limit that is used at all shows, and one that is not reached is not shown as full.
     filled = round(max(0.0, min(1.0, share)) * width)
     if share > 0:
         filled = max(1, filled)
     if share < 1:
         filled = min(width - 1, filled)
-    return "█" * filled + "░" * (width - filled)
+    return "━" * filled, "─" * (width - filled)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-from mpwatch.tui.present.blocks import drift, trend
+from mpwatch.tui.present.blocks import bar, drift, trend
 
 Tone: TypeAlias = Literal[
     "",
@@ -50,6 +50,12 @@ def cell(text: str, tone: Tone = "") -> Line:
 def line(*pieces: str | tuple[str, Tone]) -> Line:
     """A line of several pieces: plain text, or text with its tone."""
     return tuple(Span(p) if isinstance(p, str) else Span(*p) for p in pieces)
+
+
+def gauge(share: float | None, width: int, tone: Tone = "") -> Line:
+    """A share from 0 to 1 as a bar; the part that is free is dim."""
+    used, free = bar(share, width)
+    return (Span(used, tone or "trend"), Span(free, "dim"))
 
 
 def width_of(content: Iterable[Span]) -> int:
@@ -161,7 +167,7 @@ class Placed(NamedTuple):
     width: int
 
 
-ROOMY = 36
+ROOMY = 42
 
 
 def place(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:

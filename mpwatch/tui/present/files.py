@@ -8,8 +8,7 @@ from collections import Counter
 from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text, seconds_text
-from mpwatch.tui.present.blocks import bar
-from mpwatch.tui.present.cells import Column, Line, Row, Trend, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, Trend, cell, gauge, line
 from mpwatch.tui.present.moment import MARKS, Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import share_tone
@@ -78,10 +77,10 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(process.label, "title"),
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
-            cell(bar(share, 12), share_tone(share)),
+            gauge(share, 12, share_tone(share)),
             Trend(process.trends.fds, least_span=16),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
-            cell(seconds_text(age), "dim"),
+            cell("now" if age is not None and age < 1 else seconds_text(age), "dim"),
         ),
     )
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])

@@ -11,8 +11,7 @@ from rich.cells import set_cell_size
 
 from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
-from mpwatch.tui.present.blocks import bar
-from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, cell, gauge, line
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.threads import short_path
@@ -171,7 +170,7 @@ def _row(hot: Hot, moment: Moment) -> Row:
         hot.place,
         (
             cell(f"{own:.0%}"),
-            cell(bar(own, 12), "trend"),
+            gauge(own, 12),
             cell(f"{hot.total / hot.all_samples:.0%}"),
             cell(hot.place.function, "title" if hot.own else ""),
             cell(f"{short_path(hot.place.file)}:{hot.line}", "accent"),

@@ -8,8 +8,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import GpuUse, Process
 from mpwatch.model.units import bytes_text, percent_text
-from mpwatch.tui.present.blocks import bar
-from mpwatch.tui.present.cells import Column, Line, Row, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, cell, gauge, line
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import share_tone
@@ -76,7 +75,7 @@ def _device_row(gpu: GpuSample) -> Row:
             cell(f"gpu{gpu.index} {gpu.name}", "title"),
             cell(bytes_text(used), share_tone(share)),
             cell(bytes_text(total)),
-            cell(bar(share, 16), share_tone(share)),
+            gauge(share, 16, share_tone(share)),
             cell(""),
             cell(""),
             cell(percent_text(gpu.utilization_percent)),
@@ -98,7 +97,7 @@ def _process_row(item: OnGpu) -> Row:
             line(("   ", "dim"), f"{item.pid} ", (label, "title" if item.process else "dim")),
             cell(bytes_text(item.memory_bytes)),
             cell(""),
-            cell(bar(share, 16) if share is not None else ""),
+            gauge(share, 16) if share is not None else cell(""),
             cell(bytes_text(use.allocated_bytes)),
             cell(bytes_text(use.reserved_bytes)),
             cell(""),

@@ -107,7 +107,8 @@ def share_line(loader: Loader, moment: Moment) -> Line:
     """`DataLoader of main  4 workers  prefetch 2  main waited 71 % of the last minute`."""
     spans: list[str | tuple[str, Tone]] = [
         (f" DataLoader of {moment.name(loader.process)}", "title"),
-        f"  {loader.workers} workers",
+        # A hook that came in later than the loader does not know how many it has.
+        f"  {loader.workers or len(items(moment))} workers",
     ]
     if loader.prefetch is not None:
         spans.append(f"  prefetch {loader.prefetch}")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from mpwatch.diagnose.stacks import MergedStacks, StackGroup, merge
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.present.blocks import bar
-from mpwatch.tui.present.cells import Column, Line, Row, Span, cell, line, wrapped
+from mpwatch.tui.present.cells import Column, Line, Row, Span, cell, gauge, line, wrapped
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.threads import stack_lines
@@ -44,7 +43,7 @@ def _row(group: StackGroup, moment: Moment) -> Row:
         group.words,
         (
             cell(str(len(group.processes))),
-            cell(bar(len(group.processes) / total, 14), "trend"),
+            gauge(len(group.processes) / total, 14),
             cell(_names(group, moment), "title"),
             cell(group.words, "warning" if group.is_outlier else ""),
         ),

@@ -101,11 +101,14 @@ class Moment:
 
     @cached_property
     def children(self) -> dict[ProcessId | None, list[Process]]:
-        """Direct children by parent; processes whose parent is not observed are under `None`."""
+        """Direct children by parent; processes whose parent is not observed are under `None`.
+
+        An orphan stays below the parent it had: that parent's row says how it ended.
+        """
         found: dict[ProcessId | None, list[Process]] = defaultdict(list)
         for process in self.snapshot.processes:
-            parent = process.parent if process.parent in self.by_id else None
-            found[parent].append(process)
+            known = (p for p in (process.parent, process.original_parent) if p in self.by_id)
+            found[next(known, None)].append(process)
         return found
 
     @cached_property

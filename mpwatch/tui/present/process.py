@@ -8,8 +8,7 @@ from itertools import pairwise
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
-from mpwatch.tui.present.blocks import bar
-from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, gauge, line
 from mpwatch.tui.present.endings import ending_tone
 from mpwatch.tui.present.events import wall_time
 from mpwatch.tui.present.moment import Moment, state_tone
@@ -71,9 +70,8 @@ def limits(moment: Moment, process: Process) -> tuple[Line, Line]:
 
 def _limit(name: str, used: int | None, limit: int | None) -> Line:
     share = used / limit if used is not None and limit else None
-    return line(
-        f" {name} {count_text(used)} of {count_text(limit)} ", (bar(share, 20), share_tone(share))
-    )
+    words = cell(f" {name} {count_text(used)} of {count_text(limit)} ")
+    return (*words, *gauge(share, 20, share_tone(share)))
 
 
 def memory_growth(process: Process) -> str:

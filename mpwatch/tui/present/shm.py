@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Segment
 from mpwatch.model.units import bytes_text, count_text, seconds_text
-from mpwatch.tui.present.blocks import bar
-from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, gauge, line
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import share_tone
@@ -140,10 +139,9 @@ def room_line(moment: Moment) -> Line:
         return line(" /dev/shm ", ("could not be read", "warning"))
     used = room.total_bytes - room.free_bytes
     share = used / room.total_bytes if room.total_bytes else 1.0
-    spans: list[str | tuple[str, Tone]] = [
-        f" {room.path} {bytes_text(room.total_bytes)}, used {bytes_text(used)} ",
-        (f"{bar(share, 22)} {share:.0%}", share_tone(share)),
-    ]
+    words = f" {room.path} {bytes_text(room.total_bytes)}, used {bytes_text(used)} "
+    tone = share_tone(share)
+    spans: list[tuple[str, Tone]] = [(f" {share:.0%}", tone)]
     eta = next((f.eta_s for f in moment.snapshot.findings if f.rule.startswith("shm-full")), None)
     if eta is not None:
         spans.append((f"  full in {seconds_text(eta)}", "critical"))
@@ -152,7 +150,7 @@ def room_line(moment: Moment) -> Line:
         spans.append(
             (f"  inodes {count_text(used_inodes)} of {count_text(room.total_inodes)}", "dim")
         )
-    return line(*spans)
+    return (*cell(words), *gauge(share, 22, tone), *line(*spans))
 
 
 def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:

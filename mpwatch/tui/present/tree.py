@@ -173,7 +173,7 @@ def _maps(process: Process) -> Line:
 
 def hook_cell(process: Process) -> Line:
     """The state of its hook; a dash where none would make sense."""
-    if process.hook.state == "absent" and not can_have_hook(process):
+    if process.hook.state == "absent" and (process.is_gone or not can_have_hook(process)):
         return cell("-", "dim")
     return cell(process.hook.state, HOOK_TONES[process.hook.state])
 

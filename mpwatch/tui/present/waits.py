@@ -13,7 +13,7 @@ from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.threads import stack_lines
 
 COLUMNS = (
-    Column("WHO", 26, keep=9, spreads=44),
+    Column("WHO", 26, keep=9, spreads=40),
     Column("WAITS", 34, keep=9, grows=True),
     Column("FOR", 8, align="right", keep=8),
 )

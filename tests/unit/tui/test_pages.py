@@ -122,6 +122,14 @@ def test_a_process_whose_parent_is_not_observed_is_still_shown() -> None:
     assert [node.depth for node in found] == [0, 0]
 
 
+def test_an_orphan_stays_below_the_parent_it_had() -> None:
+    job = scripted.ended_job()
+    orphans = tuple(replace(p, parent=None, original_parent=MAIN) for p in job.processes[1:])
+    found = tree.nodes(Moment(replace(job, processes=(job.processes[0], *orphans))), Order())
+
+    assert [node.depth for node in found] == [0, 1, 1, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("letter", "word"), [("R", "running"), ("D", "disk"), ("T", "stopped"), ("Z", "zombie")]
 )
