@@ -18,6 +18,8 @@ from mpwatch.model.history import Point, Series
 WINDOW_S = 120.0
 """Older points do not count towards the slope."""
 MIN_POINTS = 5
+GROWTH_POINTS = 4
+"""Memory is read of one process at a time, so a growth has to be told from few points."""
 MIN_SPAN_S = 2.0
 MAX_POINTS = 24
 """The series is thinned to this many points: pairs grow with the square."""
@@ -107,12 +109,12 @@ def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
         The growth; `None` on too few points, on a plateau, a sawtooth, a falling line or a rise
         that slows down markedly.
     """
-    if len(series) < MIN_POINTS:
+    if len(series) < GROWTH_POINTS:
         return None
     points = _thinned(_since(series, series[-1].at_s - window_s))
     first, last = points[0], points[-1]
     span_s = last.at_s - first.at_s
-    if len(points) < MIN_POINTS or span_s < MIN_SPAN_S or first.value >= last.value:
+    if len(points) < GROWTH_POINTS or span_s < MIN_SPAN_S or first.value >= last.value:
         return None
     if _was_there_before(series, last.value) or not _rises_throughout(points):
         return None

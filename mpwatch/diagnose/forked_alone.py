@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from mpwatch.diagnose.loader_wait import PIN_THREAD
 from mpwatch.diagnose.stack_shapes import frame_words, main_thread, own_frames, user_frame
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import called, family_head
@@ -21,7 +22,6 @@ FUTEX_WAIT = 0
 """Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
 _OPENMP_FILES = ("libgomp", "libiomp")
 _LIBRARIES = ("cv2", "opencv", "grpc", "hdfs", "hdf5", "jvm", "lmdb", "openblas", "mkl_")
-PIN_THREAD = "pt_data_pin"
 
 
 @dataclass(frozen=True, slots=True)

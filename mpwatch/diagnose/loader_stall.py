@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from mpwatch.diagnose.loader_wait import is_loader_poll
 from mpwatch.diagnose.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.stack_shapes import main_shape, main_thread
 from mpwatch.diagnose.stillness import STANDING_S, quiet_s
@@ -12,9 +13,6 @@ from mpwatch.diagnose.tree import loader_owners
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process, Snapshot
-
-POLL_S = (4.0, 5.01)
-"""A DataLoader waits for batches and for work in steps of 5 s (MP_STATUS_CHECK_INTERVAL)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,7 @@ def _waits_for_batch(
     if thread.stack:
         return main_shape(owner) == "waits-for-batch"
     wait = thread.waits_on
-    if wait is None or wait.kind != "poll" or wait.timeout_s is None:
-        return False
-    if not POLL_S[0] <= wait.timeout_s <= POLL_S[1]:
+    if wait is None or not is_loader_poll(wait):
         return False
     return any(not workers.isdisjoint(writers.get(pipe, ())) for pipe in pipes_among(wait.targets))
 
@@ -97,10 +93,7 @@ def is_idle(worker: Process) -> bool:
         return False
     if thread.stack:
         return main_shape(worker) == "worker-idle"
-    wait = thread.waits_on
-    if wait is None or wait.kind != "poll" or wait.timeout_s is None:
-        return False
-    return POLL_S[0] <= wait.timeout_s <= POLL_S[1]
+    return is_loader_poll(thread.waits_on)
 
 
 def has_unsent(worker: Process) -> bool:

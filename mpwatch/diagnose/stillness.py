@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from mpwatch.diagnose.stack_shapes import main_thread
-from mpwatch.model.history import History
+from mpwatch.model.history import History, Series
 from mpwatch.model.snapshot import Process, Snapshot
 
 STANDING_S = 8.0
@@ -15,11 +15,19 @@ TICK_S = 0.02
 """CPU time between two readings that counts as moving: a poll that wakes up costs less."""
 
 
+SAMPLES = 8
+"""Fewer moments say nothing about a share."""
+WAKES = 3
+WAKES_PER_S = 0.6
+"""Wake-ups of the main thread that still count as standing: a DataLoader polls every 5 s."""
+
+
 def quiet_s(process: Process, history: History) -> float | None:
     """Seconds for which a process has used practically no cpu; `None` if that was not watched.
 
     The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
-    five seconds collects one now and then; here such ticks do not count.
+    five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
+    the time shows in how often it wakes up.
     """
     series = history.of(process.process, "cpu_percent")
     thread = main_thread(process)
@@ -30,7 +38,21 @@ def quiet_s(process: Process, history: History) -> float | None:
     for earlier, later in pairwise(series):
         if later.value / 100 * (later.at_s - earlier.at_s) > TICK_S:
             since_s = later.at_s
-    return max(series[-1].at_s - since_s, still_s or 0.0)
+    quiet = max(series[-1].at_s - since_s, still_s or 0.0)
+    switches = history.of(process.process, "voluntary_switches")
+    return min(quiet, _rarely_woken_s(switches)) if len(switches) > 1 else quiet
+
+
+def _rarely_woken_s(switches: Series) -> float:
+    """Seconds for which the main thread woke up no more often than a poll every few seconds."""
+    last = switches[-1]
+    since_s = last.at_s
+    for point in reversed(switches):
+        allowed = WAKES + WAKES_PER_S * (last.at_s - point.at_s)
+        if last.value - point.value > allowed:
+            break
+        since_s = point.at_s
+    return last.at_s - since_s
 
 
 def stands(process: Process, history: History, at_least_s: float = STANDING_S) -> bool:
@@ -58,3 +80,14 @@ def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -
 def watched_s(snapshot: Snapshot, history: History) -> float:
     """How long the job has been observed."""
     return 0.0 if history.started_at_s is None else snapshot.at_s - history.started_at_s
+
+
+def wait_share(process: Process, history: History, over_s: float = 30.0) -> float | None:
+    """Part of the last seconds in which it waited as DataLoaders wait, 0 to 1.
+
+    Returns:
+        The share of samples; `None` where there were fewer than `SAMPLES`.
+    """
+    series = history.of(process.process, "loader_wait")
+    recent = [point.value for point in series if point.at_s >= series[-1].at_s - over_s]
+    return sum(recent) / len(recent) if len(recent) >= SAMPLES else None

@@ -23,6 +23,8 @@ ProcessMetric: TypeAlias = Literal[
     "children",
     "minor_faults",
     "involuntary_switches",
+    "voluntary_switches",
+    "loader_wait",  # 1 while the main thread waits as DataLoaders do, for a batch or work, else 0
     "read_bytes",
 ]
 HostMetric: TypeAlias = Literal[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from mpwatch.diagnose.loader_wait import loader_wait
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric, Series
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
@@ -104,6 +105,8 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         "threads": sample.thread_count,
         "minor_faults": sample.minor_faults,
         "involuntary_switches": sample.involuntary_switches,
+        "voluntary_switches": sample.voluntary_switches,
+        "loader_wait": loader_wait(sample),
         "read_bytes": sample.read_bytes,
     }
     if sample.fds is not None:

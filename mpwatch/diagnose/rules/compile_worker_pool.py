@@ -14,7 +14,7 @@ from mpwatch.model.units import bytes_text
 
 RULE = "compile-worker-pool"
 MANY = 4
-IDLE_S = 20.0
+IDLE_S = 8.0
 OF_MEMORY = 0.05
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.forked_alone import PIN_THREAD, forked_alone
+from mpwatch.diagnose.forked_alone import forked_alone
+from mpwatch.diagnose.loader_wait import PIN_THREAD
 from mpwatch.diagnose.tree import all_called, called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.stacks import merge
-from mpwatch.diagnose.stillness import mean_cpu_percent
+from mpwatch.diagnose.stillness import mean_cpu_percent, wait_share
 from mpwatch.diagnose.tree import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -15,15 +15,15 @@ RULE = "loader-starvation"
 WAIT_SHARE = 0.5
 BATCHES = 20
 """The first batches wait for the workers' start."""
-BUSY_PERCENT = 75.0
-MAIN_PERCENT = 30.0
+IDLE_SHARE = 0.35
+"""A worker that waits for work more than this part of the time has time to spare."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding where main waits for batches more than half the time, and workers work.
 
-    With the hook it is measured; without, it is told by workers that are all busy while main hardly
-    is. A trainer that keeps a GPU busy spins, so a main without cpu waits.
+    With the hook it is measured; without, it is the share of looks at which main was found waiting
+    as a DataLoader does.
     """
     for owner, workers in loader_owners(snapshot):
         measured = [x for x in snapshot.loaders if x.process == owner.process]
@@ -42,12 +42,12 @@ def _are_busy(workers: Sequence[Process], history: History) -> bool:
 
 
 def _looks_starved(owner: Process, workers: Sequence[Process], history: History) -> bool:
-    """Whether every worker computes and main hardly does."""
-    main = mean_cpu_percent(owner, history)
-    loads = [mean_cpu_percent(worker, history) for worker in workers]
-    if main is None or main > MAIN_PERCENT:
+    """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
+    main = wait_share(owner, history)
+    shares = [wait_share(worker, history) for worker in workers]
+    if main is None or main < WAIT_SHARE:
         return False
-    return all(load is not None and load >= BUSY_PERCENT for load in loads)
+    return all(share is not None and share <= IDLE_SHARE for share in shares)
 
 
 def _finding(
@@ -62,7 +62,8 @@ def _finding(
     if share is not None:
         evidence.append(f"main waited {share:.0%} of the last minute in next(loader)")
     else:
-        evidence.append(f"main used {mean_cpu_percent(owner, history) or 0:.0f} % cpu")
+        seen = wait_share(owner, history) or 0.0
+        evidence.append(f"main was waiting for a batch at {seen:.0%} of the looks at it")
     loads = [load for w in workers if (load := mean_cpu_percent(w, history)) is not None]
     if loads:
         mean = sum(loads) / len(loads)
@@ -79,7 +80,7 @@ def _finding(
         summary=(
             f"{called(owner)} waits for data {share:.0%} of the time"
             if share is not None
-            else f"{called(owner)} waits for data: all {len(workers)} workers are busy, it is not"
+            else f"{called(owner)} waits for data, and all {len(workers)} workers are at work"
         ),
         evidence=tuple(evidence),
         cause=(

@@ -33,8 +33,12 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | None:
     """The growth of a worker that keeps what it takes."""
-    found = growth(history.of(worker.process, "private_bytes"))
+    found = growth(history.of(worker.process, "rss_bytes"))
     if found is None or found.gained < WORTH_BYTES or found.span_s < WATCHED_S:
+        return None
+    private = history.of(worker.process, "private_bytes")
+    # Resident memory is always fresh; that it is the worker's own is seen now and then.
+    if len(private) < 2 or private[-1].value - private[0].value < 0.4 * found.gained:
         return None
     age = age_s(snapshot, worker)
     if age is not None and age < WATCHED_S + 5:
@@ -53,7 +57,7 @@ def _finding(
     severity, eta_s = severity_of_growth(room, per_s)
     worker, most = max(grown, key=lambda each: each[1].gained)
     evidence = [
-        f"private memory of {called(worker)} +{bytes_text(most.gained)} in "
+        f"resident memory of {called(worker)}, its own, +{bytes_text(most.gained)} in "
         f"{seconds_text(most.span_s)}, {rate_text(most.per_s, 'B')}",
         f"{len(grown)} workers together {rate_text(per_s, 'B')}",
     ]

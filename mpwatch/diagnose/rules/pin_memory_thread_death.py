@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
-from mpwatch.diagnose.forked_alone import PIN_THREAD
+from mpwatch.diagnose.loader_wait import PIN_THREAD
 from mpwatch.diagnose.stack_shapes import calls, main_thread, own_frames
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import called, loader_owners

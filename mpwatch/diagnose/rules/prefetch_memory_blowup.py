@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from mpwatch.diagnose.forecast import growth
@@ -18,6 +19,9 @@ OF_MEMORY = 0.2
 OF_SHM = 0.5
 """Shares of memory and of /dev/shm from which prefetched batches are worth a word."""
 MUCH_OF_SHM = 0.8
+LARGE_BYTES = 2**20
+DEEP = 10
+"""Two batches ahead of a few tensors each are usual."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -32,6 +36,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         flying = [s for s in snapshot.segments if s.creator in makers and s.kind != "semaphore"]
         held = segment_bytes(flying)
         severity, against = _severity(snapshot, held)
+        if severity is None and _is_deep(flying, len(workers)):
+            severity, against = Severity.INFO, "shared memory"
         if severity is not None:
             yield _finding(snapshot, owner, workers, flying, against, severity)
 
@@ -46,6 +52,12 @@ def _severity(snapshot: Snapshot, held: int) -> tuple[Severity | None, str]:
         severity = Severity.WARNING if is_much else Severity.INFO
         return severity, f"{bytes_text(shm.total_bytes)} of {shm.path}"
     return None, ""
+
+
+def _is_deep(flying: list[Segment], workers: int) -> bool:
+    """Whether each worker has many large segments of one size out at the same time."""
+    sizes = Counter(s.size_bytes for s in flying if (s.size_bytes or 0) >= LARGE_BYTES)
+    return bool(sizes) and max(sizes.values()) >= DEEP * workers
 
 
 def _finding(

@@ -15,7 +15,7 @@ RULE = "shared-memory-tracker-unlink"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each block without a name that several processes still map.
+    """Yield a finding for each block without a name that processes still map.
 
     Unlinking after everybody has attached is also done on purpose, so this alone is information;
     together with a failed attach it is the explanation.
@@ -26,7 +26,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if segment.kind != "psm" or segment.is_linked:
             continue
         users = [p for p in map(snapshot.get, segment.mappers) if p is not None and not p.is_gone]
-        if len(users) < 2 and not (failed is not None and users):
+        if not users:
             continue
         evidence = [
             f"{segment.path}, {bytes_text(segment.size_bytes)}, has no name any more",

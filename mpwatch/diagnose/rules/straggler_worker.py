@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from mpwatch.diagnose.stack_shapes import frame_words, main_shape, main_thread, user_frame
-from mpwatch.diagnose.stillness import mean_cpu_percent
+from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
+from mpwatch.diagnose.stillness import wait_share
 from mpwatch.diagnose.tree import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -17,15 +17,16 @@ RULE = "straggler-worker"
 FACTOR = 2.5
 WORTH_S = 0.02
 FETCHES = 3
-BUSY_PERCENT = 50.0
-IDLE_PERCENT = 12.0
+WAITING = 0.55
+WORKING = 0.3
+"""Shares of looks at which a process waits, or hardly ever does."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each worker much slower than its siblings, while main waits for it.
 
-    With the hook by the times of fetching; without, where one worker computes all the time and its
-    siblings and main hardly do.
+    With the hook by the times of fetching; without, where one worker is always found at work and
+    its siblings and main are found waiting.
     """
     for owner, workers in loader_owners(snapshot):
         if len(workers) < 2:
@@ -35,7 +36,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if len(timed) >= 2:
             yield from _by_times(timed, loader)
         elif not timed:
-            yield from _by_cpu(owner, workers, history)
+            yield from _by_looks(owner, workers, history)
 
 
 def _usual_s(worker: Process) -> float | None:
@@ -68,23 +69,22 @@ def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Fin
     yield _finding(slowest, f"{evidence[0]}{behind}", evidence)
 
 
-def _by_cpu(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
-    """The only one that works."""
-    loads = [(mean_cpu_percent(worker, history), worker) for worker in workers]
-    main = mean_cpu_percent(owner, history)
-    if main is None or main > IDLE_PERCENT or any(load is None for load, _ in loads):
+def _by_looks(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
+    """The only one that is found at work, while the others and main are found waiting."""
+    main = wait_share(owner, history)
+    shares = [(wait_share(worker, history), worker) for worker in workers]
+    if main is None or main < WAITING or any(share is None for share, _ in shares):
         return
-    busy = [worker for load, worker in loads if (load or 0.0) >= BUSY_PERCENT]
-    idle = [worker for load, worker in loads if (load or 0.0) <= IDLE_PERCENT]
+    busy = [worker for share, worker in shares if (share or 0.0) <= WORKING]
+    idle = [worker for share, worker in shares if (share or 0.0) >= WAITING]
     if len(busy) != 1 or len(idle) != len(workers) - 1:
         return
-    if any(t.stack for t in busy[0].threads) and main_shape(busy[0]) == "worker-idle":
-        return
     words = f"{called(busy[0])} works alone: main and {len(idle)} other workers wait for it"
-    load = mean_cpu_percent(busy[0], history) or 0.0
+    at_work = 1 - (wait_share(busy[0], history) or 0.0)
     evidence = [
-        f"{called(busy[0])} used {load:.0f} % cpu, the others at most {IDLE_PERCENT:.0f} %",
-        f"{called(owner)} used {main:.0f} %",
+        f"{called(busy[0])} was at work at {at_work:.0%} of the looks at it",
+        f"main was waiting for a batch at {main:.0%}, the other workers for work at "
+        f"{min(share or 0.0 for share, worker in shares if worker in idle):.0%} or more",
     ]
     yield _finding(busy[0], words, evidence)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.loader_wait import is_loader_poll
 from mpwatch.diagnose.stack_shapes import frame_words, main_shape, main_thread, user_frame
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import called, of_role
@@ -48,6 +49,8 @@ def _is_blocked(worker: Process, thread: Thread) -> bool:
         return False
     if wait.kind in _OUTSIDE:
         return True
+    if is_loader_poll(wait):
+        return False
     is_in_sample = main_shape(worker) == "worker-fetching"
     return is_in_sample and wait.kind in ("pipe-read", "poll", "unknown")
 

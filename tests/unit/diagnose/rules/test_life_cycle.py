@@ -117,11 +117,11 @@ def test_a_failed_attach_makes_it_a_warning() -> None:
     assert "psm_1" in finding.evidence[-1]
 
 
-def test_a_block_with_its_name_or_a_single_user_is_ordinary() -> None:
+def test_a_block_with_its_name_or_without_users_is_ordinary() -> None:
     named = block(is_linked=True, mappers=(pid(100), pid(200)))
-    single = block(mappers=(pid(100),))
+    unused = block()
 
-    job = world(main(), process(200), segments=(named, single, segment(6)))
+    job = world(main(), process(200), segments=(named, unused, segment(6)))
     assert found(shared_memory_tracker_unlink.check, job) == []
 
 

@@ -90,7 +90,11 @@ def test_small_or_other_growth_is_not_copying(workers: list[Process], past: Hist
 
 
 def leaking(*numbers: int, per_s: float = MIB) -> History:
-    return history({(n, "private_bytes"): line(100 * MIB, per_s=per_s, step_s=3) for n in numbers})
+    made: dict[Any, Sequence[Point]] = {}
+    for number in numbers:
+        made[number, "rss_bytes"] = line(180 * MIB, per_s=per_s)
+        made[number, "private_bytes"] = line(100 * MIB, per_s=per_s, step_s=10)
+    return history(made)
 
 
 def test_workers_that_only_grow_are_named() -> None:
@@ -119,7 +123,8 @@ def test_growth_is_named_where_memory_is_unknown() -> None:
     [
         (forked(200), leaking(200, per_s=MIB / 10)),
         (forked(200, 201, 202), leaking(200)),
-        (forked(200, 201), copying()),
+        (forked(200, 201), copying(rss_per_s=MIB)),
+        (forked(200), history({(200, "rss_bytes"): line(180 * MIB, per_s=MIB)})),
         (forked(200), history()),
         ([process(200, born_wall_s=1_700_000_000.0 - 10)], leaking(200)),
     ],
@@ -166,6 +171,12 @@ def test_no_growth_and_far_ends_have_no_forecast() -> None:
     assert severity_of_growth(memory_room(job), 10) == (Severity.INFO, None)
 
 
+def flying_of(size_bytes: int, count: int) -> tuple[Any, ...]:
+    return tuple(
+        segment(i, 200, size_bytes=size_bytes, allocated_bytes=8 * MIB) for i in range(count)
+    )
+
+
 def flying(count: int) -> tuple[Any, ...]:
     return tuple(segment(i, 200, allocated_bytes=8 * MIB) for i in range(count))
 
@@ -191,6 +202,15 @@ def test_half_of_dev_shm_is_information() -> None:
     job = world(main(), *forked(200), segments=flying(5), shm=room(64 * MIB, 0))
 
     assert only(prefetch_memory_blowup.check, job).severity is Severity.INFO
+
+
+def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> None:
+    job = world(main(), *forked(200), segments=flying_of(12 * MIB, 10))
+
+    finding = only(prefetch_memory_blowup.check, job)
+
+    assert finding.severity is Severity.INFO
+    assert "hold 80.0M of shared memory" in finding.summary
 
 
 def test_a_modest_prefetch_is_quiet_and_so_is_what_still_rises() -> None:

@@ -14,12 +14,11 @@ from mpwatch.diagnose.rules import (
 )
 from mpwatch.diagnose.stillness import mean_cpu_percent, quiet_s, watched_s
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import History
+from mpwatch.model.history import History, Point
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
-    IDLE_WORKER,
     MAIN,
     NOW_S,
     cgroup,
@@ -42,6 +41,18 @@ def cpu(**loads: float) -> History:
         {
             (MAIN if name == "main" else int(name[1:]), "cpu_percent"): line(load)
             for name, load in loads.items()
+        }
+    )
+
+
+def waits(**shares: float) -> History:
+    """How often each was found waiting at the last 30 looks, whole and half shares."""
+    return history(
+        {
+            (MAIN if name == "main" else int(name[1:]), "loader_wait"): [
+                Point(NOW_S - 30 + i, float(i % 10 < 10 * share)) for i in range(30)
+            ]
+            for name, share in shares.items()
         }
     )
 
@@ -69,9 +80,12 @@ def test_the_measured_share_of_waiting_is_told() -> None:
 
 
 def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
-    finding = only(loader_starvation.check, world(main(), *two()), BUSY)
+    finding = only(
+        loader_starvation.check, world(main(), *two()), waits(main=0.9, w200=0.1, w201=0)
+    )
 
-    assert "all 2 workers are busy" in finding.summary
+    assert "all 2 workers are at work" in finding.summary
+    assert finding.evidence == ("main was waiting for a batch at 90% of the looks at it",)
 
 
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:
@@ -88,8 +102,9 @@ def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> No
         ((loader(wait_share=0.2),), BUSY),
         ((loader(batches=3),), BUSY),
         ((loader(),), cpu(main=1, w200=1, w201=1)),
-        ((), cpu(main=90, w200=95, w201=95)),
-        ((), cpu(main=5, w200=95, w201=30)),
+        ((), waits(main=0.2, w200=0, w201=0)),
+        ((), waits(main=0.9, w200=0, w201=0.5)),
+        ((), waits(main=0.9, w200=0)),
         ((), history()),
     ],
 )
@@ -130,7 +145,7 @@ def test_a_worker_is_slow_in_its_first_task_already() -> None:
 def test_without_the_hook_the_only_one_that_works_is_named() -> None:
     job = world(main(), process(200), process(201))
 
-    finding = only(straggler_worker.check, job, cpu(main=2, w200=1, w201=98))
+    finding = only(straggler_worker.check, job, waits(main=0.9, w200=1, w201=0.1))
 
     assert finding.process == pid(201)
     assert "works alone" in finding.summary
@@ -145,12 +160,12 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
             world(main(), fetching(200, 0.001), fetching(201, 0.01), loaders=(loader(parked=3),)),
             BUSY,
         ),
-        (world(main(), fetching(200, 0.1), process(201)), cpu(main=2, w200=1, w201=98)),
-        (world(main(), process(200)), cpu(main=2, w200=98)),
-        (world(main(), *two()), cpu(main=60, w200=1, w201=98)),
-        (world(main(), *two()), cpu(main=2, w200=40, w201=98)),
+        (world(main(), fetching(200, 0.1), process(201)), waits(main=1, w200=1, w201=0)),
+        (world(main(), process(200)), waits(main=1, w200=0)),
+        (world(main(), *two()), waits(main=0.3, w200=1, w201=0)),
+        (world(main(), *two()), waits(main=1, w200=0.4, w201=0)),
         (world(main(), *two()), history()),
-        (world(main(), *two(*IDLE_WORKER)), cpu(main=2, w200=1, w201=98)),
+        (world(main(), *two()), waits(main=1, w200=1)),
     ],
 )
 def test_workers_of_one_speed_or_unknown_speed_are_quiet(job: Snapshot, past: History) -> None:
@@ -303,6 +318,20 @@ def test_work_ends_a_quiet_time() -> None:
     past = history({(200, "cpu_percent"): worked})
 
     assert quiet_s(process(200), past) == pytest.approx(15)
+
+
+def test_a_thread_that_often_wakes_up_is_moving_whatever_cpu_it_uses() -> None:
+    past = history(
+        {
+            (200, "cpu_percent"): line(0.0),
+            (200, "voluntary_switches"): line(900, per_s=3),
+            (201, "cpu_percent"): line(0.0),
+            (201, "voluntary_switches"): line(900, per_s=0.2),
+        }
+    )
+
+    assert quiet_s(process(200), past) == 1
+    assert quiet_s(process(201), past) == 30
 
 
 def test_without_a_history_the_thread_says_how_still_it_was() -> None:
