@@ -167,7 +167,6 @@ def run_dashboard(
     readonly: bool = False,
     keymap: Mapping[str, str] | None = None,
     recording: str | None = None,
-    detach: Callable[[ProcessId], str] | None = None,
 ) -> int:
     """Show a job until the person quits.
 
@@ -178,11 +177,17 @@ def run_dashboard(
         readonly: Refuse everything that acts on processes.
         keymap: Keys by binding id, in place of the usual ones.
         recording: The file the source writes from its start, if it does.
-        detach: Takes the hook out of the tree of a process and says what came of it.
 
     Returns:
         An exit code.
     """
-    app = MpwatchApp(source, title=title, refresh_hz=refresh_hz, readonly=readonly, keymap=keymap)
+    app = MpwatchApp(
+        source,
+        title=title,
+        refresh_hz=refresh_hz,
+        readonly=readonly,
+        keymap=keymap,
+        recording=recording,
+    )
     result = app.run()
     return app.return_code or 0 if result is None else result

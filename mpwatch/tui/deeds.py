@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.tui.present.cells import text_of
 from mpwatch.tui.present.threads import frame_words, stack_head
@@ -56,14 +57,26 @@ def _raise_limit(process: ProcessId) -> int:
     return hard
 
 
+def _take_hook_out(processes: Sequence[ProcSample]) -> str:
+    """Ask every hook to leave; returns in how many it stayed and why."""
+    from mpwatch.attach import detach_tree
+
+    outcomes = detach_tree(processes, lambda outcome: None)
+    stayed = [found for found in outcomes if found.state not in ("absent", "pending", "gone")]
+    if stayed:
+        reason = stayed[0].reason or stayed[0].state
+        return f"The hook is still in {len(stayed)} of {len(outcomes)} processes: {reason}"
+    return "The hook is out of every process."
+
+
 @dataclass(frozen=True, slots=True)
 class Deeds:
     """The system calls behind the deeds; tests hand in others."""
 
     send: Callable[[ProcessId, int], None] = field(default=_signal_by_pidfd)
     raise_limit: Callable[[ProcessId], int] = field(default=_raise_limit)
-    detach: Callable[[ProcessId], str] | None = None
-    """Takes the hook out of the whole tree and says what came of it; `None` where it cannot."""
+    detach: Callable[[Sequence[ProcSample]], str] = field(default=_take_hook_out)
+    """Takes the hook out of all these processes and says what came of it."""
 
     def signal(self, process: ProcessId, number: int) -> str:
         """Send a signal; returns what was done.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ from mpwatch.model.commands import (
     TakeStacks,
 )
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import Frame, ProcSample
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.deeds import Deeds
 from mpwatch.tui.screens.acting import ActingScreen, ConfirmScreen
 from mpwatch.tui.screens.tools import CompareScreen, MergedScreen
 from tests.tui.screen_text import screen_text
-from tests.tui.scripted import MAIN, MIB, NOW_S, ScriptedSource, loader_job, worker_id
+from tests.tui.scripted import MAIN, MIB, NOW_S, ScriptedSource, loader_job, without_hook, worker_id
 
 SIZE = (120, 36)
 
@@ -222,8 +222,11 @@ class Recorder:
         self.raised.append(process)
         return 1_048_576
 
-    def deeds(self, detach: Callable[[ProcessId], str] | None = None) -> Deeds:
-        return Deeds(send=self.send, raise_limit=self.raise_limit, detach=detach)
+    def detach(self, processes: Sequence[ProcSample]) -> str:
+        return f"Taken out of {len(processes)}."
+
+    def deeds(self) -> Deeds:
+        return Deeds(send=self.send, raise_limit=self.raise_limit, detach=self.detach)
 
 
 async def choose(pilot: Pilot[int], app: MpwatchApp, key: tuple[str, int]) -> None:
@@ -286,17 +289,26 @@ async def test_the_limit_of_descriptors_can_be_raised() -> None:
     assert recorder.raised == [MAIN]
 
 
-async def test_detaching_is_offered_where_it_can_be_done_and_its_outcome_is_told() -> None:
-    app = MpwatchApp(
-        ScriptedSource(loader_job()), deeds=Recorder().deeds(lambda process: "Taken out of 5.")
-    )
+async def test_detaching_is_done_on_the_whole_tree_and_its_outcome_is_told() -> None:
+    app = MpwatchApp(ScriptedSource(loader_job()), deeds=Recorder().deeds())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("detach", 0))
         await pilot.press("y")
         await app.workers.wait_for_complete()
         await pilot.pause()
 
-        assert "Taken out of 5." in screen_text(app)
+        assert "Taken out of 6." in screen_text(app)
+
+
+async def test_detaching_is_not_offered_where_no_hook_is_in() -> None:
+    app = MpwatchApp(ScriptedSource(without_hook()), deeds=Recorder().deeds())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("x")
+        await pilot.pause()
+        screen = front(app)
+        assert isinstance(screen, ActingScreen)
+
+        assert not screen.choose(("detach", 0))
 
 
 async def test_stacks_are_written_to_a_new_file(

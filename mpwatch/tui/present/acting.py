@@ -55,7 +55,7 @@ _SIGNALS: tuple[tuple[signal.Signals, str, Tone], ...] = (
 
 
 def choices(
-    process: Process, *, is_live: bool, recording: str | None, can_detach: bool
+    process: Process, *, is_live: bool, recording: str | None, has_hooks: bool
 ) -> list[Choice]:
     """What can be done with this process; a replay can only be written out."""
     found = [
@@ -73,7 +73,7 @@ def choices(
         found.append(Choice("record", "start recording", words, needs_confirming=False))
     else:
         found.append(Choice("record", "stop recording", f"closes {recording}"))
-    if can_detach:
+    if has_hooks:
         words = (
             "takes the hook out of the whole tree; the job goes on as if it had never been there"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -20,6 +20,8 @@ from mpwatch.tui.screens.live import LiveScreen
 from mpwatch.tui.watch import Watch
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
+
+_HOOKED = ("ready", "silent", "pending")
 
 
 class ConfirmScreen(ModalScreen[bool]):
@@ -109,13 +111,17 @@ class ActingScreen(LiveScreen):
             process,
             is_live=self.watch_state.source.is_live,
             recording=self.watch_state.viewing.recording,
-            can_detach=self._deeds.detach is not None,
+            has_hooks=any(p.hook.state in _HOOKED for p in self._living()),
         )
         self._table.show(found, choice_row)
 
     def choose(self, key: tuple[str, int]) -> bool:
         """Put the cursor on a choice; False if it is not offered."""
         return self._table.move_to(key)
+
+    def _living(self) -> Sequence[Process]:
+        moment = self.watch_state.moment
+        return moment.snapshot.living() if moment else ()
 
     def _process(self) -> Process | None:
         moment = self.watch_state.moment
@@ -162,8 +168,7 @@ class ActingScreen(LiveScreen):
                 return self._switch_recording()
 
     def _take_hook_out(self) -> None:
-        assert self._deeds.detach is not None
-        told = self._deeds.detach(self.process_id)
+        told = self._deeds.detach([process.sample for process in self._living()])
         self.app.call_from_thread(self.notify, told, timeout=8, markup=False)
 
     def _write_stacks(self) -> str:
