@@ -1,4 +1,4 @@
-"""A DataLoader training: `loader.py WORKERS [fork|spawn|forkserver] [--hook] [--batches N]`."""
+"""A DataLoader training: `loader.py WORKERS [METHOD] [--hook] [--batches N] [--pause S]`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from torch.utils.data import DataLoader, Dataset
 class Noise(Dataset[tuple[torch.Tensor, int]]):
     """Endless random pictures that take a little while to make."""
 
+    def __init__(self, pause_s: float) -> None:
+        self.pause_s = pause_s
+
     def __len__(self) -> int:
         return 1_000_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        time.sleep(0.005)
+        time.sleep(self.pause_s)
         return torch.randn(3, 32, 32), index
 
 
@@ -26,13 +29,14 @@ def main() -> None:
     parser.add_argument("method", nargs="?", default="fork")
     parser.add_argument("--hook", action="store_true")
     parser.add_argument("--batches", type=int, default=1_000_000)
+    parser.add_argument("--pause", type=float, default=0.005, help="seconds a picture takes")
     arguments = parser.parse_args()
     if arguments.hook:
         import mpwatch
 
         mpwatch.instrument()
     loader = DataLoader(
-        Noise(),
+        Noise(arguments.pause),
         batch_size=4,
         num_workers=arguments.workers,
         multiprocessing_context=arguments.method,

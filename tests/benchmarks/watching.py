@@ -1,0 +1,152 @@
+"""What watching costs, beside what people use instead, on one tree in one run.
+
+    python tests/benchmarks/watching.py [--workers 64] [--seconds 30]
+
+Starts a DataLoader job, then the dashboard and `htop -d 10` (if it is installed) in terminals of
+160 x 48 at the same time, and prints cpu-seconds a second of each and their ratio; after that the
+time from the command to the first painted tree and the wall time of `dump --json --no-stacks`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import select
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Terminal:
+    """A program in a pseudo-terminal whose output is read and thrown away."""
+
+    def __init__(self, command, rows=48, columns=160):
+        self.began_s = time.monotonic()
+        self.seen = b""
+        self.pid, self._master = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+            os.execvp(command[0], command)
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+        self._marks = {}
+        self._words = {}
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def until(self, word, deadline_s=30.0):
+        """Seconds from the start of the program until a word is painted."""
+        mark = self._words.setdefault(word, threading.Event())
+        if not mark.wait(deadline_s):
+            return None
+        return self._marks[word] - self.began_s
+
+    def cpu_s(self):
+        """CPU time so far, with children that have ended."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / TICKS_PER_S
+
+    def end(self):
+        """Kill the program."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def _read(self):
+        while True:
+            try:
+                select.select([self._master], [], [])
+                self.seen = (self.seen + os.read(self._master, 65536))[-200_000:]
+            except OSError:
+                return
+            for word, mark in list(self._words.items()):
+                if not mark.is_set() and word in self.seen:
+                    self._marks[word] = time.monotonic()
+                    mark.set()
+
+
+def start_job(workers):
+    """A DataLoader job that is mostly idle, once all its workers have delivered."""
+    job = subprocess.Popen(
+        [sys.executable, PROGRAMS / "loader.py", str(workers), "fork", "--pause", "1.0"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    for line in job.stdout:
+        if line.startswith("ready"):
+            return job
+    raise SystemExit("the job ended before it was ready")
+
+
+def compare_cpu(pid, seconds):
+    """CPU of the dashboard and of htop, side by side."""
+    command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
+    terminals = {"mpwatch attach": Terminal(command)}
+    if shutil.which("htop"):
+        terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
+    time.sleep(30)  # past the first looks, which fill the screen
+    before = {name: terminal.cpu_s() for name, terminal in terminals.items()}
+    time.sleep(seconds)
+    used = {name: (t.cpu_s() - before[name]) / seconds for name, t in terminals.items()}
+    for terminal in terminals.values():
+        terminal.end()
+    for name, share in used.items():
+        print(f"{name:16} {share:.3f} cpu-s/s")
+    if "htop -d 10" in used:
+        print(f"{'ratio':16} {used['mpwatch attach'] / used['htop -d 10']:.2f}")
+    else:
+        print("htop is not installed: no ratio")
+
+
+def first_paint(pid, times=5):
+    """Median seconds from the command to the first painted tree."""
+    took = []
+    for _ in range(times):
+        terminal = Terminal([sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"])
+        seconds = terminal.until(b"worker 0")
+        terminal.end()
+        if seconds is not None:
+            took.append(seconds)
+    return statistics.median(took) if took else None
+
+
+def dump_time(pid, times=5):
+    """Median seconds of `mpwatch dump --json --no-stacks`."""
+    took = []
+    for _ in range(times):
+        began_s = time.monotonic()
+        command = [sys.executable, "-m", "mpwatch", "dump", str(pid), "--json", "--no-stacks"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        took.append(time.monotonic() - began_s)
+    return statistics.median(took)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    arguments = parser.parse_args()
+    job = start_job(arguments.workers)
+    try:
+        compare_cpu(job.pid, arguments.seconds)
+        paint_s = first_paint(job.pid)
+        print(f"{'first paint':16} {'never' if paint_s is None else f'{paint_s:.2f} s'}")
+        print(f"{'dump':16} {dump_time(job.pid):.2f} s")
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+
+
+if __name__ == "__main__":
+    main()
