@@ -83,6 +83,7 @@ def start_job(workers):
         start_new_session=True,
         text=True,
     )
+    assert job.stdout is not None
     for line in job.stdout:
         if line.startswith("ready"):
             return job
