@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
+from mpwatch.diagnose.stack_shapes import frame_words, is_library
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import LogEntry, Snapshot
 
 OWN_KINDS = frozenset(("born", "ended", "orphaned", "finding", "hook", "hook-problem", "ring-lost"))
@@ -82,7 +85,36 @@ def evidence_of(entry: LogEntry) -> tuple[str, ...]:
         value = entry.details.get(name)
         if isinstance(value, str) and value and value not in entry.words:
             words.append(f"{name}: {value[:EVIDENCE_LIMIT]}")
+    place = place_of(entry.details)
+    if place is not None:
+        words.append(f"at {place}")
     return tuple(words) or (f"a note of kind {entry.kind}",)
+
+
+def place_of(details: Mapping[str, object]) -> str | None:
+    """The line of code a note is about: its own, or the user's innermost frame."""
+    file, line, function = (details.get(name) for name in ("file", "line", "function"))
+    if isinstance(file, str) and isinstance(line, int):
+        return frame_words(Frame(str(function or ""), file, line)).strip()
+    frames = details.get("frames")
+    made = [f for each in frames if (f := _frame(each))] if _is_list(frames) else []
+    own = next((frame for frame in made if not is_library(frame)), None)
+    return None if own is None else frame_words(own)
+
+
+def _is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    """Whether a value out of JSON is a list."""
+    return isinstance(value, (list, tuple))
+
+
+def _frame(value: object) -> Frame | None:
+    """A frame as the hook writes it, `[function, file, line]`."""
+    if not _is_list(value) or len(value) != 3:
+        return None
+    function, file, line = value
+    if isinstance(function, str) and isinstance(file, str) and isinstance(line, int):
+        return Frame(function, file, line)
+    return None
 
 
 def number_of(details: Mapping[str, object], name: str) -> float | None:

@@ -12,15 +12,18 @@ from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 RULE = "gil-bound-threads"
-ONE_CORE = (75.0, 125.0)
+ONE_CORE = (25.0, 125.0)
+"""Percent of a core: less is idle, more is parallel. On a busy machine one core is shared out."""
+FULL_CORE = 75.0
 THREADS = 3
-SHARE_PERCENT = (8.0, 70.0)
+SHARE_PERCENT = (5.0, 70.0)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process whose several busy threads use one core together.
 
-    With fewer than two cpus to use, or all of them taken, sharing a core means nothing.
+    With fewer than two cpus to use sharing a core means nothing; with all of them taken by others
+    it does only where stacks show that it is Python that runs.
     """
     cpus = snapshot.host.usable_cpus or 1
     if cpus < 2:
@@ -31,7 +34,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if len(threads) < THREADS or mean is None or not ONE_CORE[0] <= mean <= ONE_CORE[1]:
             continue
         total = sum(thread.cpu_percent or 0.0 for thread in threads)
-        if ONE_CORE[0] <= total <= ONE_CORE[1] and not _is_machine_full(snapshot, process, cpus):
+        if total > ONE_CORE[1] or total < 0.7 * mean:
+            continue
+        if _run_python(threads) or not _is_machine_full(snapshot, process, mean, cpus):
             yield _finding(process, threads, mean, cpus)
 
 
@@ -41,10 +46,15 @@ def _takes_turns(thread: Thread) -> bool:
     return load is not None and SHARE_PERCENT[0] <= load <= SHARE_PERCENT[1]
 
 
-def _is_machine_full(snapshot: Snapshot, process: Process, cpus: int) -> bool:
-    """Whether the job's other processes use up the remaining cores."""
+def _run_python(threads: list[Thread]) -> bool:
+    """Whether stacks show that these threads run Python code of the user, not native pools."""
+    return sum(user_frame(thread.stack) is not None for thread in threads) >= THREADS
+
+
+def _is_machine_full(snapshot: Snapshot, process: Process, mean: float, cpus: int) -> bool:
+    """Whether other processes use up the remaining cores, so that nothing can run in parallel."""
     others = sum(p.cpu_percent or 0.0 for p in snapshot.living() if p.process != process.process)
-    return others >= 100.0 * (cpus - 1.2)
+    return mean < FULL_CORE or others >= 100.0 * (cpus - 1.2)
 
 
 def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) -> Finding:

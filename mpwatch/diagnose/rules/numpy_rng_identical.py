@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
-from mpwatch.diagnose.complaints import said, told
+from mpwatch.diagnose.tree import all_called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "numpy-rng-identical"
-_SAID = (said(kind="identical-generators"),)
+KIND = "generators"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each process whose hook heard it."""
+    """Yield a finding for each generator that has the same state in several workers of a loader.
+
+    The hook notes hashes of all generators as a worker's first batch begins, so that equal ones
+    were copied and not used alike since.
+    """
     del history
-    yield from told(
-        snapshot,
-        RULE,
-        _SAID,
-        summary=("gave every worker a copy of one random generator: they draw the same numbers"),
+    same: defaultdict[tuple[ProcessId | None, str, str], list[Process]] = defaultdict(list)
+    for entry in snapshot.log:
+        hashes = entry.details.get("hashes") if entry.kind == KIND else None
+        worker = snapshot.get(entry.process)
+        if worker is None or not isinstance(hashes, Mapping):
+            continue
+        head = family_head(snapshot, worker)
+        for path, state in hashes.items():
+            members = same[None if head is None else head.process, f"{path}", f"{state}"]
+            if worker not in members:
+                members.append(worker)
+    for (head_id, path, state), workers in same.items():
+        if len(workers) > 1:
+            yield _finding(head_id, path, state, workers)
+
+
+def _finding(head: ProcessId | None, path: str, state: str, workers: list[Process]) -> Finding:
+    """Put it into words."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=head,
+        subject=path,
+        summary=f"{len(workers)} workers draw the same random numbers from {path}",
+        evidence=(
+            f"{path} had the same state, hash {state}, in {all_called(workers)}",
+            "at the beginning of the first batch of each",
+        ),
         cause=(
-            "A fork copies generators. The DataLoader seeds random, torch and numpy's "
-            "global generator in each worker, but it cannot know "
-            "numpy.random.default_rng(), random.Random or torch.Generator objects kept "
-            "by the dataset: they are the same in all workers, and again in every "
-            "epoch."
+            "A fork copies generators. The DataLoader seeds random, torch and numpy's global "
+            "generator in each worker, but it cannot know numpy.random.default_rng(), "
+            "random.Random or torch.Generator objects kept by the dataset: they are the same in "
+            "all workers, and again in every epoch."
         ),
         advice=(
-            "Make generators in worker_init_fn from torch.initial_seed() or the "
-            "worker's id. Results stay reproducible and differ from those of earlier "
-            "runs."
+            "Make generators in worker_init_fn from torch.initial_seed() or the worker's id. "
+            "Results stay reproducible and differ from those of earlier runs."
         ),
-        severity=Severity.WARNING,
     )

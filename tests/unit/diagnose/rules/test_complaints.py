@@ -84,7 +84,6 @@ HEARD: tuple[tuple[str, LogEntry], ...] = (
         "iterable-duplicates",
         log("warning", 100, "Length of IterableDataset x was 6, but 7 samples have been fetched"),
     ),
-    ("numpy-rng-identical", log("identical-generators", 100, "dataset.rng")),
     ("hogwild-not-shared", log("parameters-not-shared", 100, "fc.weight")),
     ("queue-aliasing-inplace-write", log("written-after-put", 100, "tensor")),
     ("share-memory-dangling-numpy", log("dangling-view", 100, "array")),
@@ -206,6 +205,56 @@ def test_evidence_names_the_place_once() -> None:
 
 def test_evidence_of_a_note_without_words_is_its_kind() -> None:
     assert evidence_of(log("lost-item", 100)) == ("a note of kind lost-item",)
+
+
+def test_evidence_names_the_line_of_code() -> None:
+    own = log("note", 100, "said", file="/home/me/train.py", line=9, function="step")
+    by_frames = log(
+        "note",
+        100,
+        "said",
+        frames=[
+            ["feed", "/usr/lib/python3.11/queues.py", 1],
+            ["main", "/home/me/train.py", 7],
+            "?",
+        ],
+    )
+    nowhere = log("note", 100, "said", frames=[["f", 3, "x"]])
+
+    assert evidence_of(own) == ("said", "at train.py:9 step")
+    assert evidence_of(by_frames) == ("said", "at train.py:7 main")
+    assert evidence_of(nowhere) == ("said",)
+
+
+def generators(number: int, **hashes: str) -> LogEntry:
+    return log("generators", number, "generators", worker_id=number, hashes=hashes)
+
+
+def test_equal_generators_in_two_workers_are_named() -> None:
+    entries = (
+        generators(200, rng="aa", numpy="11"),
+        generators(201, rng="aa", numpy="22"),
+        generators(201, rng="aa", numpy="33"),
+    )
+    job = world(main(), process(200), process(201), log=entries)
+
+    finding = only(CHECKS["numpy-rng-identical"], job)
+
+    assert finding.process == pid(100)
+    assert finding.subject == "rng"
+    assert "loader-worker 200 (200) and loader-worker 201 (201)" in finding.evidence[0]
+
+
+def test_generators_that_differ_or_belong_to_one_or_nobody_are_quiet() -> None:
+    entries = (
+        generators(200, rng="aa"),
+        generators(201, rng="bb"),
+        generators(999, rng="aa"),
+        log("generators", 201, "generators", hashes="aa"),
+    )
+    job = world(main(), process(200), process(201), log=entries)
+
+    assert found(CHECKS["numpy-rng-identical"], job) == []
 
 
 def test_only_numbers_are_numbers() -> None:

@@ -250,6 +250,14 @@ def test_threads_that_take_turns_on_one_core_are_information() -> None:
     assert "at train.py:9 tokenize" in finding.evidence
 
 
+def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
+    python = world(turns(4, 10.0, ("train.py:tokenize:9",)), usable_cpus=2)
+    native = world(turns(4, 10.0), usable_cpus=2)
+
+    assert only(gil_bound_threads.check, python, cpu(main=40)).process == pid(MAIN)
+    assert found(gil_bound_threads.check, native, cpu(main=40)) == []
+
+
 @pytest.mark.parametrize(
     ("job", "past"),
     [
