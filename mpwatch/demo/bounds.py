@@ -38,6 +38,10 @@ def begin(about: str | None, *, seconds: float = 120.0, outlive_s: float = 0.0) 
     seconds = parser.parse_args().seconds
     folder = tempfile.mkdtemp(prefix="mpwatch-demo-")
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    # By these two the guardian tells the program's processes from others: an environment reaches
+    # what is executed, an open file what is forked.
+    os.environ["MPWATCH_DEMO"] = folder
+    os.open(os.path.join(folder, "demonstration"), os.O_CREAT | os.O_RDWR)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _start_guardian(str(os.getpid()), str(seconds), str(outlive_s), folder)
     return seconds

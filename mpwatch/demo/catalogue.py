@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from mpwatch.demo.entries import (
@@ -79,7 +78,6 @@ def obstacle(scenario: Scenario) -> str:
     met = {
         "mount": os.geteuid() == 0,
         "cgroup": os.geteuid() == 0,
-        "g++": shutil.which("g++") is not None,
         "python>=3.14": sys.version_info >= (3, 14),
         "python<3.13": sys.version_info < (3, 13),
     }

@@ -1,28 +1,32 @@
 """Compile a function, and keep the pool of compilers that did it.
 
 torch.compile starts a side process with a pool of workers. They stay when the work is done, each
-rank has its own, and by default there are as many as there are cores.
+rank has its own, and by default there are as many as there are cores. Where Triton is installed
+this happens by itself; here the pool is started by hand, as torch does it.
 """
 
 import os
 import time
 
 import torch
+from torch._inductor.async_compile import AsyncCompile
 
 from mpwatch.demo.bounds import begin
 
+WORKERS = 4
+
 
 def main():
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(WORKERS)
     seconds = begin(__doc__)
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "4"
-    os.environ["TORCHINDUCTOR_WORKER_START"] = "subprocess"
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(os.environ["TMPDIR"], "inductor")
     until_s = time.monotonic() + seconds
-    step = torch.compile(lambda values: torch.sin(values) * 2 + values)
-    step(torch.randn(1000))
+    AsyncCompile.warm_pool()
+    AsyncCompile.wakeup()
+    AsyncCompile.wait_pool_ready()
     print("ready", flush=True)
+    values = torch.zeros(1000)
     while time.monotonic() < until_s:
-        step(torch.randn(1000))
+        values = torch.sin(values) * 2 + values
         time.sleep(0.05)
 
 

@@ -4,7 +4,8 @@ The programs of this package show processes that hang in native code, survive th
 killed, so none of them can be trusted to clean up after itself. This process is started by
 `mpwatch.demo.bounds`, leaves the demonstration's process tree at once, and looks at it from
 outside: it remembers every descendant it has ever seen, and once the main process has gone it ends
-the rest, removes the segments they made, their cgroup and their temporary folder.
+those and whoever else carries the demonstration's mark, removes the segments they made, their
+cgroup and their temporary folder.
 
 It is run as a script and needs the standard library only.
 """
@@ -53,9 +54,10 @@ def children(pid: int) -> list[int]:
 class Family:
     """A process and every descendant ever seen, by pid and start time."""
 
-    def __init__(self, main: int) -> None:
+    def __init__(self, main: int, folder: str) -> None:
         self._known: dict[int, str] = {}
         self._main = main
+        self._folder = folder
         self.look()
 
     @property
@@ -66,7 +68,7 @@ class Family:
     def look(self) -> None:
         """Take in descendants that are new since the last look."""
         waiting = [self._main, *self.living()]
-        seen: set[int] = set()
+        seen = {os.getpid()}  # while its starter still lives, this process is a descendant too
         while waiting:
             pid = waiting.pop()
             ticks = start_ticks(pid)
@@ -76,6 +78,15 @@ class Family:
             self._known.setdefault(pid, ticks)
             waiting += children(pid)
 
+    def search(self) -> None:
+        """Take in whoever carries the mark: children born just before their parent ended."""
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) == os.getpid():
+                continue  # this process has inherited the mark as well
+            ticks = start_ticks(int(name))
+            if ticks is not None and is_marked(int(name), self._folder):
+                self._known.setdefault(int(name), ticks)
+
     def living(self) -> list[int]:
         """Members that still run; a reused pid is not one."""
         return [pid for pid, ticks in self._known.items() if start_ticks(pid) == ticks]
@@ -83,8 +94,10 @@ class Family:
     def end(self) -> None:
         """Kill all that still run; resource trackers get a moment to finish their work."""
         until = time.monotonic() + TRACKER_S
+        self.search()
         while living := self.living():
             self.look()
+            self.search()
             late = time.monotonic() > until
             for pid in living:
                 if late or not is_resource_tracker(pid):
@@ -92,6 +105,18 @@ class Family:
             if time.monotonic() > until + 2:
                 return  # in uninterruptible sleep: nothing more can be done from here
             time.sleep(0.05)
+
+
+def is_marked(pid: int, folder: str) -> bool:
+    """Whether a process belongs to the demonstration with this folder, by what it has inherited."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            if b"MPWATCH_DEMO=" + folder.encode() in environ.read().split(b"\0"):
+                return True
+        mark = os.path.join(folder, "demonstration")
+        return any(os.readlink(fd.path) == mark for fd in os.scandir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False  # it is gone, or another user's
 
 
 def is_resource_tracker(pid: int) -> bool:
@@ -111,17 +136,20 @@ def send(pid: int, number: signal.Signals) -> None:
         return
 
 
-class Told(Exception):
-    """Somebody has asked for the end."""
+class Request:
+    """Set by SIGTERM: a demonstration whose main process is gone can still be told to end."""
 
+    def __init__(self) -> None:
+        self.is_made = False
+        signal.signal(signal.SIGTERM, self._note)
 
-def told(_signal: int, _frame: object) -> None:
-    """Handle SIGTERM: a demonstration whose main process is gone can still be ended by it."""
-    raise Told
+    def _note(self, _signal: int, _frame: object) -> None:
+        self.is_made = True
 
 
 def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
     """Wait until the main process has ended, by itself or because its time was over."""
+    request = Request()
     try:
         pidfd = os.pidfd_open(main)
     except ProcessLookupError:
@@ -132,11 +160,11 @@ def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
         family.look()
         if time.monotonic() > until_s + TERM_S:
             send(main, signal.SIGKILL)
-        elif time.monotonic() > until_s:
+        elif request.is_made or time.monotonic() > until_s:
             send(main, signal.SIGTERM)
     os.close(pidfd)
     rest_until_s = time.monotonic() + outlive_s
-    while family.living() and time.monotonic() < rest_until_s:
+    while family.living() and time.monotonic() < rest_until_s and not request.is_made:
         time.sleep(LOOK_EVERY_MS / 1000)
         family.look()
 
@@ -158,12 +186,9 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     pid, seconds, outlive_s, folder = sys.argv[1:]
-    signal.signal(signal.SIGTERM, told)
     until_s = time.monotonic() + float(seconds) + GRACE_S
-    family = Family(int(pid))
-    with contextlib.suppress(Told):
-        watch(family, int(pid), until_s, float(outlive_s))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    family = Family(int(pid), folder)
+    watch(family, int(pid), until_s, float(outlive_s))
     family.end()
     tidy(family.pids, folder)
 

@@ -248,6 +248,7 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true", help="show findings that are wrong")
     parser.add_argument("--observe", nargs=2, metavar=("PID", "SECONDS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
     if options.observe:
         observe(int(options.observe[0]), float(options.observe[1]))
         return

@@ -36,7 +36,6 @@ SCENARIOS = (
         name="compile-worker-pool",
         title="compile a function and keep the pool of compilers",
         expected=("compile-worker-pool",),
-        needs=("g++",),
         memory_mib=250,
     ),
 )

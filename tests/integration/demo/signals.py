@@ -1,0 +1,353 @@
+"""The raw signal of each demonstration: what shows, by hand and from outside, that it is real.
+
+A line of its output where the failure speaks, a reading from /proc where it is silent. Nothing
+here uses mpwatch.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable
+
+from tests.conftest import Program
+from tests.integration.demo import procfs
+from tests.integration.demo.procfs import FUTEX, NANOSLEEP, READ, RECV, WAIT4, WRITE, eventually
+
+Signal = Callable[[Program], bool]
+
+
+def says(beginning: str) -> Signal:
+    """It prints a line that begins so."""
+    return lambda program: bool(program.wait_for(beginning, 30))
+
+
+def received_tensors_are_kept(program: Program) -> bool:
+    """Descriptors on segments rise in main, and each has its mapping."""
+    rise = procfs.grows(lambda: procfs.torch_fds(program.pid), by=5)
+    return rise and abs(procfs.torch_fds(program.pid) - procfs.torch_maps(program.pid)) <= 4
+
+
+def unsent_tensors_pile_up(program: Program) -> bool:
+    """The producer has many descriptors on segments and next to no mapping."""
+    (producer,) = procfs.children(program.pid)
+    piled = procfs.grows(lambda: procfs.torch_fds(producer), by=8)
+    return piled and procfs.torch_maps(producer) <= 4
+
+
+def mappings_are_many(program: Program) -> bool:
+    """Tens of thousands of lines in maps."""
+    return procfs.text(program.pid, "maps").count("\n") > 20_000
+
+
+def shm_of_its_own_fills(program: Program) -> bool:
+    """A small /dev/shm, with less room from batch to batch."""
+    room = os.statvfs(f"/proc/{program.pid}/root/dev/shm")
+    path = f"/proc/{program.pid}/root/dev/shm"
+    return room.f_blocks * room.f_frsize < 64 << 20 and procfs.grows(
+        lambda: -os.statvfs(path).f_bfree, by=256
+    )
+
+
+def shared_memory_is_sparse(program: Program) -> bool:
+    """A segment that is larger than what it occupies, and than what is left."""
+    (path,) = glob.glob(f"/proc/{program.pid}/root/dev/shm/psm_*")
+    segment, room = os.stat(path), os.statvfs(path)
+    missing = segment.st_size - segment.st_blocks * 512
+    return missing > room.f_bfree * room.f_frsize
+
+
+def segments_of_the_dead(_program: Program) -> bool:
+    """Named segments whose maker is gone."""
+    names = [os.path.basename(path) for path in glob.glob("/dev/shm/torch_*")]
+    return sum(not procfs.is_alive(int(name.split("_")[1])) for name in names) >= 12
+
+
+def page_faults_race(program: Program) -> bool:
+    """Thousands of pages taken a second by the producer."""
+    return procfs.grows(lambda: int(procfs.fields(program.pid)[7]), by=10_000)
+
+
+def main_blocks_in(number: int) -> Signal:
+    """The main thread comes to rest in a system call."""
+    return lambda program: eventually(lambda: procfs.call(program.pid) == number)
+
+
+def children_block_in(number: int, count: int) -> Signal:
+    """So many children come to rest in a system call."""
+
+    def check(program: Program) -> bool:
+        return eventually(
+            lambda: (
+                [procfs.call(pid) for pid in procfs.children(program.pid)].count(number) == count
+            )
+        )
+
+    return check
+
+
+def forked_child_has_its_parents_lock(program: Program) -> bool:
+    """A child of one thread waits on a futex; its parent has more threads."""
+    (child,) = procfs.children(program.pid)
+    stuck = eventually(lambda: procfs.call(child) == FUTEX)
+    return stuck and len(procfs.threads(program.pid)) > len(procfs.threads(child))
+
+
+def writer_waits_for_its_joiner(program: Program) -> bool:
+    """A thread of the child writes to a full pipe; the parent waits for the child."""
+    (child,) = procfs.children(program.pid)
+
+    def deadlocked() -> bool:
+        calls = {procfs.call(child, tid) for tid in procfs.threads(child)}
+        return WRITE in calls and procfs.call(program.pid) == WAIT4
+
+    return eventually(deadlocked)
+
+
+def worker_waits_for_bytes(program: Program) -> bool:
+    """A worker rests in recv."""
+    return eventually(lambda: RECV in map(procfs.call, procfs.workers(program.pid)))
+
+
+def has_thread(name: str) -> Signal:
+    """A thread of the main process has this name."""
+    return lambda program: eventually(lambda: name in procfs.thread_names(program.pid))
+
+
+def workers_leave_in_mid_epoch(program: Program) -> bool:
+    """The workers are there, and then they are not, while main goes on."""
+    assert procfs.workers(program.pid)
+    return eventually(
+        lambda: not any(map(procfs.is_alive, procfs.workers(program.pid)))
+    ) and procfs.is_alive(program.pid)
+
+
+def is_in_a_cgroup_of_its_own(program: Program) -> bool:
+    """The limit is that of its own cgroup."""
+    return f"mpwatch-demo-{program.pid}" in procfs.text(program.pid, "cgroup")
+
+
+def survivors(words: str) -> Signal:
+    """Once main is killed, a process with these words in its command line or name lives on."""
+
+    def check(program: Program) -> bool:
+        below = procfs.descendants(program.pid)
+        program.process.wait(20)
+        return any(
+            procfs.is_alive(pid) and words in procfs.text(pid, "cmdline") + procfs.text(pid, "comm")
+            for pid in below
+        )
+
+    return check
+
+
+def zombies_gather(program: Program) -> bool:
+    """Children that have ended and were not waited for."""
+    return eventually(
+        lambda: [procfs.fields(pid)[:1] for pid in procfs.children(program.pid)].count(["Z"]) >= 10
+    )
+
+
+def maps_contain(words: str) -> Signal:
+    """A line of maps contains both words."""
+    first, second = words.split()
+
+    def check(program: Program) -> bool:
+        def found() -> bool:
+            lines = procfs.text(program.pid, "maps").splitlines()
+            return any(first in line and second in line for line in lines)
+
+        return eventually(found)
+
+    return check
+
+
+def workers_grow(key: str, mib: int) -> Signal:
+    """A worker's private memory rises by so many MiB."""
+
+    def check(program: Program) -> bool:
+        worker = procfs.workers(program.pid)[0]
+        return procfs.grows(lambda: procfs.rollup_kib(worker, key) >> 10, by=mib)
+
+    return check
+
+
+def batches_wait_in_shared_memory(program: Program) -> bool:
+    """Segments of more than 40 MiB exist that main has not fetched."""
+
+    def waiting() -> int:
+        everybody = [program.pid, *procfs.workers(program.pid)]
+        return sum(map(procfs.torch_fds, everybody))
+
+    return eventually(lambda: waiting() >= 20)
+
+
+def child_count_reaches(count: int) -> Signal:
+    """So many children."""
+    return lambda program: eventually(lambda: len(procfs.children(program.pid)) >= count)
+
+
+def descendant_runs(words: str) -> Signal:
+    """A process below it has these words in its command line."""
+    return lambda program: eventually(
+        lambda: any(words in procfs.text(pid, "cmdline") for pid in procfs.descendants(program.pid))
+    )
+
+
+def grandchild_was_spawned(program: Program) -> bool:
+    """A child of the child was started by spawn."""
+    (trainer,) = [pid for pid in procfs.children(program.pid) if procfs.children(pid)]
+    return any("spawn_main" in procfs.text(pid, "cmdline") for pid in procfs.children(trainer))
+
+
+def main_waits_for_batches(program: Program) -> bool:
+    """The main thread is blocked in most of twenty looks."""
+    looks: list[bool] = []
+
+    def looked_twenty_times() -> bool:
+        looks.append(procfs.call(program.pid) not in (None, *NANOSLEEP))
+        return len(looks) >= 20
+
+    return eventually(looked_twenty_times) and sum(looks) > 10
+
+
+def one_worker_is_slow(program: Program) -> bool:
+    """One worker sleeps in its sample while the three others wait for work."""
+
+    def one_of_four() -> bool:
+        calls = [procfs.call(pid) for pid in procfs.workers(program.pid)]
+        return len(calls) == 4 and sum(number in NANOSLEEP for number in calls) == 1
+
+    return eventually(one_of_four)
+
+
+def workers_have_many_threads(program: Program) -> bool:
+    """More runnable threads than cores."""
+    return eventually(
+        lambda: (
+            sum(
+                procfs.text(pid, f"task/{tid}/stat").rpartition(")")[2].split()[:1] == ["R"]
+                for pid in procfs.workers(program.pid)
+                for tid in procfs.threads(pid)
+            )
+            > len(os.sched_getaffinity(0))
+        )
+    )
+
+
+def workers_share_a_core(program: Program) -> bool:
+    """All workers may run on one and the same core only."""
+    cores = {tuple(os.sched_getaffinity(pid)) for pid in procfs.workers(program.pid)}
+    return len(cores) == 1 and len(cores.pop()) == 1
+
+
+def threads_take_turns(program: Program) -> bool:
+    """Four busy threads beside the main one."""
+    return eventually(lambda: len(procfs.threads(program.pid)) >= 5)
+
+
+def ranks_are(sleeping: int, count: int) -> Signal:
+    """Of so many ranks, so many sleep; the others wait for them."""
+
+    def check(program: Program) -> bool:
+        def as_said() -> bool:
+            calls = [procfs.call(pid) for pid in procfs.children(program.pid)]
+            ranks = [number for number in calls if number in (FUTEX, *NANOSLEEP)]
+            return len(ranks) == count and sum(n in NANOSLEEP for n in ranks) == sleeping
+
+        return eventually(as_said)
+
+    return check
+
+
+def ranks_outlive_their_agent(program: Program) -> bool:
+    """Processes with a rank in their environment whose parent is no longer torchrun."""
+    ranks = [
+        pid for pid in procfs.descendants(program.pid) if "RANK=" in procfs.text(pid, "environ")
+    ]
+    return len(ranks) == 2 and eventually(
+        lambda: all(procfs.is_alive(pid) and procfs.fields(pid)[1] == "1" for pid in ranks)
+    )
+
+
+def has_a_terminal(program: Program) -> bool:
+    """The processes below it have a controlling terminal and handle SIGHUP."""
+    (agent,) = procfs.children(program.pid)
+    caught = int(procfs.text(agent, "status").partition("SigCgt:")[2].split()[0], 16)
+    return procfs.fields(agent)[4] != "0" and bool(caught & 1)
+
+
+SIGNALS: dict[str, Signal] = {
+    "healthy": says("epoch"),
+    "fd-exhaustion-receiver": received_tensors_are_kept,
+    "fd-exhaustion-producer": unsent_tensors_pile_up,
+    "max-map-count": mappings_are_many,
+    "shm-full-enospc": shm_of_its_own_fills,
+    "shm-full-sigbus": shared_memory_is_sparse,
+    "semlock-enospc": says("cannot start the loader, trying again: [Errno 28] No space left"),
+    "file-system-strategy-leak": segments_of_the_dead,
+    "shm-manager-failure": says("cannot share: "),
+    "producer-exits-before-get": says("FileNotFoundError: [Errno 2]"),
+    "raw-fork-inherits-sharer": says("KeyError: "),
+    "tmpdir-socket-path-too-long": says("OSError: AF_UNIX path too long"),
+    "sharedcache-lock-reentry": main_blocks_in(FUTEX),
+    "sharedcache-growth": says("sum 1999000"),
+    "queue-aliasing-inplace-write": says("20 of 20 messages changed"),
+    "share-memory-dangling-numpy": says("tensor moved: True"),
+    "unreused-buffers-copied": page_faults_race,
+    "spawn-temporary-tensor-fd": says(
+        "RuntimeError: unable to resize file <filename not specified>"
+    ),
+    "forkserver-too-many-fds": says("cannot start the loader: too many fds"),
+    "spawn-unpicklable-object": says("cannot start the loader: Can't pickle local object"),
+    "start-method-inheritance": grandchild_was_spawned,
+    "no-main-guard": says("child ended with 1"),
+    "main-not-importable": says("AttributeError: Can't get attribute 'work'"),
+    "context-already-set": says("cannot choose spawn: context has already been set"),
+    "semlock-cross-context": says("cannot start: A SemLock created in a fork context"),
+    "nested-daemonic": says("cannot evaluate: daemonic processes are not allowed"),
+    "spawn-startup-cost": descendant_runs("spawn_main"),
+    "spawn-join-false-lost-semaphores": says("FileNotFoundError: [Errno 2]"),
+    "fork-with-threads-lock": forked_child_has_its_parents_lock,
+    "fork-openmp": forked_child_has_its_parents_lock,
+    "feeder-thread-drops-batch": says("TypeError: cannot pickle 'generator' object"),
+    "queue-lock-held-by-dead": children_block_in(FUTEX, 2),
+    "event-set-hangs": main_blocks_in(FUTEX),
+    "pool-hang-after-worker-death": main_blocks_in(FUTEX),
+    "joinablequeue-join-hangs": main_blocks_in(FUTEX),
+    "half-message": main_blocks_in(READ),
+    "queue-join-feeder-deadlock": writer_waits_for_its_joiner,
+    "stuck-worker-io": worker_waits_for_bytes,
+    "fork-vs-pin-thread": has_thread("pt_data_pin"),
+    "inherited-iterator-del": workers_leave_in_mid_epoch,
+    "worker-oom-killed": is_in_a_cgroup_of_its_own,
+    "worker-segfault": says("ERROR: Unexpected segmentation fault encountered in worker"),
+    "worker-exited-unexpectedly": says("RuntimeError: DataLoader worker (pid(s)"),
+    "sigchld-raises-anywhere": says("RuntimeError: DataLoader worker (pid"),
+    "pin-memory-thread-death": received_tensors_are_kept,
+    "orphaned-workers": survivors("pt_data_work"),
+    "zombie-processes": zombies_gather,
+    "resource-tracker-leaks": survivors("resource_tracker"),
+    "shared-memory-tracker-unlink": maps_contain("/dev/shm/psm_ (deleted)"),
+    "pids-limit": is_in_a_cgroup_of_its_own,
+    "copy-on-write-growth": workers_grow("Private_Dirty", mib=4),
+    "persistent-workers-leak": workers_grow("Private_Dirty", mib=4),
+    "prefetch-memory-blowup": batches_wait_in_shared_memory,
+    "loader-iterator-leak": child_count_reaches(4),
+    "compile-worker-pool": descendant_runs("compile_worker"),
+    "loader-starvation": main_waits_for_batches,
+    "straggler-worker": one_worker_is_slow,
+    "cpu-oversubscription": workers_have_many_threads,
+    "cpu-affinity-collapse": workers_share_a_core,
+    "gil-bound-threads": threads_take_turns,
+    "numpy-rng-identical": says("epoch 1: 32 different of 64 numbers"),
+    "shared-file-offset": says("epoch 1: "),
+    "hogwild-not-shared": says("the main process's model has changed: False"),
+    "iterable-duplicates": says("epoch 1: 200 samples of 100"),
+    "rank-stuck-in-collective": ranks_are(sleeping=1, count=2),
+    "collective-mismatch": ranks_are(sleeping=0, count=3),
+    "torchrun-root-cause-misread": says("torch.distributed.elastic.multiprocessing.errors.Child"),
+    "torchrun-agent-killed-orphans": ranks_outlive_their_agent,
+    "torchrun-sighup": has_a_terminal,
+    "store-port-in-use": says("cannot start: The server socket has failed to listen"),
+}
