@@ -8,7 +8,8 @@ import re
 
 from mpwatch.collect import procfs
 from mpwatch.collect.cgroups import CgroupReader
-from mpwatch.model.samples import CgroupSample, HostSample, RoomSample
+from mpwatch.collect.left_segments import left_segments
+from mpwatch.model.samples import CgroupSample, HostSample, RoomSample, SegmentUse
 from mpwatch.model.text import clean
 
 RELOCATE_S = 10.0
@@ -42,6 +43,7 @@ class HostCollector:
         self._reader: CgroupReader | None = None
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
+        self._left: tuple[SegmentUse, ...] | None = None
 
     def collect(
         self, pid: int, tmp: str | None, affinity: int | None, at_s: float, wall_s: float
@@ -76,6 +78,7 @@ class HostCollector:
             cgroup=cgroup,
             max_map_count=self._kernel_limits[0],
             threads_max=self._kernel_limits[1],
+            left_segments=self._left,
             problems=tuple(problems),
         )
 
@@ -87,6 +90,7 @@ class HostCollector:
                 self._number("sys/vm/max_map_count"),
                 self._number("sys/kernel/threads-max"),
             )
+            self._left = left_segments(self._proc, pid)
             try:
                 self._reader = CgroupReader(self._proc, pid)
             except OSError as error:

@@ -276,6 +276,8 @@ class HostSample:
     cgroup: CgroupSample | None = None
     max_map_count: int | None = None
     threads_max: int | None = None
+    left_segments: tuple[SegmentUse, ...] | None = None
+    """Named torch segments in its /dev/shm whose maker no longer exists; `None` if unreadable."""
     problems: tuple[str, ...] = ()
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import SegmentUse
 from mpwatch.model.snapshot import Segment, Snapshot
 from mpwatch.model.units import bytes_text
 
@@ -24,20 +25,29 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     strategy is for.
     """
     del history
-    left = [segment for segment in snapshot.segments if _is_left(snapshot, segment)]
-    if not left:
-        return
-    total = segment_bytes(left)
+    in_use = {s.segment for s in snapshot.segments if s.mappers or s.holders}
+    left = {s.segment: s for s in snapshot.host.left_segments or () if _is_old(snapshot, s)}
+    known: dict[SegmentId, Segment | SegmentUse] = {
+        k: s for k, s in left.items() if k not in in_use
+    }
+    known |= {s.segment: s for s in snapshot.segments if _is_left(snapshot, s)}
+    if known:
+        yield _finding(snapshot, list(known.values()))
+
+
+def _finding(snapshot: Snapshot, left: list[Segment | SegmentUse]) -> Finding:
+    """Put it into words."""
+    total = sum(s.allocated_bytes or s.size_bytes or 0 for s in left)
     shm = snapshot.host.shm
     is_much = shm is not None and total >= WORTH_WARNING * shm.total_bytes
     makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
-    yield Finding(
+    return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_much else Severity.INFO,
         summary=f"{len(left)} segments of dead processes hold {bytes_text(total)} of /dev/shm",
         evidence=(
             f"made by {', '.join(map(str, makers[:6]))}, which no longer exist",
-            f"mapped by nobody, for example {left[0].path}",
+            f"mapped by no process of this job, for example {left[0].path}",
         ),
         cause=(
             "Under the strategy file_system a shared tensor is a named file. A process that "
@@ -50,6 +60,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             "file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
         ),
     )
+
+
+def _is_old(snapshot: Snapshot, use: SegmentUse) -> bool:
+    """Whether a file has lain there long enough for a cleaner to have come by."""
+    return use.changed_wall_s is None or snapshot.wall_s - use.changed_wall_s >= SETTLED_S
 
 
 def _is_left(snapshot: Snapshot, segment: Segment) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.rules import (
@@ -15,6 +16,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Flow, Segment, SharedCache
 from tests.unit.diagnose.worlds import (
     MIB,
+    WALL_S,
     found,
     gone,
     history,
@@ -26,6 +28,7 @@ from tests.unit.diagnose.worlds import (
     room,
     segment,
     thread,
+    uses,
     world,
 )
 
@@ -107,6 +110,19 @@ def test_named_segments_of_the_dead_are_named() -> None:
 
     assert finding.severity is Severity.INFO
     assert "777" in finding.evidence[0]
+
+
+def test_segments_that_an_earlier_job_left_are_named() -> None:
+    earlier = replace(uses(1, creator=777)[0], kind="torch-named", is_linked=True)
+    young = replace(uses(1, creator=778, first_inode=2)[0], changed_wall_s=WALL_S - 1)
+    used = uses(1, creator=779, first_inode=3)
+    ours = left(3, mappers=(pid(100),))
+    job = world(main(), segments=(ours,), left_segments=(earlier, young, *used))
+
+    finding = only(file_system_strategy_leak.check, job)
+
+    assert finding.summary.startswith("1 segments of dead processes hold 4.0K")
+    assert "made by 777" in finding.evidence[0]
 
 
 def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
