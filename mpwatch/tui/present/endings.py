@@ -30,13 +30,14 @@ def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
     root = snapshot.get(snapshot.root)
     if root is None or root.ended is None:
         return ()
-    ago = seconds_text(max(0.0, snapshot.at_s - root.ended.at_s))
+    ago_s = max(0.0, snapshot.at_s - root.ended.at_s)
+    when = "" if ago_s < 1 else f", {seconds_text(ago_s)} before this state"
     lines = [
         line(
             (" ENDED ", "title"),
             f"{root.label} ({root.pid}): ",
             (root.ended.words, ending_tone(root)),
-            (f", {ago} before this state; the last state stays for reading", "dim"),
+            (f"{when}; the last state stays for reading", "dim"),
         )
     ]
     failed = [p for p in snapshot.processes if p is not root and ending_tone(p) == "critical"]

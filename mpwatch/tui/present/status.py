@@ -66,8 +66,9 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
         Part(mode_line(snapshot, viewing), 11),
         Part(hooks_line(snapshot), 6),
         Part(lost_line(snapshot), 5),
-        Part(cell(f"own {percent_text(snapshot.own.cpu_percent)}% "), 1),
     ]
+    if snapshot.own.cpu_percent is not None:
+        right.append(Part(cell(f"own {percent_text(snapshot.own.cpu_percent)}% "), 1))
     if viewing.filter:
         right.insert(0, Part(line(("filter ", "accent"), viewing.filter), 10))
     if viewing.recording:

@@ -221,9 +221,10 @@ def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
-        ago = seconds_text(max(0.0, moment.snapshot.at_s - process.ended.at_s))
+        ago_s = max(0.0, moment.snapshot.at_s - process.ended.at_s)
+        ago = "just now" if ago_s < 1 else f"{seconds_text(ago_s)} ago"
         first = line(
-            (words, "title"), " ended ", (process.ended.words, ending_tone(process)), f" {ago} ago"
+            (words, "title"), " ended ", (process.ended.words, ending_tone(process)), f" {ago}"
         )
         return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
     facts = [moment.state(process)]
