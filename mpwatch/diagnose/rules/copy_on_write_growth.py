@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.forecast import Growth, growth
+from mpwatch.diagnose.forecast import growth
 from mpwatch.diagnose.memory_room import memory_room, severity_of_growth
 from mpwatch.diagnose.tree import called, loader_owners
 from mpwatch.model.findings import Finding
@@ -14,16 +14,20 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, rate_text, seconds_text
 
 RULE = "copy-on-write-growth"
-WORTH_BYTES = 12 * 2**20
+WORTH_BYTES = 24 * 2**20
 """Growth of one worker; less is the start of any Python process."""
 WATCHED_S = 8.0
+POINTS = 3
 
 
 class _Grown(NamedTuple):
     """One worker's course."""
 
     worker: Process
-    private: Growth
+    gained: float
+    span_s: float
+    per_s: float
+    """0 if it slows down: it ends when all that is read has been copied."""
     shared_lost: float
     rss_gained: float
 
@@ -43,31 +47,34 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 def _grown(worker: Process, history: History) -> _Grown | None:
     """The course of a worker if that is what happens to it."""
-    private = growth(history.of(worker.process, "private_dirty_bytes"))
-    if private is None or private.gained < WORTH_BYTES or private.span_s < WATCHED_S:
-        return None
+    private = history.of(worker.process, "private_dirty_bytes")
     shared = history.of(worker.process, "shared_dirty_bytes")
     rss = history.of(worker.process, "rss_bytes")
-    if not shared or not rss:
+    if len(private) < POINTS or not shared or not rss:
+        return None
+    gained, span_s = private[-1].value - private[0].value, private[-1].at_s - private[0].at_s
+    if gained < WORTH_BYTES or span_s < WATCHED_S:
         return None
     lost = shared[0].value - shared[-1].value
-    gained = rss[-1].value - rss[0].value
-    is_copying = lost >= 0.5 * private.gained and gained <= 0.4 * private.gained
-    return _Grown(worker, private, lost, gained) if is_copying else None
+    more = rss[-1].value - rss[0].value
+    if lost < 0.5 * gained or more > 0.4 * gained:
+        return None
+    steady = growth(private)
+    return _Grown(worker, gained, span_s, 0.0 if steady is None else steady.per_s, lost, more)
 
 
 def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Finding:
     """Put it into words."""
-    per_s = sum(each.private.per_s for each in grown)
-    total = sum(each.private.gained for each in grown)
+    per_s = sum(each.per_s for each in grown)
+    total = sum(each.gained for each in grown)
     room = memory_room(snapshot)
     severity, eta_s = severity_of_growth(room, per_s)
-    worst = max(grown, key=lambda each: each.private.gained)
+    worst = max(grown, key=lambda each: each.gained)
     evidence = [
-        f"private memory of {called(worst.worker)} +{bytes_text(worst.private.gained)} in "
-        f"{seconds_text(worst.private.span_s)}, shared -{bytes_text(worst.shared_lost)}",
+        f"private memory of {called(worst.worker)} +{bytes_text(worst.gained)} in "
+        f"{seconds_text(worst.span_s)}, shared -{bytes_text(worst.shared_lost)}",
         f"its resident memory moved by {bytes_text(worst.rss_gained)} only",
-        f"{len(grown)} workers together {rate_text(per_s, 'B')}",
+        f"{len(grown)} workers together {rate_text(per_s, 'B')}" if per_s else "it slows down",
     ]
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
@@ -80,7 +87,7 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
         process=owner.process,
         summary=(
             f"{len(grown)} forked workers of {called(owner)} copy its memory by reading it: "
-            f"{bytes_text(total)} so far, {rate_text(per_s, 'B')}"
+            f"{bytes_text(total)} so far"
         ),
         evidence=tuple(evidence),
         cause=(

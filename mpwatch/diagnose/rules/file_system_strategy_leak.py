@@ -14,6 +14,9 @@ from mpwatch.model.units import bytes_text
 RULE = "file-system-strategy-leak"
 SETTLED_S = 10.0
 """torch_shm_manager removes what its clients left 2 s after the last of them is gone."""
+WORTH_BYTES = 2**20
+WORTH_FILES = 100
+"""Less than this is litter of no consequence."""
 WORTH_WARNING = 0.1
 """Part of /dev/shm from which what leaked matters."""
 
@@ -31,7 +34,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         k: s for k, s in left.items() if k not in in_use
     }
     known |= {s.segment: s for s in snapshot.segments if _is_left(snapshot, s)}
-    if known:
+    held = sum(s.allocated_bytes or s.size_bytes or 0 for s in known.values())
+    if held >= WORTH_BYTES or len(known) >= WORTH_FILES:
         yield _finding(snapshot, list(known.values()))
 
 

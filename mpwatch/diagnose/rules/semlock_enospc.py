@@ -48,7 +48,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def _is_exhausted(snapshot: Snapshot) -> bool:
     """Whether there is no room for a single page or file."""
     shm = snapshot.host.shm
-    return shm is not None and (shm.free_bytes < PAGE_BYTES or shm.free_inodes == 0)
+    if shm is None or not shm.total_bytes:
+        return False
+    return shm.free_bytes < PAGE_BYTES or shm.free_inodes == 0
 
 
 def _makes_locks(process: Process) -> bool:

@@ -44,11 +44,11 @@ def forked(*numbers: int) -> list[Process]:
     return [process(number, start_method="fork") for number in numbers]
 
 
-def copying(per_s: float = MIB, rss_per_s: float = 0.0) -> History:
+def copying(per_s: float = MIB, rss_per_s: float = 0.0, seconds: float = 30.0) -> History:
     made: dict[Any, Sequence[Point]] = {}
     for number in (200, 201):
-        made[number, "private_dirty_bytes"] = line(80 * MIB, per_s=per_s, step_s=3)
-        made[number, "shared_dirty_bytes"] = line(200 * MIB, per_s=-per_s, step_s=3)
+        made[number, "private_dirty_bytes"] = line(80 * MIB, per_s, seconds, 3)
+        made[number, "shared_dirty_bytes"] = line(200 * MIB, -per_s, seconds, 3)
         made[number, "rss_bytes"] = line(280 * MIB, per_s=rss_per_s)
     return history(made)
 
@@ -75,11 +75,30 @@ def test_copying_without_a_limit_in_sight_is_information() -> None:
     assert "hook" not in finding.advice
 
 
+def test_copying_that_is_nearly_complete_has_no_forecast() -> None:
+    made: dict[Any, Sequence[Point]] = {}
+    copied = (22.6, 74.6, 97.2, 107.0)
+    times = [NOW_S - 18 + 6 * i for i in range(4)]
+    made[200, "private_dirty_bytes"] = [
+        Point(at_s, x * MIB) for at_s, x in zip(times, copied, strict=True)
+    ]
+    made[200, "shared_dirty_bytes"] = [
+        Point(at_s, (254 - x) * MIB) for at_s, x in zip(times, copied, strict=True)
+    ]
+    made[200, "rss_bytes"] = line(275 * MIB)
+
+    finding = only(copy_on_write_growth.check, world(main(), *forked(200)), history(made))
+
+    assert (finding.severity, finding.eta_s) == (Severity.INFO, None)
+    assert "it slows down" in finding.evidence
+
+
 @pytest.mark.parametrize(
     ("workers", "past"),
     [
         (forked(200, 201), copying(per_s=MIB / 10)),
         (forked(200, 201), copying(rss_per_s=MIB)),
+        (forked(200, 201), copying(per_s=MIB, seconds=6)),
         (forked(200, 201), history({(200, "private_dirty_bytes"): line(80 * MIB, per_s=MIB)})),
         ([process(200, start_method="spawn")], copying()),
         (forked(200, 201), history()),

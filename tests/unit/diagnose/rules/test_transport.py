@@ -99,7 +99,14 @@ def test_a_full_dev_shm_of_a_running_job_is_another_failure() -> None:
 
 
 def left(inode: int = 1, **fields: Any) -> Segment:
-    taken = {"kind": "torch-named", "is_linked": True, "creator": None, "age_s": 100.0, **fields}
+    taken = {
+        "kind": "torch-named",
+        "is_linked": True,
+        "creator": None,
+        "age_s": 100.0,
+        "allocated_bytes": MIB,
+        **fields,
+    }
     return segment(inode, 777, **taken)
 
 
@@ -113,7 +120,7 @@ def test_named_segments_of_the_dead_are_named() -> None:
 
 
 def test_segments_that_an_earlier_job_left_are_named() -> None:
-    earlier = replace(uses(1, creator=777)[0], kind="torch-named", is_linked=True)
+    earlier = replace(uses(1, creator=777)[0], is_linked=True, allocated_bytes=MIB)
     young = replace(uses(1, creator=778, first_inode=2)[0], changed_wall_s=WALL_S - 1)
     used = uses(1, creator=779, first_inode=3)
     ours = left(3, mappers=(pid(100),))
@@ -121,7 +128,7 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
 
     finding = only(file_system_strategy_leak.check, job)
 
-    assert finding.summary.startswith("1 segments of dead processes hold 4.0K")
+    assert finding.summary.startswith("1 segments of dead processes hold 1.0M")
     assert "made by 777" in finding.evidence[0]
 
 
@@ -146,6 +153,7 @@ def test_named_segments_in_use_or_young_or_owned_are_quiet() -> None:
         {"age_s": 1.0},
         {"is_linked": False},
         {"kind": "torch"},
+        {"allocated_bytes": 4096},
     ):
         job = world(main(), segments=(left(**fields),))
         assert found(file_system_strategy_leak.check, job) == []
