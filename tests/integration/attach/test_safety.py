@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach import bring_in, detach, elf
 from mpwatch.attach.outcome import Attached
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Running, Start, eventually
@@ -63,15 +63,20 @@ def require_right_digest(line: str) -> None:
 @pytest.mark.parametrize("what", ["busy", "idle", "blocked", "threads"])
 def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)
-    blocked_before = status(running.pid, "SigBlk")
-    count = 0
-    while attach_and_die_after(running.process, count):
+    killed, missed, count = 0, 0, 0
+    while missed < 3:
+        if not attach_and_die_after(running.process, count):
+            missed += 1  # it was ready sooner: a call queued by a dead observer had brought it in
+        else:
+            killed, missed = killed + 1, 0
         assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
-        assert eventually(lambda: status(running.pid, "SigBlk") == blocked_before, 5)
+        assert eventually(lambda: int(status(running.pid, "SigBlk"), 16) == 0, 5), (
+            f"killed at step {count}: {status(running.pid, 'SigBlk')}"
+        )
         detach(running.process, timeout_s=0.05)
         count += 1
         assert count < STEPS_AT_MOST
-    assert count > 15
+    assert killed > 15
     if what == "busy":
         require_right_digest(running.line())
         require_right_digest(running.line())
@@ -89,12 +94,17 @@ def test_vector_registers_survive_a_hundred_visits(start: Start) -> None:
 
 
 def counts(pid: int) -> dict[str, int]:
-    with open(f"/proc/{pid}/maps") as maps:
-        return {
-            "fds": len(os.listdir(f"/proc/{pid}/fd")),
-            "threads": len(os.listdir(f"/proc/{pid}/task")),
-            "maps": len(maps.readlines()),
-        }
+    mappings = elf.read_mappings(pid)
+    return {
+        "fds": len(os.listdir(f"/proc/{pid}/fd")),
+        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "files mapped": sum(bool(mapping.inode) for mapping in mappings),
+    }
+
+
+def anonymous_count(pid: int) -> int:
+    """Mappings of no file: allocators split and join them, so some more or less mean nothing."""
+    return sum(not mapping.inode for mapping in elf.read_mappings(pid))
 
 
 def resident_kib(pid: int) -> int:
@@ -121,10 +131,12 @@ def test_two_hundred_visits_under_load_leave_nothing_behind(start: Start) -> Non
     for _ in range(10):  # the first ones import modules that stay
         visit()
     before, memory_before = settled(), resident_kib(running.pid)
+    anonymous_before = anonymous_count(running.pid)
     for _ in range(200):
         visit()
     assert settled() == before
     assert resident_kib(running.pid) - memory_before < 2048
+    assert anonymous_count(running.pid) - anonymous_before < 20
     assert os.readlink(f"/proc/{running.pid}/fd/2") == stderr_before
 
 

@@ -1,0 +1,196 @@
+"""How long attaching takes, and for how long the target stands still, beside gdb and memray.
+
+Every way goes to the same kinds of targets, one after another in the same run, so that the numbers
+can be compared with each other; they mean little on another machine. "Stands still" is measured from
+within: the longest gap between two turns of a loop during the visit (`gap`), beside the longest gap of
+a quiet moment (`quiet`), for the targets that turn. It includes what the visitor's code does in there.
+mpwatch also says itself how long it held the thread (`held`).
+
+    python -m tests.benchmarks.attach_time [--count N] [--others N] [--memray PYTHON]
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+
+# Tells the longest time between two turns whenever it is asked.
+TURNING = """
+import os, time
+longest = 0.0
+print("ready", flush=True)
+os.set_blocking(0, False)
+last = time.perf_counter()
+while True:
+    if {pause}:
+        time.sleep({pause})
+    now = time.perf_counter()
+    longest = max(longest, now - last)
+    try:
+        asked = os.read(0, 64)
+    except BlockingIOError:
+        asked = b""
+    if asked:
+        print(longest, flush=True)
+        longest = 0.0
+        now = time.perf_counter()
+    last = now
+"""
+BLOCKED = """
+import os
+print("ready", flush=True)
+while True:
+    os.read(0, 1)
+"""
+WITHIN_S = 20
+TARGETS = {
+    "busy": TURNING.format(pause=0),
+    "idle": TURNING.format(pause=0.005),
+    "blocked": BLOCKED,
+}
+GDB = (
+    "-batch", "-nx", "-ex", "set pagination off", "-ex", "set confirm off",
+    "-ex", 'call (int) Py_AddPendingCall((void*) &PyRun_SimpleString, "import os; os.write(2, b\\"!\\")")',
+)  # fmt: skip
+
+
+def start(kind: str, folder: str, python: str = sys.executable) -> subprocess.Popen[str]:
+    environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
+    popen = subprocess.Popen(
+        [python, "-c", TARGETS[kind]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert popen.stdout is not None
+    assert popen.stdout.readline() == "ready\n"
+    return popen
+
+
+def gap_s(popen: subprocess.Popen[str]) -> float:
+    """The longest gap since the last question."""
+    assert popen.stdin is not None
+    assert popen.stdout is not None
+    popen.stdin.write("?\n")
+    popen.stdin.flush()
+    return float(popen.stdout.readline())
+
+
+def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
+    """Attach and detach again and again; a blocked target is woken as soon as the call is queued."""
+    found: dict[str, list[float]] = {"ready": [], "held": [], "gap": [], "quiet": []}
+    popen = start(kind, folder)
+    process = ProcessId(popen.pid, read_stat(popen.pid)[2])
+
+    def wake(name: str) -> None:
+        if name == "handed over" and kind == "blocked":
+            assert popen.stdin is not None
+            popen.stdin.write("x")
+            popen.stdin.flush()
+
+    for _ in range(count):
+        if kind != "blocked":
+            gap_s(popen)
+            time.sleep(0.05)
+            found["quiet"].append(gap_s(popen))
+        attached = bring_in(process, timeout_s=10, step=wake)
+        assert attached.state == "ready", attached
+        if kind != "blocked":
+            found["gap"].append(gap_s(popen))
+        found["ready"].append(attached.took_s)
+        found["held"].append(attached.stopped_s or 0.0)
+        detached = detach(process, timeout_s=10)
+        assert detached.state == "absent", detached
+    popen.kill()
+    popen.communicate()
+    return found
+
+
+def by_gdb(kind: str, count: int, folder: str) -> dict[str, list[float]]:
+    """A pending call by a gdb script: only until gdb has ended, so without any hook."""
+    found: dict[str, list[float]] = {"ready": [], "gap": []}
+    for _ in range(count):
+        popen = start(kind, folder)
+        if kind != "blocked":
+            gap_s(popen)
+        started_s = time.perf_counter()
+        command = ["gdb", "-p", str(popen.pid), *GDB]
+        subprocess.run(command, capture_output=True, check=False, timeout=WITHIN_S)
+        found["ready"].append(time.perf_counter() - started_s)
+        if kind != "blocked":
+            found["gap"].append(gap_s(popen))
+        popen.kill()
+        popen.communicate()
+    return found
+
+
+def by_memray(kind: str, count: int, folder: str, python: str) -> dict[str, list[float]]:
+    """`memray attach` into targets of an environment that has memray."""
+    found: dict[str, list[float]] = {"ready": [], "gap": []}
+    for number in range(count):
+        popen = start(kind, folder, python)
+        if kind != "blocked":
+            gap_s(popen)
+        output = Path(folder, f"{kind}-{number}.bin")
+        started_s = time.perf_counter()
+        command = [python, "-m", "memray", "attach", "-o", str(output), str(popen.pid)]
+        try:
+            subprocess.run(command, capture_output=True, check=True, timeout=WITHIN_S)
+            found["ready"].append(time.perf_counter() - started_s)
+            if kind != "blocked":
+                found["gap"].append(gap_s(popen))
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            print(f"memray, {kind}: {error}", file=sys.stderr)
+        popen.kill()
+        popen.communicate()
+    return found
+
+
+def summary(values: list[float]) -> str:
+    """Median, ninetieth percentile and maximum in milliseconds."""
+    if not values:
+        return "-".rjust(30)
+    values = sorted(1000 * value for value in values)
+    p90 = values[int(0.9 * (len(values) - 1))]
+    return f"{statistics.median(values):9.2f} {p90:9.2f} {values[-1]:9.2f} "
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100, help="attaches by mpwatch per target")
+    parser.add_argument("--others", type=int, default=5, help="attaches by the others per target")
+    parser.add_argument("--memray", help="a Python in whose environment memray is installed")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    results: dict[str, dict[str, dict[str, list[float]]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in TARGETS:
+            results[kind] = {"mpwatch": by_mpwatch(kind, options.count, folder)}
+            if shutil.which("gdb"):
+                results[kind]["gdb"] = by_gdb(kind, options.others, folder)
+            if options.memray:
+                results[kind]["memray"] = by_memray(kind, options.others, folder, options.memray)
+    if options.json:
+        print(json.dumps(results))
+        return
+    print("milliseconds                              median       p90       max")
+    for kind, ways in results.items():
+        for way, series in ways.items():
+            for what, values in series.items():
+                print(f"{kind:8} {way:8} {what:6} n={len(values):<5} {summary(values):>40}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Interpreters of other distributions, on demand: name directories made by debootstrap(8).
+
+    debootstrap --variant=minbase --include=python3 trixie /srv/trixie
+    MPWATCH_CHROOTS=/srv/trixie:/srv/sid python -m pytest tests/integration/attach/test_chroots.py
+
+A newer Python than the one that runs the tests is reached in two ways: from here, in another root
+directory, and by an mpwatch that runs in there beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import elftools
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from tests.integration.attach.conftest import PROGRAMS, Start
+
+CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
+ROOT = Path(__file__).parents[3]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories"),
+]
+
+INSIDE = """
+import json, subprocess, sys
+sys.path.insert(0, "/mpwatch-test")
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+environment = {**__import__("os").environ, **json.loads(sys.argv[1])}
+target = subprocess.Popen(
+    [sys.executable, "/mpwatch-test/attach_plain.py", "idle"], stdout=subprocess.PIPE,
+    env=environment)
+target.stdout.readline()
+process = ProcessId(target.pid, read_stat(target.pid)[2])
+attached = bring_in(process, timeout_s=10)
+detached = detach(process, timeout_s=10)
+target.kill()
+target.communicate()
+print(json.dumps([attached.state, attached.method, attached.reason, detached.state]))
+"""
+
+
+@pytest.fixture(params=CHROOTS)
+def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A root directory with procfs, and mpwatch laid into it."""
+    folder = Path(request.param)
+    inside = folder / "mpwatch-test"
+    shutil.rmtree(inside, ignore_errors=True)
+    shutil.copytree(ROOT / "mpwatch", inside / "mpwatch")
+    shutil.copy(PROGRAMS / "attach_plain.py", inside)
+    (inside / "inside.py").write_text(INSIDE)
+    shutil.copytree(Path(elftools.__file__).parent, inside / "elftools")
+    subprocess.run(["mount", "-t", "proc", "proc", str(folder / "proc")], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder / "proc")], check=True)
+    shutil.rmtree(inside)
+
+
+def test_a_target_in_another_root_takes_a_copy_of_the_hook(
+    start: Start, tmp_path: Path, chroot: Path
+) -> None:
+    program = tmp_path / "enter.py"
+    command = ["chroot", str(chroot), "python3", "/mpwatch-test/attach_plain.py", "idle"]
+    program.write_text(
+        "import os\n"
+        "del os.environ['XDG_RUNTIME_DIR']\n"
+        f"os.execvp('chroot', {command!r})\n"
+    )  # fmt: skip
+    running = start(str(program.with_suffix("")))
+    attached = bring_in(running.process, timeout_s=10)
+    assert (attached.state, attached.method) == ("ready", "pending call"), attached
+    assert detach(running.process, timeout_s=10).state == "absent"
+    left = {path.name.split("-")[0] for path in (chroot / "tmp/mpwatch-0").iterdir()}
+    assert left.isdisjoint({"attach", "hook", str(running.pid)})
+
+
+@pytest.mark.parametrize("is_disabled", [False, True])
+def test_beside_its_target_the_best_method_is_used(chroot: Path, is_disabled: bool) -> None:
+    environment = '{"PYTHON_DISABLE_REMOTE_DEBUG": "1"}' if is_disabled else "{}"
+    done = subprocess.run(
+        ["chroot", str(chroot), "python3", "/mpwatch-test/inside.py", environment],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    version = subprocess.run(
+        ["chroot", str(chroot), "python3", "-c", "import sys; print(sys.version_info >= (3, 14))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    method = "remote_exec" if version == "True" and not is_disabled else "pending call"
+    assert done.stdout.strip() == f'["ready", "{method}", "", "absent"]'
