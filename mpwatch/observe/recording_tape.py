@@ -78,8 +78,10 @@ class Tape:
         """What of the recording could not be folded, as sentences."""
         self.at_s = 0.0
         """Where it stands."""
-        if not self._apply_reading():
-            raise NotARecording(f"{recording.path} ends before the job was read once.")
+        while self._last is None:
+            if not self._apply_reading():
+                why = f" {self.problems[0]}" if self.problems else ""
+                raise NotARecording(f"{recording.path} ends before the job was read once.{why}")
         self.at_s = self._folded_s
 
     @property

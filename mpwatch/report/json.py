@@ -27,6 +27,8 @@ from mpwatch.report.json_parts import (
 )
 
 SCHEMA = 1
+_LAST_S = 253_402_300_799.0
+"""The end of the year 9999, the last that ISO 8601 and Python can write."""
 SOCKET_SEEN = "its socket is there; it was not asked"
 
 
@@ -104,8 +106,12 @@ def ps_json(jobs: Sequence[Job]) -> Document:
 
 
 def utc_text(wall_s: float) -> str:
-    """ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000+00:00`."""
-    return datetime.fromtimestamp(wall_s, timezone.utc).isoformat(timespec="milliseconds")
+    """ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000+00:00`.
+
+    A clock that is out of its mind is shown as the first or last moment there is.
+    """
+    within = min(max(wall_s, 0.0), _LAST_S)
+    return datetime.fromtimestamp(within, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _outline(process: JobProcess, root: int) -> Document:

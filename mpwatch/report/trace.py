@@ -24,6 +24,7 @@ _SENDS = (wire.SHARE, wire.CUDA_SHARE)
 _RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
 _TRANSFERS = (*_SENDS, *_RECEIPTS)
 _LOADER = (wire.LOADER_NEXT, wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_FETCH_BEGIN)
+_FAR_US = 1e18
 _OPEN_LIMIT = 65_536
 """Segments remembered as sent; older ones lose their arrow, not their call."""
 
@@ -122,7 +123,7 @@ class _Tracer:
             "cat": "process",
             "pid": ended.process.pid,
             "tid": ended.process.pid,
-            "ts": self._us(int(ended.at_s * 1e9)),
+            "ts": self._us(ended.at_s * 1e9),
         }
 
     def _names(self, sample: ProcSample) -> Iterator[TraceEvent]:
@@ -149,7 +150,7 @@ class _Tracer:
                 yield self._counter(pid, at_s, name, value)
 
     def _counter(self, pid: int, at_s: float, name: str, value: float) -> TraceEvent:
-        ts = self._us(int(at_s * 1e9))
+        ts = self._us(at_s * 1e9)
         return {"ph": "C", "name": name, "pid": pid, "ts": ts, "args": {"value": value}}
 
     def _call(self, process: ProcessId, event: HookEvent) -> TraceEvent:
@@ -198,8 +199,9 @@ class _Tracer:
             "ts": self._us(event.at_ns),
         }
 
-    def _us(self, at_ns: int) -> float:
-        return round(at_ns / 1e3 - self._began_us, 3)
+    def _us(self, at_ns: float) -> float:
+        """Microseconds since the beginning; a moment beyond all measure is cut to what JSON has."""
+        return round(max(-_FAR_US, min(at_ns / 1e3 - self._began_us, _FAR_US)), 3)
 
 
 def _name(what: str, pid: int, name: str, tid: int | None = None) -> TraceEvent:

@@ -212,6 +212,13 @@ def test_a_process_that_ended_says_how() -> None:
     assert dead["ended"]["signal"] == 9
 
 
+@pytest.mark.parametrize("wall_s", [-1e30, 1e30, math.inf])
+def test_a_clock_out_of_its_mind_is_still_a_date(wall_s: float) -> None:
+    at = snapshot_json(replace(job(), wall_s=wall_s), with_stacks=False)["at"]
+
+    assert datetime.fromisoformat(at).year in (1970, 9999)
+
+
 @pytest.mark.parametrize("eta_s", [math.inf, -math.inf, math.nan])
 def test_a_number_json_does_not_have_becomes_null(eta_s: float) -> None:
     snapshot = job()
