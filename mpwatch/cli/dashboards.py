@@ -95,14 +95,20 @@ def watch(
         check_recordable(record)
     options = LiveOptions(refresh_hz=refresh_hz, hook=hook, record=record)
     source = LiveSource(process, options, bring=bring)
-    return show(source, title=str(process.pid), refresh_hz=refresh_hz, readonly=readonly)
+    return show(
+        source, title=str(process.pid), refresh_hz=refresh_hz, readonly=readonly, recording=record
+    )
 
 
-def show(source: Source, *, title: str, refresh_hz: float, readonly: bool) -> int:
+def show(
+    source: Source, *, title: str, refresh_hz: float, readonly: bool, recording: str | None = None
+) -> int:
     """The dashboard on any source."""
     from mpwatch.tui.app import run_dashboard
 
-    return run_dashboard(source, title=title, refresh_hz=refresh_hz, readonly=readonly)
+    return run_dashboard(
+        source, title=title, refresh_hz=refresh_hz, readonly=readonly, recording=recording
+    )
 
 
 def check_recordable(path: str) -> None:

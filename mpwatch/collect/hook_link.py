@@ -151,7 +151,10 @@ class Link:
             raise ValueError("its hook did not introduce itself")
         if kind == wire.GOODBYE:
             reason = str(hook_inputs.parse_object(payload).get("reason") or "")
-            yield self._leave(at_s, "gone", reason or "it said goodbye")
+            if reason in ("detach", "uninstrument"):
+                yield self._leave(at_s, "absent", "it was taken out")
+            else:
+                yield self._leave(at_s, "gone", reason or "it said goodbye")
             return
         yield from self._is_awake(at_s)
         if kind == wire.RECORDS:

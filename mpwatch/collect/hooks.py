@@ -121,7 +121,7 @@ class HookClients:
         if not isinstance(each, HookStatus):
             return True
         before = self._said.get(each.process)
-        if before is not None and before[0] == "gone" and each.reason == NO_HOOK:
+        if before is not None and before[0] in ("gone", "absent") and each.reason == NO_HOOK:
             return False
         self._said[each.process] = (each.state, each.reason)
         return before != (each.state, each.reason)

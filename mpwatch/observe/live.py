@@ -247,11 +247,9 @@ class LiveSource:
         """Hand processes without a hook to the injector, each once, on a thread of its own."""
         if self._bring is None:
             return
-        bare = [
-            process.sample
-            for process in snapshot.living()
-            if process.hook.state == "absent" and process.process not in self._brought
-        ]
+        # One that had a hook and was freed of it stays free.
+        self._brought.update(p.process for p in snapshot.processes if p.hook.state != "absent")
+        bare = [p.sample for p in snapshot.living() if p.process not in self._brought]
         if not bare:
             return
         self._brought.update(sample.process for sample in bare)

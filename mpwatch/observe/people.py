@@ -40,6 +40,7 @@ class Member:
 
     def take(self, sample: ProcSample) -> None:
         """Replace the reading, and note which threads have used cpu since the last."""
+        sample = _with_last_possessions(sample, self.sample)
         before = {thread.tid: thread for thread in self.sample.threads or ()}
         since: dict[int, float] = {}
         for thread in sample.threads or ():
@@ -48,6 +49,20 @@ class Member:
                 since[thread.tid] = (self.still_since or {}).get(thread.tid, self.sample.at_s)
         self.still_since = since
         self.earlier, self.sample = self.sample, sample
+
+
+def _with_last_possessions(sample: ProcSample, earlier: ProcSample) -> ProcSample:
+    """A dead process with what it had while it lived: its own reading is that of an empty shell."""
+    if sample.state not in ("Z", "X"):
+        return sample
+    return replace(
+        sample,
+        fds=earlier.fds,
+        maps=earlier.maps,
+        memory=earlier.memory,
+        segments=earlier.segments,
+        is_reused=True,
+    )
 
 
 def cpu_percent(member: Member, ticks_per_s: int) -> float | None:

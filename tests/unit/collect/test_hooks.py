@@ -245,7 +245,7 @@ def test_a_connection_without_introduction_is_silent(world: World) -> None:
     assert (status.state, "introduction" in status.reason) == ("silent", True)
 
 
-def test_goodbye_is_gone_with_its_reason_and_not_absent_afterwards(world: World) -> None:
+def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(world: World) -> None:
     hook = world.ready()
     hook.say(wire.GOODBYE, {"reason": "detach"})
     hook.listener.close()
@@ -254,7 +254,7 @@ def test_goodbye_is_gone_with_its_reason_and_not_absent_afterwards(world: World)
     (status,) = world.poll()
     world.clock.now_s += AGAIN_S + 1
 
-    assert status == HookStatus(ME, 100.0, "gone", "detach")
+    assert status == HookStatus(ME, 100.0, "absent", "it was taken out")
     assert world.look() == []
     assert world.clients.ask(ME, "ping") == f"There is no hook in process {ME.pid}."
 

@@ -90,6 +90,20 @@ def test_a_process_gone_between_looks_has_ended_for_an_unknown_reason_until_it_i
     assert known.ended.words == "exit code 1"
 
 
+def test_a_zombie_is_shown_with_what_it_had_while_it_lived() -> None:
+    fold = Fold()
+    fold.apply(tree(1.0, sample(MAIN, 1.0, segments=(segment_use(7),), fds=900)))
+    for at_s in (2.0, 3.0):
+        fold.apply(tree(at_s, sample(MAIN, at_s, state="Z", segments=(), fds=0)))
+
+    main = fold.snapshot().processes[0]
+
+    assert main.sample.state == "Z"
+    assert main.sample.fds is not None
+    assert main.sample.fds.used == 900
+    assert main.shm_bytes == 4096
+
+
 def test_an_orphan_remembers_its_parent() -> None:
     fold = Fold()
     fold.apply(job(1.0))
