@@ -104,6 +104,13 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_hook(diagnose)
     diagnose.set_defaults(command=("mpwatch.cli.looks", "diagnose"))
 
+    export = commands.add_parser("export", help="metrics of a job for Prometheus")
+    export.add_argument("pid", type=_pid, metavar="PID")
+    export.add_argument("--prometheus", required=True, metavar="HOST:PORT", help="a local address")
+    export.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
+    _add_hook(export)
+    export.set_defaults(command=("mpwatch.cli.metrics", "export"))
+
     doctor = commands.add_parser("doctor", help="the host's limits and rights, before trouble")
     doctor.add_argument("pid", nargs="?", type=_pid, metavar="PID")
     _add_json(doctor)
@@ -118,6 +125,20 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     record.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
     _add_hook(record)
     record.set_defaults(command=("mpwatch.cli.files", "record"))
+
+    report = commands.add_parser("report", help="a recording as one page of HTML")
+    report.add_argument("file", metavar="FILE")
+    report.add_argument("-o", dest="output", required=True, metavar="OUT.html")
+    report.set_defaults(command=("mpwatch.cli.files", "report"))
+
+    trace = commands.add_parser("trace", help="a recording as a trace for Perfetto")
+    trace.add_argument("file", metavar="FILE")
+    trace.add_argument("-o", dest="output", required=True, metavar="OUT.json")
+    trace.set_defaults(command=("mpwatch.cli.files", "trace"))
+
+    autopsy = commands.add_parser("autopsy", help="what dead processes did last")
+    autopsy.add_argument("subject", metavar="PID|DIR")
+    autopsy.set_defaults(command=("mpwatch.cli.files", "autopsy"))
 
     replay = commands.add_parser("replay", help="a recording in the dashboard")
     replay.add_argument("file", metavar="FILE")

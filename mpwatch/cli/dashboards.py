@@ -41,16 +41,12 @@ def attach(arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Show a recording."""
-    from mpwatch.observe.recording import NotARecording
+    from mpwatch.cli.files import reading
     from mpwatch.observe.replay import ReplaySource
 
     need_terminal(f"mpwatch diagnose {arguments.file}")
-    try:
+    with reading(arguments.file):
         source = ReplaySource(arguments.file)
-    except NotARecording as error:
-        raise Failure(str(error), f"mpwatch record PID -o {arguments.file}") from None
-    except OSError as error:
-        raise Failure(f"{arguments.file} cannot be read: {error.strerror}.") from None
     return show(source, title=arguments.file, refresh_hz=4.0, readonly=True)
 
 

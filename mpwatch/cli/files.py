@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import IO
 
 from mpwatch.cli.dashboards import check_recordable
+from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
 from mpwatch.cli.progress import Progress
 from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
 
@@ -26,7 +31,6 @@ def record(arguments: argparse.Namespace) -> int:
                 LookOptions(hook=hook_use(arguments)),
                 bring=bring,
                 keep=writer.write,
-                stop=lambda: writer.problem is not None,
                 each=lambda seen: progress.say(f"{len(seen.living())} processes"),
                 period_s=1.0 / arguments.refresh,
             )
@@ -35,6 +39,71 @@ def record(arguments: argparse.Namespace) -> int:
         return 0
     finally:
         writer.close()
+        if writer.problem is not None:
+            print(f"mpwatch: {writer.problem}", file=sys.stderr)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write a recording as one page of HTML."""
+    from mpwatch.observe.replay import replay_course
+    from mpwatch.report.html import report_html
+
+    with reading(arguments.file):
+        page = report_html(*replay_course(arguments.file))
+    with writing(arguments.output) as file:
+        file.write(page)
+    return 0
+
+
+def trace(arguments: argparse.Namespace) -> int:
+    """Write what the hooks of a recording recorded as a trace for Perfetto."""
+    from mpwatch.observe.recording import Recording
+    from mpwatch.report.trace import write_trace
+
+    with reading(arguments.file):
+        recording = Recording(arguments.file)
+    with writing(arguments.output) as file:
+        count = write_trace(recording.inputs(), recording.header.at_s, file)
+    if count == 0:
+        print("mpwatch: the recording holds no event: was the hook in?", file=sys.stderr)
+    return 0
+
+
+def autopsy(arguments: argparse.Namespace) -> int:
+    """Print what dead processes did last, from the files their hooks left."""
+    from mpwatch.cli.looks import paper
+    from mpwatch.report.autopsy import NothingLeft, autopsies
+    from mpwatch.report.autopsy_text import autopsy_text
+
+    try:
+        found = autopsies(arguments.subject)
+    except NothingLeft as error:
+        raise Failure(str(error), "mpwatch ps", EXIT_NO_SUCH_PROCESS) from None
+    print(autopsy_text(found, paper=paper()))
+    return 0
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn what can be wrong with a recording into one sentence."""
+    from mpwatch.observe.recording import NotARecording
+
+    try:
+        yield
+    except NotARecording as error:
+        raise Failure(str(error), f"mpwatch record PID -o {path}") from None
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror}.") from None
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[str]]:
+    """A new file for a result."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}.") from None

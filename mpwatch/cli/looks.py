@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from mpwatch.cli.failures import EXIT_FINDINGS, Failure
+from mpwatch.cli.failures import EXIT_FINDINGS
 from mpwatch.cli.progress import Progress
 from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
 from mpwatch.model.findings import Severity
@@ -75,15 +75,11 @@ def recorded(path: str) -> Snapshot:
     Raises:
         Failure: The file cannot be read or is no recording.
     """
-    from mpwatch.observe.recording import NotARecording
+    from mpwatch.cli.files import reading
     from mpwatch.observe.replay import replay_to_end
 
-    try:
+    with reading(path):
         return replay_to_end(path)
-    except NotARecording as error:
-        raise Failure(str(error), f"mpwatch record PID -o {path}") from None
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def exit_code(snapshot: Snapshot, fail_on: str) -> int:

@@ -67,16 +67,18 @@ class _Tally:
         if latency_ns is not None:
             self.latencies_ns.append(max(0, latency_ns))
 
-    def rates(self, at_s: float) -> tuple[float | None, float | None]:
-        """Tensors and bytes a second over the last seconds; `None` after a single look."""
-        if not self.marks or at_s > self.marks[-1][0]:
-            self.marks.append((at_s, self.tensors, self.bytes))
+    def mark(self, at_s: float) -> None:
+        """Note where the counts stand, for rates."""
+        self.marks.append((at_s, self.tensors, self.bytes))
         while len(self.marks) > 2 and self.marks[1][0] <= at_s - RATE_WINDOW_S:
             self.marks.popleft()
-        began_s, tensors, size = self.marks[0]
-        if at_s <= began_s:
+
+    def rates(self) -> tuple[float | None, float | None]:
+        """Tensors and bytes a second between the marks; `None` before there are two."""
+        if len(self.marks) < 2 or self.marks[-1][0] <= self.marks[0][0]:
             return None, None
-        return (self.tensors - tensors) / (at_s - began_s), (self.bytes - size) / (at_s - began_s)
+        (began_s, tensors, size), (at_s, more_tensors, more) = self.marks[0], self.marks[-1]
+        return (more_tensors - tensors) / (at_s - began_s), (more - size) / (at_s - began_s)
 
 
 class FlowTable:
@@ -113,8 +115,11 @@ class FlowTable:
         self._newest_ns = max(self._newest_ns, event.at_ns)
         self._meet(entry)
 
-    def settle(self, creators: dict[Key, ProcessId]) -> None:
-        """Give up on receipts older than `LATE_S`: count them for the segment's creator."""
+    def settle(self, at_s: float, creators: dict[Key, ProcessId]) -> None:
+        """Count receipts older than `LATE_S` for the segment's creator, and mark the rates.
+
+        Called at each reading of the job, so that rates do not depend on how often somebody looks.
+        """
         horizon_ns = self._newest_ns - int(LATE_S * 1e9)
         while self._unmatched and self._unmatched[0][0] < horizon_ns:
             _, key = self._unmatched.popleft()
@@ -125,8 +130,10 @@ class FlowTable:
             receipt = entry.receipts.popleft()
             if sender is not None and sender != receipt.receiver:
                 self._tally(sender, receipt.receiver).add(receipt.bytes, False, None)
+        for tally in self._tallies.values():
+            tally.mark(at_s)
 
-    def flows(self, at_s: float) -> tuple[Flow, ...]:
+    def flows(self) -> tuple[Flow, ...]:
         """All flows so far, the largest first."""
         in_flight: dict[ProcessId, int] = {}
         for entry in self._open.values():
@@ -135,7 +142,7 @@ class FlowTable:
         flows = []
         for (sender, receiver), tally in self._tallies.items():
             ordered = sorted(tally.latencies_ns)
-            tensors_per_s, bytes_per_s = tally.rates(at_s)
+            tensors_per_s, bytes_per_s = tally.rates()
             flows.append(
                 Flow(
                     sender=sender,

@@ -28,6 +28,9 @@ ENDED_KEPT = 256
 """Ended processes shown at most: a job that starts workers at every epoch has thousands."""
 
 
+EVENTS_WINDOW_S = 5.0
+
+
 class NothingObserved(LookupError):
     """A snapshot was asked for before the first reading of the job."""
 
@@ -103,12 +106,13 @@ class Fold:
             for segment in self._segments
             if segment.creator is not None
         }
-        self._flows.settle(creators)
+        self._flows.settle(tree.at_s, creators)
         cpu = {
             sample.process: cpu_percent(self._members[sample.process], tree.ticks_per_s)
             for sample in tree.processes
         }
         self._history.add(tree, self._segments, cpu)
+        self._mark_events(tree.at_s)
 
     def _take_sample(
         self, sample: ProcSample, by_pid: dict[int, ProcessId], tree: TreeSample
@@ -230,7 +234,7 @@ class Fold:
             processes=tuple(self._ordered(self._processes(tree))),
             segments=self._segments,
             gpus=tree.gpus,
-            flows=self._flows.flows(self._at_s),
+            flows=self._flows.flows(),
             loaders=tuple(loaders),
             log=self._journal.entries,
             log_dropped=self._journal.dropped,
@@ -277,15 +281,16 @@ class Fold:
             )
             pending.extend((child, depth + 1) for child in below)
 
-    def _events_per_s(self) -> float | None:
-        if not self._ledgers:
-            return None
+    def _mark_events(self, at_s: float) -> None:
         marks = self._events_marks
-        if not marks or self._at_s > marks[-1][0]:
-            marks.append((self._at_s, self._event_count))
-        while len(marks) > 2 and marks[1][0] <= self._at_s - 5.0:
+        marks.append((at_s, self._event_count))
+        while len(marks) > 2 and marks[1][0] <= at_s - EVENTS_WINDOW_S:
             marks.pop(0)
-        (began_s, began), (now_s, now) = marks[0], marks[-1]
+
+    def _events_per_s(self) -> float | None:
+        if not self._ledgers or not self._events_marks:
+            return None
+        (began_s, began), (now_s, now) = self._events_marks[0], self._events_marks[-1]
         return (now - began) / (now_s - began_s) if now_s > began_s else None
 
     def _diagnosed(self, snapshot: Snapshot) -> Snapshot:

@@ -23,7 +23,7 @@ from mpwatch.model.commands import (
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import ProcSample
+from mpwatch.model.samples import ProcSample, StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
@@ -160,8 +160,19 @@ class LiveSource:
             self._stopping.wait(LISTEN_S)
 
     def _hear(self) -> None:
+        """Take in what is said between two readings, and look again at who is followed."""
+        has_stacks = False
         for each in (*self._intake.listen(self._listen_s), *self._inbox.drain()):
             self._apply(each)
+            has_stacks = has_stacks or isinstance(each, StacksTaken)
+        if self._is_ended or self._ticks == 0 or self._plan.followed is None:
+            return
+        if self._plan.is_follow_due(self._clock()):
+            with self._lock:
+                snapshot = self._fold.snapshot()
+            self._stacks_of(snapshot, Request(self._plan.followed))
+        if has_stacks:
+            self._deliver(self._current())
 
     def _tick(self) -> None:
         if self._is_ended:

@@ -83,10 +83,18 @@ class LookPlan:
 
     def __init__(self) -> None:
         self._looked_at_s: dict[ProcessId, float] = {}
+        self._followed_at_s = 0.0
         self.followed: ProcessId | None = None
 
+    def is_follow_due(self, now_s: float) -> bool:
+        """Whether the followed process is to be looked at again; saying so counts as a look."""
+        if self.followed is None or now_s - self._followed_at_s < FOLLOW_S:
+            return False
+        self._followed_at_s = self._looked_at_s[self.followed] = now_s
+        return True
+
     def due(self, snapshot: Snapshot) -> list[ProcessId]:
-        """Processes to look at now, the followed one first."""
+        """Processes to look at now; the followed one has a rhythm of its own."""
         at_s = snapshot.at_s
         first: list[ProcessId] = []
         again: list[ProcessId] = []
@@ -98,9 +106,9 @@ class LookPlan:
             if not _has_python_stack(process):
                 continue
             last_s = self._looked_at_s.get(process.process)
-            if process.process == self.followed and (last_s is None or at_s - last_s >= FOLLOW_S):
-                due.insert(0, process.process)
-            elif last_s is None:
+            if process.process == self.followed:
+                continue
+            if last_s is None:
                 first.append(process.process)
             elif process.hook.state == "ready":
                 if at_s - last_s >= HOOKED_S:

@@ -71,7 +71,7 @@ def cpu_percent(member: Member, ticks_per_s: int) -> float | None:
     if earlier is None or now.cpu_ticks is None or earlier.cpu_ticks is None:
         return None
     elapsed_s = now.at_s - earlier.at_s
-    if elapsed_s <= 0 or member.ended is not None:
+    if elapsed_s <= 0 or ticks_per_s <= 0 or member.ended is not None:
         return None
     return 100 * (now.cpu_ticks - earlier.cpu_ticks) / ticks_per_s / elapsed_s
 

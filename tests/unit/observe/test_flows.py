@@ -16,7 +16,7 @@ def test_a_send_and_its_receipt_make_one_flow_with_bytes_and_latency() -> None:
     table.add(WORKER_0, shared(10.000, key=7, size=600))
     table.add(MAIN, rebuilt(10.002, key=7, size=600))
 
-    (flow,) = table.flows(11.0)
+    (flow,) = table.flows()
 
     assert (flow.sender, flow.receiver) == (WORKER_0, MAIN)
     assert (flow.tensors, flow.bytes, flow.copied_bytes) == (1, 600, 600)
@@ -30,7 +30,7 @@ def test_a_buffer_sent_again_counts_as_sent_but_not_as_copied() -> None:
         table.add(WORKER_0, shared(at_s, key=7, copied=False))
         table.add(MAIN, rebuilt(at_s + 0.1, key=7))
 
-    (flow,) = table.flows(4.0)
+    (flow,) = table.flows()
 
     assert (flow.bytes, flow.copied_bytes) == (3000, 1000)
 
@@ -41,7 +41,7 @@ def test_a_new_segment_each_time_is_copied_although_it_was_made_in_shared_memory
         table.add(WORKER_0, shared(1.0, key=key, copied=False))
         table.add(MAIN, rebuilt(1.1, key=key))
 
-    (flow,) = table.flows(2.0)
+    (flow,) = table.flows()
 
     assert (flow.bytes, flow.copied_bytes) == (3000, 3000)
 
@@ -56,7 +56,7 @@ def test_a_buffer_sent_back_makes_a_flow_in_each_direction() -> None:
     ):
         table.add(process, happened)
 
-    assert {(f.sender, f.receiver): f.tensors for f in table.flows(2.0)} == {
+    assert {(f.sender, f.receiver): f.tensors for f in table.flows()} == {
         (WORKER_0, MAIN): 1,
         (MAIN, WORKER_0): 1,
     }
@@ -71,7 +71,7 @@ def test_the_order_in_which_reports_arrive_does_not_matter(order: list[tuple[int
         else:
             table.add(MAIN, rebuilt(1.5 + key, key=key))
 
-    assert {(f.sender, f.receiver): f.tensors for f in table.flows(9.0)} == {
+    assert {(f.sender, f.receiver): f.tensors for f in table.flows()} == {
         (WORKER_0, MAIN): 3,
         (WORKER_1, MAIN): 3,
     }
@@ -82,9 +82,9 @@ def test_a_receipt_without_a_hooked_sender_counts_for_the_creator_of_the_segment
     table.add(MAIN, rebuilt(1.0, key=7))
     table.add(MAIN, rebuilt(1.0 + LATE_S + 1.0, key=8))
 
-    table.settle({(7, 26): WORKER_0, (8, 26): WORKER_0})
+    table.settle(9.0, {(7, 26): WORKER_0, (8, 26): WORKER_0})
 
-    (flow,) = table.flows(9.0)
+    (flow,) = table.flows()
     assert (flow.sender, flow.receiver, flow.tensors) == (WORKER_0, MAIN, 1)
     assert flow.latency_p50_s is None
 
@@ -95,7 +95,7 @@ def test_what_is_sent_and_not_received_is_in_flight() -> None:
         table.add(WORKER_0, shared(1.0, key=key))
     table.add(MAIN, rebuilt(1.1, key=1))
 
-    (flow,) = table.flows(2.0)
+    (flow,) = table.flows()
 
     assert flow.in_flight == 2
 
@@ -106,16 +106,18 @@ def test_empty_failed_and_inherited_storages_are_no_flow() -> None:
         table.add(WORKER_0, event(wire.SHARE, 1.0, key=7, flags=flag))
         table.add(MAIN, event(wire.REBUILD, 1.1, key=7, flags=flag))
 
-    assert table.flows(2.0) == ()
+    assert table.flows() == ()
 
 
 def test_rates_are_unknown_at_the_first_look_and_right_at_the_second() -> None:
     table = FlowTable()
     send_and_receive(table, 1, 1.0)
-    (first,) = table.flows(1.5)
+    table.settle(1.5, {})
+    (first,) = table.flows()
     for key in range(2, 12):
         send_and_receive(table, key, 2.0)
-    (second,) = table.flows(3.5)
+    table.settle(3.5, {})
+    (second,) = table.flows()
 
     assert first.tensors_per_s is None
     assert second.tensors_per_s == 5.0
@@ -128,7 +130,7 @@ def test_segments_remembered_are_bounded() -> None:
         table.add(WORKER_0, shared(1.0, key=key))
     table.add(MAIN, rebuilt(2.0, key=OPEN_LIMIT + 9))
 
-    (flow,) = table.flows(3.0)
+    (flow,) = table.flows()
 
     assert flow.in_flight == OPEN_LIMIT - 1
 

@@ -48,11 +48,14 @@ def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_ra
     assert looked[1:]
 
 
-def test_a_followed_process_is_looked_at_every_time() -> None:
+def test_a_followed_process_is_looked_at_twice_a_second_and_not_in_turn_besides() -> None:
     plan = LookPlan()
     plan.followed = MAIN
 
-    assert [plan.due(seen) for seen in standing(1.0, 1.5, 2.0)] == [[MAIN]] * 3
+    moments = [10.0 + 0.1 * step for step in range(21)]
+
+    assert sum(plan.is_follow_due(at_s) for at_s in moments) == 5
+    assert [plan.due(seen) for seen in standing(1.0, 1.5, 2.0)] == [[]] * 3
 
 
 def test_many_new_processes_are_looked_at_over_several_ticks() -> None:
