@@ -22,7 +22,7 @@ KEEP_DEAD_BYTES = 64 << 20
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _SUN_PATH = 107
 """Bytes of a socket's path on Linux, the final zero aside."""
-_LONGEST_NAME = len("/4194304-18446744073709551615.sock")
+_LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
 _SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 

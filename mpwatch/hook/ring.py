@@ -26,8 +26,9 @@ _PAGE = 4096
 _MAP_PRIVATE, _MAP_ANONYMOUS = 2, 32  # Linux, all architectures that have wheels of torch
 _MADV_POPULATE_WRITE = 23
 """Linux 5.14: touch pages for writing, and answer EFAULT where a plain store would be SIGBUS."""
-_CHECK_NS = 50_000
-"""How long a look at the file holds good. Each costs a system call, up to 1 us."""
+_CHECK_NS = 500_000
+"""How long a look at the file holds good. Each costs a system call of 1 to 6 us."""
+_CUT_SHORT = "the ring file was cut short by somebody else"
 
 
 class Ring:
@@ -117,12 +118,14 @@ class Ring:
         offset = wire.HEADER_BYTES + begin * wire.RECORD_BYTES
         length = count * wire.RECORD_BYTES
         if not self.is_whole(offset, length):
-            self.lose_file("the ring file was cut short by somebody else")
+            self.lose_file(_CUT_SHORT)
         return bytes(self.memory[offset : offset + length]), first + count
 
     def is_written(self, number: int) -> bool:
         """Whether record `number` is complete in its slot."""
         offset = wire.HEADER_BYTES + (number & (self.slots - 1)) * wire.RECORD_BYTES
+        if not self.is_whole(offset, wire.RECORD_BYTES):
+            self.lose_file(_CUT_SHORT)
         return bool(wire.LOST.unpack_from(self.memory, offset)[0] == number + 1)
 
     def is_whole(self, offset: int, length: int) -> bool:
@@ -246,7 +249,7 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
                 if ring.is_whole(offset, 64):
                     ring.checked_until_ns = at_ns + _CHECK_NS
                 else:
-                    ring.lose_file("the ring file was cut short by somebody else")
+                    ring.lose_file(_CUT_SHORT)
             pack_into(
                 ring.memory,
                 offset,
@@ -263,6 +266,7 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
             )
         except (struct_error, ValueError, TypeError, IndexError, OSError) as error:
             # A value out of range leaves a hole, which readers count as lost.
+            wire.LOST.pack_into(ring.memory, offset, 0)
             if not errors.is_ours(error):
                 raise
 

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import errno
 
+from . import places
 from .connection import Connection, is_welcome
 
 TYPE_CHECKING = False
@@ -44,7 +45,16 @@ class Run:
 class Server:
     """Listens for observers and serves them."""
 
-    __slots__ = ("_connections", "_listener", "_run", "_session", "_tokens", "path")
+    __slots__ = (
+        "_connections",
+        "_is_broken",
+        "_is_wanted",
+        "_listener",
+        "_run",
+        "_session",
+        "_tokens",
+        "path",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -62,6 +72,8 @@ class Server:
         self.path = None
         self._connections: list[Connection] = []
         self._run: Run | None = None
+        self._is_broken = False
+        self._is_wanted = False
         # Whoever takes the token may start the thread: `deque.pop` is atomic and never waits.
         self._tokens = collections.deque((True,))
 
@@ -87,12 +99,15 @@ class Server:
 
     def start(self) -> None:
         """Start the thread unless it runs."""
+        self._is_wanted = True
         if self._listener is None:
             return
         try:
             self._tokens.pop()
         except IndexError:
             return
+        if self._is_broken:
+            self._mend()
         run = Run()
         self._run = run
         try:
@@ -107,6 +122,7 @@ class Server:
         Returns:
             Whether it ended within `STOP_S`.
         """
+        self._is_wanted = False
         run = self._run
         if run is None:
             return True
@@ -124,19 +140,15 @@ class Server:
 
     def close(self, reason: str) -> None:
         """Say goodbye to all observers, close and unlink the socket."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        places.remove(self._session.system, self.path)
+        self.path = None
         for connection in self._connections:
             connection.say_goodbye(reason)
             connection.close()
         self._connections = []
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        if self.path is not None:
-            try:
-                self._session.system.os.unlink(self.path)
-            except OSError:
-                self.path = None
-            self.path = None
 
     def _has_ended(self, run: Run) -> bool:
         """Whether the thread is gone for the kernel too, whom Python 3.12 asks at a fork."""
@@ -159,25 +171,22 @@ class Server:
             return  # the backlog is full, so the thread is awake
         except (OSError, TypeError):
             # No descriptor left, or the socket file is gone. This needs neither, but afterwards
-            # the listener is of no use and `start` makes a new one.
-            self._break_listener()
+            # the listener is of no use, and `start` makes a new one. Not here: the new one would
+            # get the old one's number, and `poll` look at that when it wakes.
+            self._is_broken = True
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(_SHUT_RDWR)
         finally:
             if client is not None:
                 client.close()
 
-    def _break_listener(self) -> None:
-        listener, path = self._listener, self.path
-        if listener is None or path is None:
-            return
+    def _mend(self) -> None:
+        """Listen anew, after the thread that looked at the old socket has ended."""
+        self._is_broken = False
+        self._listener.close()
+        self._listener = None
         try:
-            listener.shutdown(_SHUT_RDWR)
-        except OSError:
-            return
-        finally:
-            listener.close()
-            self._listener = None
-        try:
-            self.listen(path)
+            self.listen(str(self.path))
         except OSError as error:
             self._session.note("hook-problem", what="socket", text=str(error))
 
@@ -196,6 +205,9 @@ class Server:
         finally:
             run.is_done = True
             self._tokens.append(True)
+            if run.should_stop and self._is_wanted:
+                # It took longer than a fork waits, and `start` found no token meanwhile.
+                self.start()
 
     def _turn(self, run: Run) -> None:
         """Wait once and do what there is to do."""

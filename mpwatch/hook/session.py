@@ -125,8 +125,8 @@ class Session:
         self.state = "off"
         self.patcher.uninstall()
         self.server.stop()
-        self.server.close(reason)
         self.remove_files()
+        self.server.close(reason)
         self.ring.on_new_thread = None
         self.ring.close()
 
@@ -235,8 +235,8 @@ class Session:
             return
         self.state = "off"
         self.server.stop()
-        self.server.close(reason)
         self.remove_files()
+        self.server.close(reason)
 
     def drop_gauges(self, *names: str) -> None:
         """Take gauges out."""

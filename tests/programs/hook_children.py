@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import sys
+from typing import Any
 
 
 def child(door: multiprocessing.SimpleQueue[str], back: multiprocessing.SimpleQueue[str]) -> None:
@@ -15,7 +16,7 @@ def child(door: multiprocessing.SimpleQueue[str], back: multiprocessing.SimpleQu
 
 
 def main() -> None:
-    context = multiprocessing.get_context(sys.argv[1])
+    context: Any = multiprocessing.get_context(sys.argv[1])
     door, back = context.SimpleQueue(), context.SimpleQueue()
     process = context.Process(target=child, args=(door, back))
     process.start()

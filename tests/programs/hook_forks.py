@@ -11,6 +11,15 @@ import time
 SEEN_AT_FORK: list[int] = []
 
 
+def write_early() -> None:
+    """Run in a forked child before the hook gets to know of it."""
+    from mpwatch.hook import current, wire
+
+    session = current()
+    if session is not None and sys.argv[1] == "storm":
+        session.record(wire.QUEUE_PUT, 0, 0, 0, 4242)
+
+
 def count_tasks() -> None:
     SEEN_AT_FORK.append(len(os.listdir("/proc/self/task")))
 
@@ -88,6 +97,7 @@ def main() -> None:
     mode, number = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20
     # Registered before the hook's, so run after it: functions before a fork run last come first.
     os.register_at_fork(before=count_tasks)
+    os.register_at_fork(after_in_child=write_early)
     import mpwatch
 
     assert mpwatch.instrument()

@@ -51,7 +51,8 @@ def cost() -> None:
     say("inheritable", leaky)
     session = hook.current()
     assert session is not None
-    maps = open("/proc/self/maps").read()
+    with open("/proc/self/maps") as file:
+        maps = file.read()
     say("shm", "/dev/shm" in maps)
 
 
@@ -180,13 +181,17 @@ def mocked() -> None:
     def refuse(*_: object) -> Any:
         raise AssertionError("the hook used a replaced function")
 
+    replaced = (
+        (time, "sleep"),
+        (socket, "socket"),
+        (select, "poll"),
+        (_thread, "start_new_thread"),
+        (struct, "pack"),
+        (os, "open"),
+    )
+    for module, name in replaced:
+        setattr(module, name, refuse)
     time.monotonic_ns = lambda: 5
-    time.sleep = refuse
-    socket.socket = refuse  # type: ignore[misc, assignment]
-    select.poll = refuse
-    _thread.start_new_thread = refuse
-    struct.pack = refuse
-    os.open = refuse
     mpwatch.instrument()
     listen()
 

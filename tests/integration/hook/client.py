@@ -28,6 +28,7 @@ class Client:
         self.records: list[tuple[int, ...]] = []
         self.lost = 0
         self._number = 0
+        self.last: tuple[int, bytes] | None = None
 
     def frame(self) -> tuple[int, bytes]:
         """The next frame; records and notes are kept on the way."""
@@ -75,6 +76,11 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def read_to_the_end(self) -> None:
+        """Read until the connection ends, which raises; `last` then holds the last frame."""
+        while True:
+            self.last = self.frame()
 
     def close(self) -> None:
         self.sock.close()
