@@ -27,8 +27,8 @@ _WALL = 0x40000000  # __WALL: threads are waited for as well as processes
 
 SYSCALL_STOP = signal.SIGTRAP | 0x80
 """Stop signal of a system-call stop under PTRACE_O_TRACESYSGOOD."""
-_SPIN_S = 0.0005
-"""A target that is scheduled at once answers within this; waiting longer gives the cpu away."""
+_SPIN_S = 0.0001
+"""A target that is scheduled at once answers within this; on a busy machine it needs our cpu."""
 _SLEEP_S = 0.00005
 _STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 

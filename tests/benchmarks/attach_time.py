@@ -1,10 +1,13 @@
 """How long attaching takes, and for how long the target stands still, beside gdb and memray.
 
-Every way goes to the same kinds of targets, one after another in the same run, so that the numbers
-can be compared with each other; they mean little on another machine. "Stands still" is measured from
-within: the longest gap between two turns of a loop during the visit (`gap`), beside the longest gap of
-a quiet moment (`quiet`), for the targets that turn. It includes what the visitor's code does in there.
-mpwatch also says itself how long it held the thread (`held`).
+Every way goes to the same kinds of targets, one after another in the same run, so the numbers can
+be compared with each other; they mean little on another machine.
+
+- `ready`: from the command until the hook answers (gdb: until gdb has ended, without any hook).
+- `held`: for how long mpwatch held the main thread, by its own clock.
+- `gap`: the longest pause a target that turns in a loop has seen during the visit. It includes what
+  the visitor's code does in there, and what else runs on the machine.
+- `quiet`: the same for a moment without a visit.
 
     python -m tests.benchmarks.attach_time [--count N] [--others N] [--memray PYTHON]
 """
@@ -60,7 +63,7 @@ TARGETS = {
 }
 GDB = (
     "-batch", "-nx", "-ex", "set pagination off", "-ex", "set confirm off",
-    "-ex", 'call (int) Py_AddPendingCall((void*) &PyRun_SimpleString, "import os; os.write(2, b\\"!\\")")',
+    "-ex", 'call (int) Py_AddPendingCall((void*) &PyRun_SimpleString, "import os")',
 )  # fmt: skip
 
 
@@ -89,7 +92,7 @@ def gap_s(popen: subprocess.Popen[str]) -> float:
 
 
 def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
-    """Attach and detach again and again; a blocked target is woken as soon as the call is queued."""
+    """Attach and detach again and again; a blocked target is woken once the call is queued."""
     found: dict[str, list[float]] = {"ready": [], "held": [], "gap": [], "quiet": []}
     popen = start(kind, folder)
     process = ProcessId(popen.pid, read_stat(popen.pid)[2])

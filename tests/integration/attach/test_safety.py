@@ -12,7 +12,6 @@ from collections.abc import Callable
 import pytest
 
 from mpwatch.attach import bring_in, detach, elf
-from mpwatch.attach.outcome import Attached
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.programs.attach_plain import BLOCK
@@ -239,17 +238,13 @@ def process_of(pid: int) -> ProcessId:
     return ProcessId(pid, read_stat(pid)[2])
 
 
-def as_user(uid: int, work: Callable[[], Attached]) -> str:
-    """The reason and fix of an attempt made by another user."""
+def as_child(work: Callable[[], str]) -> str:
+    """What some work comes to in a process of its own."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            attached = work()
-            os.write(writer, f"{attached.state}\n{attached.reason}\n{attached.fix}".encode())
+            os.write(writer, work().encode())
         finally:
             os._exit(0)
     os.close(writer)
@@ -261,7 +256,15 @@ def as_user(uid: int, work: Callable[[], Attached]) -> str:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_refused_with_the_command_that_helps(start: Start) -> None:
     running = start("attach_plain", "idle")
-    state, reason, fix = as_user(65534, lambda: bring_in(running.process)).split("\n")
+
+    def attempt() -> str:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        attached = bring_in(running.process)
+        return f"{attached.state}\n{attached.reason}\n{attached.fix}"
+
+    state, reason, fix = as_child(attempt).split("\n")
     assert state == "absent"
     assert reason == "it belongs to uid 0 and we are uid 65534 without CAP_SYS_PTRACE"
     assert f"sudo mpwatch attach {running.pid}" in fix

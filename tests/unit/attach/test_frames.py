@@ -1,0 +1,178 @@
+"""The bytes laid onto a target's stack, field by field as the kernel reads them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from mpwatch.attach import aarch64, x86_64
+from mpwatch.attach.aarch64 import Aarch64
+from mpwatch.attach.machine import ERESTART_RESTARTBLOCK, ERESTARTSYS, Context
+from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach.x86_64 import X8664, Registers
+
+RETURN_TO = 0x7F0000001000
+STACK = 0x7FFD00001238
+WORD = (1 << 64) - 1
+
+
+def x86_registers(**values: int) -> bytes:
+    return Registers(bytes(216)).pack(rip=0x401000, rsp=STACK, orig_rax=-1, **values)
+
+
+def x86_context(general: bytes) -> Context:
+    return Context(general, bytes(range(256)) * 2 + bytes(64) + b"\7" * 256, signal_mask=0x4000)
+
+
+def x86_words(frame_content: bytes) -> dict[str, int]:
+    names = x86_64._IN_FRAME
+    return dict(zip(names, struct.unpack_from("<18Q", frame_content, 8 + 40), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def _layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(x86_64, "own_signal_layout", lambda: (7, 832))
+
+
+def test_the_frame_lies_below_the_red_zone_and_is_aligned_for_a_call() -> None:
+    frame = X8664().frame(x86_context(x86_registers()), RETURN_TO)
+    assert frame.address + len(frame.content) <= STACK - 128
+    assert frame.address % 16 == 8
+    assert struct.unpack_from("<Q", frame.content) == (RETURN_TO,)
+
+
+def test_a_thread_stopped_in_its_own_code_gets_its_registers_back() -> None:
+    general = x86_registers(rax=42, rbx=43, r15=44, eflags=0x246)
+    words = x86_words(X8664().frame(x86_context(general), RETURN_TO).content)
+    assert (words["rax"], words["rbx"], words["r15"]) == (42, 43, 44)
+    assert (words["rip"], words["rsp"], words["eflags"]) == (0x401000, STACK, 0x246)
+
+
+@pytest.mark.parametrize(
+    ("number", "result", "is_repeated"),
+    [
+        (0, ERESTARTSYS, True),
+        (7, ERESTART_RESTARTBLOCK, True),
+        (232, -4, True),  # epoll_wait says EINTR to whoever was only stopped
+        (3, -4, False),  # close must not be made twice
+        (0, 5, False),
+    ],
+)
+def test_only_an_interrupted_call_is_made_again(
+    number: int, result: int, is_repeated: bool
+) -> None:
+    general = Registers(x86_registers()).pack(orig_rax=number, rax=result)
+    words = x86_words(X8664().frame(x86_context(general), RETURN_TO).content)
+    expected = (0x401000 - 2, number) if is_repeated else (0x401000, result & WORD)
+    assert (words["rip"], words["rax"]) == expected
+
+
+def test_the_frame_holds_the_mask_and_leaves_the_alternate_stack_alone() -> None:
+    content = X8664().frame(x86_context(x86_registers()), RETURN_TO).content
+    assert struct.unpack_from("<Q", content, 8 + 296) == (0x4000,)
+    (flags,) = struct.unpack_from("<i", content, 8 + 24)
+    assert flags not in (0, 1, 2)  # SS_ONSTACK, SS_DISABLE and none would be obeyed
+
+
+def test_the_vector_state_is_marked_so_that_the_kernel_takes_all_of_it() -> None:
+    frame = X8664().frame(x86_context(x86_registers()), RETURN_TO)
+    (address,) = struct.unpack_from("<Q", frame.content, 8 + 40 + 184)
+    assert address % 64 == 0
+    at = address - frame.address
+    magic, extended, features, size = struct.unpack_from("<IIQI", frame.content, at + 464)
+    assert (magic, features, size, extended) == (0x46505853, 7, 832, 836)
+    assert struct.unpack_from("<I", frame.content, at + size) == (0x46505845,)
+    assert frame.content[at : at + 464] == (bytes(range(256)) * 2)[:464]
+
+
+def test_tile_registers_in_use_are_taken_along_whole() -> None:
+    xsave = bytearray(11008)
+    struct.pack_into("<Q", xsave, 512, 7 | 1 << 18)
+    area = x86_64._signal_vectors(bytes(xsave))
+    _, _, features, size = struct.unpack_from("<IIQI", area, 464)
+    assert (features, size) == (7 | 1 << 18, 11008)
+
+
+def test_a_lent_thread_enters_the_function_and_no_system_call() -> None:
+    context = x86_context(Registers(x86_registers()).pack(orig_rax=0, eflags=0x400))
+    machine = X8664()
+    frame = machine.frame(context, RETURN_TO)
+    values = Registers(machine.call(context, frame, 0x5000, (1, 2), RETURN_TO)).values
+    assert (values["rip"], values["rsp"], values["rdi"], values["rsi"]) == (
+        0x5000,
+        frame.address,
+        1,
+        2,
+    )
+    assert values["orig_rax"] == WORD
+    assert not values["eflags"] & 0x400
+
+
+def arm_registers(**at: int) -> bytes:
+    words = list(range(100, 134))
+    words[31], words[32] = STACK & ~15, 0x401000
+    for name, value in at.items():
+        words[int(name[1:])] = value & WORD
+    return struct.pack("<34Q", *words)
+
+
+def arm_context(general: bytes, scalable: bytes = b"", call: tuple[int, ...] = ()) -> Context:
+    neon = bytes(range(256)) * 2 + struct.pack("<IIQ", 11, 12, 0)
+    return Context(general, neon + scalable, 0x4000, call)
+
+
+def test_arm_frames_hold_registers_mask_and_vectors_where_the_kernel_looks() -> None:
+    frame = Aarch64().frame(arm_context(arm_registers()), RETURN_TO)
+    assert frame.address % 16 == 0
+    assert frame.address + len(frame.content) <= STACK
+    assert struct.unpack_from("<Q", frame.content, 128 + 40) == (0x4000,)
+    words = struct.unpack_from("<34Q", frame.content, 128 + 176 + 8)
+    assert words == struct.unpack("<34Q", arm_registers())
+    at = 128 + 176 + 288
+    assert struct.unpack_from("<IIII", frame.content, at) == (0x46508001, 528, 11, 12)
+    assert frame.content[at + 16 : at + 528] == bytes(range(256)) * 2
+    assert struct.unpack_from("<II", frame.content, at + 528) == (0, 0)
+
+
+def test_arm_scalable_registers_follow_where_they_are_in_use() -> None:
+    data = bytes(i % 251 for i in range(32 * 32 + 17 * 4))
+    header = struct.pack("<IIHHHH", 0, 0, 32, 32, 1, 0)
+    frame = Aarch64().frame(arm_context(arm_registers(), header + data), RETURN_TO)
+    at = 128 + 176 + 288 + 528
+    magic, size, vector_bytes = struct.unpack_from("<IIH", frame.content, at)
+    assert (magic, vector_bytes) == (0x53564501, 32)
+    assert size % 16 == 0
+    assert frame.content[at + 16 : at + 16 + len(data)] == data
+    assert struct.unpack_from("<II", frame.content, at + size) == (0, 0)
+
+
+def test_arm_calls_return_through_the_link_register() -> None:
+    machine, context = Aarch64(), arm_context(arm_registers())
+    frame = machine.frame(context, RETURN_TO)
+    words = struct.unpack("<34Q", machine.call(context, frame, 0x5000, (1, 2), RETURN_TO))
+    assert words[:3] == (1, 2, 102)
+    assert (words[30], words[31], words[32]) == (RETURN_TO, frame.address, 0x5000)
+
+
+def test_arm_calls_that_say_eintr_when_stopped_are_made_again_with_their_argument() -> None:
+    general = arm_registers(x0=-4, x8=22)
+    words = aarch64._to_restore(arm_context(general, call=(22, 77, 0, 0, 0, 0, 0)))
+    assert (words[0], words[32]) == (77, 0x401000 - 4)
+    others = aarch64._to_restore(arm_context(arm_registers(x0=-4, x8=57), call=(57, 77)))
+    assert others[32] == 0x401000
+
+
+def test_return_codes_are_found_only_at_their_own_system_call() -> None:
+    class Stopped(Tracee):
+        def __init__(self, general: bytes) -> None:
+            self._general = general
+
+        def read_registers(self, kind: int, limit_bytes: int = 0) -> bytes:
+            return self._general
+
+    entered = Registers(x86_registers()).pack(orig_rax=15, rip=RETURN_TO + 9)
+    assert X8664().is_returning(Stopped(entered), RETURN_TO)
+    foreign = Registers(x86_registers()).pack(orig_rax=15, rip=0x1234)
+    assert not X8664().is_returning(Stopped(foreign), RETURN_TO)
+    assert Aarch64().is_returning(Stopped(arm_registers(x8=139, x32=RETURN_TO + 8)), RETURN_TO)
