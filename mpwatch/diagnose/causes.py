@@ -18,6 +18,15 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "no-main-guard",
         "spawn-temporary-tensor-fd",
         "main-not-importable",
+        "inherited-iterator-del",
+        "spawn-join-false-lost-semaphores",
+        "semlock-cross-context",
+    ),
+    "producer-exits-before-get": (
+        "inherited-iterator-del",
+        "worker-oom-killed",
+        "worker-segfault",
+        "worker-exited-unexpectedly",
     ),
     "orphaned-workers": ("worker-oom-killed", "worker-segfault", "torchrun-agent-killed-orphans"),
     "shm-full-enospc": (

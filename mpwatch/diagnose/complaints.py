@@ -53,7 +53,7 @@ def told(
     advice: str,
     severity: Severity = Severity.CRITICAL,
 ) -> Iterator[Finding]:
-    """A finding for each process that complained in one of these ways.
+    """A finding if any process complained in one of these ways: about the first, with the others.
 
     Args:
         snapshot: Where to look.
@@ -64,18 +64,22 @@ def told(
         advice: What to do, with its trade-off.
         severity: How bad it is.
     """
-    for entry in heard(snapshot, *complaints):
-        process = snapshot.get(entry.process)
-        who = called(process) if process is not None else "a process of the job"
-        yield Finding(
-            rule=rule,
-            severity=severity,
-            process=entry.process,
-            summary=f"{who} {summary}",
-            evidence=evidence_of(entry),
-            cause=cause,
-            advice=advice,
-        )
+    entries = list(heard(snapshot, *complaints))
+    if not entries:
+        return
+    first = entries[0]
+    process = snapshot.get(first.process)
+    who = called(process) if process is not None else "a process of the job"
+    more = (f"{len(entries) - 1} more processes said the same",) if len(entries) > 1 else ()
+    yield Finding(
+        rule=rule,
+        severity=severity,
+        process=first.process,
+        summary=f"{who} {summary}",
+        evidence=(*evidence_of(first), *more),
+        cause=cause,
+        advice=advice,
+    )
 
 
 def evidence_of(entry: LogEntry) -> tuple[str, ...]:

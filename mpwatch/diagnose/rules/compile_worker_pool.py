@@ -13,7 +13,7 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import bytes_text
 
 RULE = "compile-worker-pool"
-MANY = 4
+MANY = 3
 IDLE_S = 8.0
 OF_MEMORY = 0.05
 

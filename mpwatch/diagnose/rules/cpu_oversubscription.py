@@ -15,7 +15,10 @@ from mpwatch.model.units import rate_text
 RULE = "cpu-oversubscription"
 BUSY_PERCENT = 4.0
 """A thread that gets this much of a core wants more of it."""
-THREADS_PER_CPU = 1.5
+RUNNABLE_PER_CPU = 1.5
+THREADS_PER_CPU = 2.5
+POOL = 3
+"""Computing threads of one worker; a feeder or a collective's thread beside main makes two."""
 SUSTAINED_S = 5.0
 
 
@@ -30,11 +33,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     if not cpus or len(runnable) < 2 or runnable[-1].at_s - runnable[0].at_s < SUSTAINED_S:
         return
     recent = [point.value for point in runnable if point.at_s >= runnable[-1].at_s - 15]
-    if median(recent) < THREADS_PER_CPU * cpus:
+    if median(recent) < RUNNABLE_PER_CPU * cpus:
         return
-    crowded = [p for p in snapshot.living() if p.role in WORK_ROLES and busy_threads(p) > 1]
+    crowded = [p for p in snapshot.living() if p.role in WORK_ROLES and busy_threads(p) >= POOL]
     threads = sum(busy_threads(p) for p in crowded)
-    if len(crowded) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 2):
+    if len(crowded) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
         return
     yield _finding(snapshot, history, crowded, threads, cpus, median(recent))
 

@@ -10,7 +10,7 @@ from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
 
 RULE = "raw-fork-inherits-sharer"
-_SAID = (said("KeyError", "_serve"),)
+_SAID = (said("KeyError", "_serve"), said("EOFError", kind="ticket-failed"))
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -21,8 +21,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         RULE,
         _SAID,
         summary=(
-            "was asked for a tensor it never sent: a ticket was redeemed twice, or made "
-            "by a raw fork"
+            "has to do with a ticket for a tensor that its sender does not know: it was redeemed "
+            "twice, or made after a raw fork"
         ),
         cause=(
             "After os.fork without multiprocessing (gunicorn, uwsgi, a daemon of its "

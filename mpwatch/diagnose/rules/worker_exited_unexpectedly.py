@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from mpwatch.diagnose.deaths import (
@@ -16,6 +17,7 @@ from mpwatch.diagnose.deaths import (
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -23,21 +25,31 @@ RULE = "worker-exited-unexpectedly"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each worker that failed, was killed, or left in the middle of an epoch.
+    """Yield a finding for workers that failed, were killed, or left in the middle of an epoch.
 
-    Exit code 0, a polite signal, and whatever follows the end of the parent are normal. Crashes
-    and kills for lack of memory have rules of their own.
+    Those of one parent that ended alike are told together. Exit code 0, a polite signal, and
+    whatever follows the end of the parent are normal. Crashes and kills for lack of memory have
+    rules of their own.
     """
+    alike: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]]
+    alike = defaultdict(list)
     for process, ended in ended_workers(snapshot):
-        death = death_of(ended)
-        if death in ("crash", "shutdown") or died_with_parent(snapshot, process, ended):
-            continue
-        fate = parent_fate(snapshot, process, ended)
-        if death in ("normal", "unknown") and not _was_missed(snapshot, process, fate):
-            continue
-        if death == "killed" and memory_evidence(snapshot, history):
-            continue
-        yield _finding(process, ended, fate)
+        if _is_unexpected(snapshot, history, process, ended):
+            head = family_head(snapshot, process)
+            alike[None if head is None else head.process, ended.words].append((process, ended))
+    for members in alike.values():
+        process, ended = members[0]
+        yield _finding(process, ended, parent_fate(snapshot, process, ended), members)
+
+
+def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> bool:
+    """Whether nothing ordinary explains this end, and no other rule."""
+    death = death_of(ended)
+    if death in ("crash", "shutdown") or died_with_parent(snapshot, process, ended):
+        return False
+    if death in ("normal", "unknown"):
+        return _was_missed(snapshot, process, parent_fate(snapshot, process, ended))
+    return death != "killed" or not memory_evidence(snapshot, history)
 
 
 def _was_missed(snapshot: Snapshot, process: Process, fate: ParentFate) -> bool:
@@ -55,16 +67,22 @@ def _was_missed(snapshot: Snapshot, process: Process, fate: ParentFate) -> bool:
     )
 
 
-def _finding(process: Process, ended: Ended, fate: ParentFate) -> Finding:
+def _finding(
+    process: Process, ended: Ended, fate: ParentFate, alike: list[tuple[Process, Ended]]
+) -> Finding:
     """Put the death into words."""
     death = death_of(ended)
     is_certain = process.role in ("loader-worker", "rank") or death == "failed"
     evidence = [f"{called(process)} ended: {ended.words}", *fate.words, *last_seen(process)]
+    others = [called(other) for other, _ in alike[1:]]
+    if others:
+        evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
+    who = called(process) if not others else f"{called(process)} and {len(others)} more"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL if is_certain else Severity.WARNING,
         process=process.process,
-        summary=f"{called(process)} ended unexpectedly: {ended.words}",
+        summary=f"{who} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
         cause=_CAUSES.get(death, _QUIET),
         advice=_ADVICE_KILLED if death == "killed" else _ADVICE,

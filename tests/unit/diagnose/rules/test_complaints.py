@@ -7,7 +7,7 @@ import pytest
 from mpwatch.diagnose.catalogue import RULES
 from mpwatch.diagnose.complaints import evidence_of, heard, number_of, said
 from mpwatch.model.snapshot import Hook, LogEntry
-from tests.unit.diagnose.worlds import NO_HISTORY, found, gone, log, main, only, pid, process, world
+from tests.unit.diagnose.worlds import NO_HISTORY, found, log, main, only, pid, process, world
 
 CHECKS = {rule.id: rule.check for rule in RULES}
 FRAMES = [["_serve", "/usr/lib/python3.11/multiprocessing/resource_sharer.py", 145]]
@@ -271,22 +271,20 @@ def test_the_way_to_what_cannot_be_pickled_is_told() -> None:
     assert finding.summary.endswith("dataset.cfg['aug'][1].op")
 
 
-def test_tickets_left_behind_by_a_producer_are_named() -> None:
-    dead = process(
-        200, "spawned", ended=gone(200, exit_code=0), more={"gauges": {"sharer_tickets": 3}}
-    )
+def test_a_ticket_its_sender_does_not_know_is_no_dead_producer() -> None:
+    entry = log("ticket-failed", 100, "ticket failed: EOFError", address="/tmp/x")
 
-    finding = only(CHECKS["producer-exits-before-get"], world(main(), dead))
-
-    assert "while 3 tensors it sent were not yet fetched" in finding.summary
+    assert found(CHECKS["producer-exits-before-get"], world(main(), log=(entry,))) == []
+    assert only(CHECKS["raw-fork-inherits-sharer"], world(main(), log=(entry,))).evidence
 
 
-def test_a_producer_that_left_nothing_is_fine() -> None:
-    dead = process(
-        200, "spawned", ended=gone(200, exit_code=0), more={"gauges": {"sharer_tickets": 0}}
-    )
+def test_processes_that_complain_alike_are_told_together() -> None:
+    entries = tuple(log("exception", n, "ValueError: too many fds") for n in (100, 200, 201))
+    job = world(main(), process(200), process(201), log=entries)
 
-    assert found(CHECKS["producer-exits-before-get"], world(main(), dead)) == []
+    finding = only(CHECKS["forkserver-too-many-fds"], job)
+
+    assert finding.evidence[-1] == "2 more processes said the same"
 
 
 PICKLE = log("exception", 100, "AttributeError: Can't pickle local object 'f.<locals>.g'")

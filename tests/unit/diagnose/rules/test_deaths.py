@@ -180,6 +180,17 @@ def test_a_worker_that_fails_is_named_while_its_parent_lives() -> None:
     assert any("main (100) still runs" in each for each in finding.evidence)
 
 
+def test_workers_that_fail_alike_are_told_together() -> None:
+    dead = [process(n, ended=gone(n, exit_code=1)) for n in (200, 201, 202)]
+    other = process(203, ended=gone(203, exit_code=2))
+
+    first, second = found(worker_exited_unexpectedly.check, world(main(), *dead, other))
+
+    assert first.summary == "loader-worker 200 (200) and 2 more ended unexpectedly: exit code 1"
+    assert "loader-worker 202 (202)" in first.evidence[-1]
+    assert second.process == pid(203)
+
+
 def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
     job = world(dead_main(exit_code=1), dead_worker(exit_code=3))
 
