@@ -94,7 +94,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except NotARecording as error:
-        raise Failure(str(error), f"mpwatch record PID -o {path}") from None
+        raise Failure(str(error), "mpwatch record PID -o FILE") from None
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror}.") from None
 
