@@ -19,10 +19,12 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each generator that has the same state in several workers of a loader.
 
     The hook notes hashes of all generators as a worker's first batch begins, so that equal ones
-    were copied and not used alike since.
+    were copied and not used alike since. The same worker number in two epochs may well be seeded
+    alike on purpose.
     """
     del history
-    same: defaultdict[tuple[ProcessId | None, str, str], list[Process]] = defaultdict(list)
+    same: defaultdict[tuple[ProcessId | None, str, str], dict[object, Process]]
+    same = defaultdict(dict)
     for entry in snapshot.log:
         hashes = entry.details.get("hashes") if entry.kind == KIND else None
         worker = snapshot.get(entry.process)
@@ -31,11 +33,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         head = family_head(snapshot, worker)
         for path, state in hashes.items():
             members = same[None if head is None else head.process, f"{path}", f"{state}"]
-            if worker not in members:
-                members.append(worker)
-    for (head_id, path, state), workers in same.items():
-        if len(workers) > 1:
-            yield _finding(head_id, path, state, workers)
+            members.setdefault(entry.details.get("worker_id"), worker)
+    for (head_id, path, state), by_number in same.items():
+        if len(by_number) > 1:
+            yield _finding(head_id, path, state, list(by_number.values()))
 
 
 def _finding(head: ProcessId | None, path: str, state: str, workers: list[Process]) -> Finding:

@@ -14,9 +14,11 @@ from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "straggler-worker"
-FACTOR = 2.5
+FACTOR = 3.0
 WORTH_S = 0.02
-FETCHES = 3
+FETCHES = 10
+"""The first batches of a worker pay for its start."""
+FIRST_TASK_S = 5.0
 WAITING = 0.55
 WORKING = 0.3
 """Shares of looks at which a process waits, or hardly ever does."""
@@ -40,13 +42,14 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _usual_s(worker: Process) -> float | None:
-    """What a fetch usually takes, the one it is in included; `None` before there were enough."""
+    """What a fetch usually takes, or has taken so far if it is one of the first and very long."""
     load = worker.loader
     if load is None or load.fetch_p50_s is None:
         return None
-    if load.fetched < FETCHES:
-        return load.task_since_s
-    return load.fetch_p50_s
+    if load.fetched >= FETCHES:
+        return load.fetch_p50_s
+    is_telling = load.task_since_s is not None and load.task_since_s >= FIRST_TASK_S
+    return load.task_since_s if is_telling else None
 
 
 def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Finding]:

@@ -251,6 +251,8 @@ def test_generators_that_differ_or_belong_to_one_or_nobody_are_quiet() -> None:
         generators(201, rng="bb"),
         generators(999, rng="aa"),
         log("generators", 201, "generators", hashes="aa"),
+        replace(generators(201, epoch="dd"), details={"worker_id": 0, "hashes": {"epoch": "cc"}}),
+        replace(generators(200, epoch="cc"), details={"worker_id": 0, "hashes": {"epoch": "cc"}}),
     )
     job = world(main(), process(200), process(201), log=entries)
 

@@ -160,6 +160,15 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
             world(main(), fetching(200, 0.001), fetching(201, 0.01), loaders=(loader(parked=3),)),
             BUSY,
         ),
+        (
+            world(
+                main(),
+                fetching(200, 0.03),
+                process(201, more={"loader": WorkerLoad(1, fetched=4, fetch_p50_s=0.09)}),
+                loaders=(loader(parked=3),),
+            ),
+            history(),
+        ),
         (world(main(), fetching(200, 0.1), process(201)), waits(main=1, w200=1, w201=0)),
         (world(main(), process(200)), waits(main=1, w200=0)),
         (world(main(), *two()), waits(main=0.3, w200=1, w201=0)),
