@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import HostSample
@@ -229,8 +230,7 @@ def program_of(snapshot: Snapshot) -> str:
     root = snapshot.get(snapshot.root)
     if root is None:
         return "job"
-    script = next((a for a in root.sample.cmdline[1:] if not a.startswith("-")), "")
-    return script.rsplit("/", 1)[-1] or root.sample.name
+    return python_program(root.sample.cmdline).name or root.sample.name
 
 
 def pack(parts: Sequence[str], paper: Paper) -> list[str]:

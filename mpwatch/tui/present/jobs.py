@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from mpwatch.collect.jobs import Job
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.tui.present.cells import Column, Line, Row, cell, cut, line
-from mpwatch.tui.present.status import program_of
 
 COLUMNS = (
     Column("PID", 7, align="right", keep=9),
@@ -41,7 +41,7 @@ def job_row(job: Job, wall_s: float) -> Row:
         root.process,
         (
             cell(str(root.process.pid)),
-            cell(program_of(root.cmdline) or root.name, "title"),
+            cell(python_program(root.cmdline).name or root.name, "title"),
             cell(str(len(job.processes))),
             cell(str(hooked) if hooked else "no", "good" if hooked else "dim"),
             cell(bytes_text(sum(process.rss_bytes for process in job.processes))),

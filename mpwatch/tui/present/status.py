@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os.path
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.samples import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
@@ -39,10 +38,6 @@ def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
     if viewing.is_paused or snapshot.mode == "paused":
         return line(("PAUSED", "warning"), (" collecting goes on", "dim"))
     return line(("LIVE", "good"), f" {viewing.refresh_hz:g}/s")
-
-
-_STARTER = "mpwatch/hook/run.py"
-"""Stands before the program in the command line of a job that `mpwatch run` started."""
 
 
 def clock(seconds: float) -> str:
@@ -80,22 +75,7 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
 
 def program(root: Process | None) -> str:
     """The script or module a process runs."""
-    return "" if root is None else program_of(root.sample.cmdline)
-
-
-def program_of(cmdline: Sequence[str]) -> str:
-    """The script or module of a command line: `train.py`, `-m train`; empty for an empty one."""
-    words = cmdline[1:]
-    if words and words[0].endswith(_STARTER):
-        cmdline, words = cmdline[1:], words[1:]
-    for index, word in enumerate(words, start=1):
-        if word == "-m":
-            return f"-m {cmdline[index + 1]}" if index + 1 < len(cmdline) else "-m"
-        if word == "-c":
-            return "-c"
-        if not word.startswith("-"):
-            return os.path.basename(word)
-    return os.path.basename(cmdline[0]) if cmdline else ""
+    return "" if root is None else python_program(root.sample.cmdline).name or root.sample.name
 
 
 def _facts(root: Process | None) -> list[Part]:

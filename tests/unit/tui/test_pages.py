@@ -386,7 +386,7 @@ def with_cmdline(*words: str) -> Process:
         (("python", "-m", "train.main"), "-m train.main"),
         (("python", "-c", "import x"), "-c"),
         (("python3", "/x/mpwatch/hook/run.py", "/home/ada/train.py"), "train.py"),
-        ((), ""),
+        ((), "python"),
     ],
 )
 def test_the_program_is_named_as_people_name_it(words: tuple[str, ...], name: str) -> None:
