@@ -38,15 +38,14 @@ def loader_stalls(
     snapshot: Snapshot, history: History, at_least_s: float = STANDING_S
 ) -> Iterator[LoaderStall]:
     """All loaders whose main process stands waiting for a batch."""
-    owners = list(loader_owners(snapshot))
-    if not owners:
-        return
-    writers = pipe_ends(snapshot).writers
-    for owner, workers in owners:
+    writers: Mapping[int, tuple[ProcessId, ...]] | None = None
+    for owner, workers in loader_owners(snapshot):
         loader = _waiting_loader(snapshot, owner)
         waited_s = _waited_s(owner, loader, history)
         if waited_s is None or waited_s < at_least_s:
             continue
+        if writers is None:
+            writers = pipe_ends(snapshot).writers
         ours = {worker.process for worker in workers}
         if loader is not None or _waits_for_batch(owner, ours, writers):
             yield LoaderStall(owner, workers, waited_s, loader)

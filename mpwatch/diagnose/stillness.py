@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 
 from mpwatch.diagnose.stack_shapes import main_thread
 from mpwatch.model.history import History, Series
@@ -34,13 +33,18 @@ def quiet_s(process: Process, history: History) -> float | None:
     still_s = thread.still_s if thread is not None else None
     if len(series) < 2:
         return still_s
-    since_s = series[0].at_s
-    for earlier, later in pairwise(series):
-        if later.value / 100 * (later.at_s - earlier.at_s) > TICK_S:
-            since_s = later.at_s
-    quiet = max(series[-1].at_s - since_s, still_s or 0.0)
+    quiet = max(series[-1].at_s - _last_moved_s(series), still_s or 0.0)
     switches = history.of(process.process, "voluntary_switches")
     return min(quiet, _rarely_woken_s(switches)) if len(switches) > 1 else quiet
+
+
+def _last_moved_s(cpu_percent: Series) -> float:
+    """When it last used more than a tick or two of cpu, or when watching began."""
+    for index in range(len(cpu_percent) - 1, 0, -1):
+        later, earlier = cpu_percent[index], cpu_percent[index - 1]
+        if later.value / 100 * (later.at_s - earlier.at_s) > TICK_S:
+            return later.at_s
+    return cpu_percent[0].at_s
 
 
 def _rarely_woken_s(switches: Series) -> float:

@@ -28,7 +28,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
     A reader that waits for a new message asks for its head, 4 bytes; that is ordinary.
     """
-    writers = pipe_ends(snapshot).writers
     for process in snapshot.living():
         for thread in process.threads:
             wait = thread.waits_on
@@ -37,7 +36,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             quiet = quiet_s(process, history)
             if quiet is None or quiet < STUCK_S:
                 continue
-            others = _holders(wait, writers, process)
+            others = _holders(wait, pipe_ends(snapshot).writers, process)
             if any(_writes(snapshot.get(other)) for other in others):
                 continue
             dead = violent_deaths_near(snapshot, process)

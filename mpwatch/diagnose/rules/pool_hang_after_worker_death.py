@@ -23,6 +23,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     The Pool has replaced the worker, so nothing looks wrong: all its workers are idle. While any of
     them works, the result may be on its way.
     """
+    if not any(_died_hard(process) for process in snapshot.processes):
+        return
     for process in snapshot.living():
         waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
         quiet = quiet_s(process, history)

@@ -25,7 +25,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     A full pipe whose reader is alive and busy is back-pressure; the parent's own wait for the exit
     of the child is what makes it a deadlock.
     """
-    ends = pipe_ends(snapshot)
     for child in snapshot.living():
         feeder = next((t for t in child.threads if _is_blocked(t)), None)
         parent = family_head(snapshot, child)
@@ -34,10 +33,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         quiet, parents_quiet = quiet_s(child, history), quiet_s(parent, history)
         if quiet is None or parents_quiet is None or min(quiet, parents_quiet) < STUCK_S:
             continue
+        readers_of = pipe_ends(snapshot).readers
         readers = {
             reader
             for pipe in pipes_among(feeder.waits_on.targets)
-            for reader in ends.readers.get(pipe, ())
+            for reader in readers_of.get(pipe, ())
         }
         if _joins(parent, child) and not _is_read(snapshot, readers, parent, child):
             yield _finding(parent, child, feeder, min(quiet, parents_quiet))

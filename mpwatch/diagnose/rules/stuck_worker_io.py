@@ -33,8 +33,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         thread = main_thread(worker)
         if thread is None:
             continue
-        quiet = quiet_s(worker, history)
-        if _is_blocked(worker, thread) and quiet is not None and quiet >= BLOCKED_S:
+        quiet = quiet_s(worker, history) if _is_blocked(worker, thread) else None
+        if quiet is not None and quiet >= BLOCKED_S:
             yield _finding(worker, thread, quiet)
         elif (since := _task_too_long_s(worker)) is not None:
             yield _finding(worker, thread, since)
