@@ -95,6 +95,11 @@ class Aarch64:
         registers[_SP], registers[_PC] = frame.address, function
         return _REGISTERS.pack(*registers)
 
+    def returned(self, tracee: Tracee, return_to: int) -> int | None:
+        """What is in w0, once the function has returned."""
+        registers = _REGISTERS.unpack(tracee.read_registers(_NT_PRSTATUS))
+        return int(registers[0]) & 0xFFFFFFFF if registers[_PC] == return_to else None
+
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
         """Whether the thread stands at the entry of our `rt_sigreturn`."""
         registers = _REGISTERS.unpack(tracee.read_registers(_NT_PRSTATUS))

@@ -23,6 +23,8 @@ from mpwatch.model.text import clean
 
 HELLO_WITHIN_S = 0.25
 """A hook that is there answers at once, unless the GIL is held."""
+TURNS_OF_A_VISIT = 8
+"""How often a visit itself makes the main thread take turns, at most."""
 _LOOK_S = 0.001
 _LOOK_AT_MOST_S = 0.02
 
@@ -79,12 +81,12 @@ def deliver(
     target = visit.target
     waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
     visit.step("parcel laid down")
+    if not waiting.is_ours and _is_lost(waiting, target):
+        waiting.remove()
+        waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
     if not waiting.is_ours:
-        if waiting.answer() is not None or (not waiting.is_handed_over() and waiting.is_stale()):
-            waiting.remove()
-            waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
-        if not waiting.is_ours:
-            return _wait(waiting, timeout_s), chosen[0].name, None
+        return _wait(waiting, timeout_s), chosen[0].name, None
+    turns = target.turns
     stopped_s: float | None = None
     method = chosen[0]
     try:
@@ -98,7 +100,7 @@ def deliver(
     except BaseException:
         waiting.remove()
         raise
-    waiting.mark("handed-over")
+    waiting.mark("handed-over", turns)
     visit.step("handed over")
     answer = _wait(waiting, timeout_s)
     if answer is None:
@@ -109,6 +111,20 @@ def deliver(
         if stopped_s is not None:
             clear_text(target.pid)
     return answer, method.name, stopped_s
+
+
+def _is_lost(waiting: Parcel, target: Target) -> bool:
+    """Whether a parcel that lies there will not be opened any more, or has been.
+
+    A call that was queued before the interpreter had initialised itself is gone. That shows when
+    the main thread has run since and still did not look.
+    """
+    if waiting.answer() is not None:
+        return True
+    turns = waiting.handed_over_at()
+    if turns is None:
+        return waiting.is_stale()
+    return target.turns > turns + TURNS_OF_A_VISIT
 
 
 def _usable(visit: Visit, methods: tuple[Method, ...]) -> list[Method]:

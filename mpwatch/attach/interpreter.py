@@ -10,7 +10,7 @@ from mpwatch.attach import elf
 from mpwatch.attach.elf import Layout, Mapping, Module
 from mpwatch.attach.outcome import Refused
 
-_ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+_ADD, _RUN, _IS_UP = "Py_AddPendingCall", "PyRun_SimpleString", "Py_IsInitialized"
 # Functions that hold, or are called by somebody who holds, the lock around the pending calls:
 # Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.13. Where one of them is running, calling
 # Py_AddPendingCall on the same thread would wait for itself.
@@ -23,7 +23,7 @@ _LOCKING = (
 )  # fmt: skip
 # Only builds without the GIL export it (Include/internal/pycore_object.h, CPython 3.13 and later).
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"
-_NAMES = frozenset((_ADD, _RUN, _FREE_THREADED, *_LOCKING))
+_NAMES = frozenset((_ADD, _RUN, _IS_UP, _FREE_THREADED, *_LOCKING))
 _VERSION = re.compile(r"python(3\.\d+)(t?)")
 
 
@@ -48,6 +48,11 @@ class Interpreter:
     def run_string(self) -> int:
         """Address of `PyRun_SimpleString`."""
         return self._address(_RUN)
+
+    @property
+    def is_initialized(self) -> int:
+        """Address of `Py_IsInitialized`."""
+        return self._address(_IS_UP)
 
     @property
     def locking_ranges(self) -> tuple[tuple[int, int], ...]:
@@ -77,7 +82,7 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
         except Refused as refusal:
             unreadable = refusal
             continue
-        if _ADD in layout.symbols and _RUN in layout.symbols:
+        if {_ADD, _RUN, _IS_UP} <= layout.symbols.keys():
             return Interpreter(
                 pid, module, layout, mappings, loaded,
                 _version(module.path) or _version(exe) or _version_of_library(loaded),

@@ -74,6 +74,10 @@ class Machine(Protocol):
         """General registers that call a function and then return through the frame."""
         ...
 
+    def returned(self, tracee: Tracee, return_to: int) -> int | None:
+        """The result of the function, for a thread that has just come back from it."""
+        ...
+
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
         """Whether a thread at a system-call stop is about to perform `rt_sigreturn`."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
@@ -19,6 +20,8 @@ from mpwatch.attach.target import Target, read_stat
 Step = Callable[[str], None]
 
 REMOTE_EXEC_WITHIN_S = 10.0
+STARTED_WITHIN_S = 1.0
+_STARTING_S = 0.02
 # One target at a time stands still, so that none waits for our own threads to take turns.
 _STOPPING = threading.Lock()
 
@@ -160,8 +163,7 @@ class PendingCall:
             memory.write(text_at, stub.TEXT)
             plan = pending_call.prepare(visit.interpreter, this_machine(), memory, text_at)
             visit.step("text written")
-            with _STOPPING:
-                return _on_own_thread(lambda: pending_call.queue(plan, memory, visit.step))
+            return _queue(plan, memory, visit.step)
         except ProcessLookupError:
             raise Refused("the process ended during the attempt") from None
         except OSError as error:
@@ -186,6 +188,19 @@ def clear_text(pid: int) -> None:
         return
     finally:
         memory.close()
+
+
+def _queue(plan: pending_call.Plan, memory: room.TargetMemory, step: Step) -> float:
+    """Queue the call as soon as the interpreter has started."""
+    deadline_s = time.monotonic() + STARTED_WITHIN_S
+    while True:
+        try:
+            with _STOPPING:
+                return _on_own_thread(lambda: pending_call.queue(plan, memory, step))
+        except pending_call.NotReady:
+            if time.monotonic() > deadline_s:
+                raise
+        time.sleep(_STARTING_S)
 
 
 def _require_stoppable(target: Target) -> None:

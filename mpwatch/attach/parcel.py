@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 from mpwatch.attach import stub
 from mpwatch.attach.outcome import Refused
-from mpwatch.attach.target import Target
+from mpwatch.attach.target import Target, read_stat
 from mpwatch.hook import wire
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _ANSWER_BYTES = 4096
 STALE_S = 5.0
 """A parcel that nobody handed over for so long belongs to an observer that died."""
@@ -58,9 +59,14 @@ class Parcel:
             return None
         return None if raw is None else raw.decode("utf-8", "replace").strip()
 
-    def is_handed_over(self) -> bool:
-        """Whether somebody has told the target to look."""
-        return self._has("handed-over")
+    def handed_over_at(self) -> int | None:
+        """What `mark` noted when the target was told to look; `None` if it was not told yet."""
+        try:
+            with self._opened() as folder:
+                raw = _read(folder, "handed-over")
+        except (OSError, Refused):
+            return None
+        return int(raw) if raw is not None and raw.isdigit() else None
 
     def is_stale(self) -> bool:
         """Whether whoever laid it down died before handing it over."""
@@ -70,10 +76,14 @@ class Parcel:
         except OSError:
             return True
 
-    def mark(self, what: str) -> None:
+    def mark(self, what: str, number: int = 0) -> None:
         """Note `handed-over` or `unattended` in the parcel; one that is gone needs no note."""
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
-            os.close(os.open(what, _NEW_FILE, 0o600, dir_fd=folder))
+            fd = os.open(what, _MARK_FILE, 0o600, dir_fd=folder)
+            try:
+                os.write(fd, b"%d" % number)
+            finally:
+                os.close(fd)
 
     def remove(self) -> None:
         """Take it away; one that is gone is fine."""
@@ -83,14 +93,6 @@ class Parcel:
                     os.unlink(name, dir_fd=folder)
             with opened(self.pid, self.runtime, self.proc) as parent:
                 os.rmdir(self.name, dir_fd=parent)
-
-    def _has(self, name: str) -> bool:
-        try:
-            with self._opened() as folder:
-                os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except (OSError, Refused):
-            return False
-        return True
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
@@ -124,6 +126,8 @@ def lay_down(target: Target, errand: str, hook_directory: str, proc: str = "/pro
     hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         with opened(target.pid, runtime, proc) as parent:
+            if target.shares_pids:
+                _sweep(parent, proc)
             write_folder(parent, hidden, contents, target)
             try:
                 os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -245,6 +249,21 @@ def _read(folder: int, name: str) -> bytes | None:
         return os.read(fd, _ANSWER_BYTES)
     finally:
         os.close(fd)
+
+
+def _sweep(parent: int, proc: str) -> None:
+    """Remove parcels of processes that have ended without looking for them."""
+    for name in os.listdir(f"/proc/self/fd/{parent}"):
+        pid, _, ticks = name.removeprefix(stub.PARCEL_PREFIX).partition("-")
+        if not name.startswith(stub.PARCEL_PREFIX) or not (pid.isdigit() and ticks.isdigit()):
+            continue
+        try:
+            _, _, start_ticks = read_stat(int(pid), proc)
+        except OSError:
+            start_ticks = -1
+        if start_ticks != int(ticks):
+            with contextlib.suppress(OSError):
+                _remove_folder(parent, name)
 
 
 def _remove_folder(parent: int, name: str) -> None:

@@ -30,10 +30,18 @@ RETURN_WITHIN_S = 0.1
 ATTEMPTS = 20
 _STACK_NEED_BYTES = 16384
 _STACK_WORDS = 128
+_INSTRUCTIONS_AT_MOST = 64
 # Signals the processor raises for the thread's own instructions: blocking them would turn a fault
 # into a certain death. Bit n - 1 is signal n: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
 _SYNCHRONOUS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10
 _ALL_BUT_SYNCHRONOUS = 0xFFFFFFFFFFFFFFFF & ~_SYNCHRONOUS
+
+
+class NotReady(Refused):
+    """The interpreter is still starting, or ending already."""
+
+    def __init__(self) -> None:
+        super().__init__("its interpreter is still starting, or ending already")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +94,39 @@ def queue(
         _require_stack(plan.interpreter.mappings, machine.stack_pointer(context), frame)
         memory.write(frame.address, frame.content)
         step("frame written")
+        _require_initialized(plan, tracee, context, frame)
         function = plan.interpreter.add_pending_call
         arguments = (plan.interpreter.run_string, plan.text_at)
         tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
-        # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
-        tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
         _follow(plan, tracee, context)
         tracee.let_go()
         return time.perf_counter() - started_s
+
+
+def _require_initialized(plan: Plan, tracee: Tracee, context: Context, frame: Frame) -> None:
+    """Ask `Py_IsInitialized`, some instructions without a lock, executed one by one.
+
+    A call queued in an interpreter that is still starting would run before `importlib` is there,
+    and end the process (seen with CPython 3.10 and 3.11); one that is ending would never run it.
+
+    Raises:
+        NotReady: It is starting or ending; the thread is as it was.
+    """
+    machine, function = plan.machine, plan.interpreter.is_initialized
+    tracee.write_registers(1, machine.call(context, frame, function, (), plan.return_to))
+    # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
+    tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
+    result: int | None = None
+    for _ in range(_INSTRUCTIONS_AT_MOST):
+        if tracee.execute_one(RETURN_WITHIN_S):
+            break
+        result = machine.returned(tracee, plan.return_to)
+        if result is not None:
+            break
+    if not result:
+        tracee.write_registers(1, context.general)
+        tracee.write_signal_mask(context.signal_mask)
+        raise NotReady
 
 
 def _follow(plan: Plan, tracee: Tracee, context: Context) -> None:

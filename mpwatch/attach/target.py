@@ -35,6 +35,8 @@ class Target:
     """It has our root directory and our mounts: a path means the same to both."""
     shares_pids: bool
     has_shadow_stack: bool
+    turns: int = 0
+    """How often its main thread was given a cpu, as far as the kernel counts it."""
 
     @property
     def pid(self) -> int:
@@ -101,6 +103,8 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         environment=environment,
         shares_files=shares_files,
         shares_pids=shares_pids,
+        turns=int(status.get("voluntary_ctxt_switches", "0"))
+        + int(status.get("nonvoluntary_ctxt_switches", "0")),
         has_shadow_stack="shstk" in status.get("x86_Thread_features", "").split(),
     )
 

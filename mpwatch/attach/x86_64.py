@@ -150,6 +150,11 @@ class X8664:
             eflags=registers.values["eflags"] & ~_DIRECTION_FLAG,
         )
 
+    def returned(self, tracee: Tracee, return_to: int) -> int | None:
+        """What is in eax, once the function has returned."""
+        values = Registers(tracee.read_registers(_NT_PRSTATUS)).values
+        return int(values["rax"]) & 0xFFFFFFFF if values["rip"] == return_to else None
+
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
         """Whether the thread stands at the entry of our `rt_sigreturn`."""
         values = Registers(tracee.read_registers(_NT_PRSTATUS)).values

@@ -45,6 +45,17 @@ attached = bring_in(process, timeout_s=10)
 detached = detach(process, timeout_s=10)
 target.kill()
 target.communicate()
+for _ in range(10):  # also those that have hardly begun
+    young = subprocess.Popen([sys.executable, "/mpwatch-test/attach_plain.py", "idle"],
+        stdout=subprocess.DEVNULL, env=environment)
+    process = ProcessId(young.pid, read_stat(young.pid)[2])
+    for attempt in range(50):
+        found = bring_in(process, timeout_s=0.2)
+        if found.state == "ready":
+            break
+    assert found.state == "ready" and young.poll() is None, (found, young.poll())
+    young.kill()
+    young.wait()
 print(json.dumps([attached.state, attached.method, attached.reason, detached.state]))
 """
 

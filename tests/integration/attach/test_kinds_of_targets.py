@@ -14,6 +14,7 @@ import pytest
 from mpwatch.attach import Attached, bring_in, bring_in_tree, detach
 from mpwatch.model.samples import ProcSample
 from tests.integration.attach.conftest import Start, eventually
+from tests.integration.attach.test_blocked_calls import is_blocked
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +59,29 @@ def test_the_hook_leaves_no_name_in_main_and_sys_path_as_it_was(
     program = tmp_path / "look.py"
     program.write_text(LOOK_AT_MAIN)
     running = start(str(program.with_suffix("")), stderr=subprocess.STDOUT)
+    assert eventually(lambda: is_blocked(running.pid))
     assert bring_in(running.process, timeout_s=0.1).state == "pending"
     running.say(b"\n")
     assert json.loads(running.line()) == [["before", "json", "path"], True]
     assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_process_that_was_started_this_very_moment_survives_and_gets_the_hook(
+    python: str, runtime: Path
+) -> None:
+    for _ in range(10):
+        popen = subprocess.Popen(
+            [python, "-c", "import time\nwhile True: time.sleep(0.02)"],
+            env={"XDG_RUNTIME_DIR": str(runtime)},
+        )
+        try:
+            target = sample(popen.pid).process
+            assert eventually(lambda: bring_in(target, timeout_s=0.2).state == "ready")  # noqa: B023
+            assert popen.poll() is None
+        finally:
+            popen.kill()
+            popen.wait()
 
 
 def sample(pid: int, **changes: object) -> ProcSample:
@@ -141,7 +161,8 @@ def test_root_attaches_to_another_users_process_with_files_of_that_user() -> Non
         assert folder.stat().st_mode & 0o777 == 0o700
         assert {p.stat().st_uid for p in folder.iterdir()} == {65534}
         assert detach(target, timeout_s=5).state == "absent"
-        assert list(folder.iterdir()) == []
+        left = {path.name.split("-")[0] for path in folder.iterdir()}
+        assert left.isdisjoint({"hook", "attach", str(popen.pid)})
     finally:
         popen.kill()
         popen.wait()

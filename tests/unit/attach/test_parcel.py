@@ -58,10 +58,22 @@ def test_whoever_comes_second_finds_the_first_ones_parcel(proc: str, tmp_path: P
     first = parcel.lay_down(TARGET, "load", "/hook", proc)
     second = parcel.lay_down(TARGET, "load", "/hook", proc)
     assert (first.is_ours, second.is_ours) == (True, False)
-    assert not second.is_handed_over()
-    first.mark("handed-over")
-    assert second.is_handed_over()
+    assert second.handed_over_at() is None
+    first.mark("handed-over", 17)
+    assert second.handed_over_at() == 17
     assert [p.name for p in (tmp_path / "root/run/mpwatch").iterdir()] == ["attach-5-7"]
+
+
+def test_parcels_of_dead_processes_are_swept_and_others_stay(proc: str, tmp_path: Path) -> None:
+    runtime = tmp_path / "root/run/mpwatch"
+    runtime.mkdir(mode=0o700)
+    for name in ("attach-77-1", "attach-78-9"):
+        (runtime / name).mkdir()
+        (runtime / name / "payload.py").touch()
+    (tmp_path / PROC / "78").mkdir()
+    (tmp_path / PROC / "78" / "stat").write_text("78 (python) S" + " 0" * 18 + " 9 0")
+    parcel.lay_down(replace(TARGET, shares_pids=True), "load", "/hook", proc)
+    assert sorted(p.name for p in runtime.iterdir()) == ["attach-5-7", "attach-78-9"]
 
 
 def test_a_directory_open_to_others_or_behind_a_link_is_never_used(
