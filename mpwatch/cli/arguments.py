@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_looking(commands)
     _add_recording(commands)
     _add_changing(commands)
+    _add_clean(commands)
     return parser
 
 
@@ -149,6 +150,14 @@ def _add_changing(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     detach = commands.add_parser("detach", help="take the hook out of the whole tree")
     detach.add_argument("pid", type=_pid, metavar="PID")
     detach.set_defaults(command=("mpwatch.cli.changes", "detach"))
+
+
+def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    clean = commands.add_parser(
+        "clean", help="orphaned torch segments and sockets of dead processes, nothing else"
+    )
+    clean.add_argument("--yes", action="store_true", help="remove them; without it they are listed")
+    clean.set_defaults(command=("mpwatch.cli.changes", "clean"))
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,9 @@
-"""Commands that change something in a job: detach."""
+"""Commands that change something: detach, clean."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
 from mpwatch.cli.targets import ended_meanwhile, target
@@ -34,4 +35,32 @@ def detach(arguments: argparse.Namespace) -> int:
             staying[0].fix,
             EXIT_NOT_PERMITTED,
         )
+    return 0
+
+
+def clean(arguments: argparse.Namespace) -> int:
+    """List what dead jobs left behind, and remove it if that was asked for."""
+    from mpwatch.collect.leftovers import find_leftovers, remove
+    from mpwatch.model.units import bytes_text, seconds_text
+
+    leftovers = find_leftovers()
+    for problem in leftovers.problems:
+        print(f"mpwatch: {problem}", file=sys.stderr)
+    if not leftovers.files:
+        print("Nothing of dead jobs lies around.")
+        return 0
+    refused = []
+    for each in leftovers.files:
+        age = seconds_text(each.age_s)
+        print(f"{each.kind}  {bytes_text(each.size_bytes):>6}  {age:>9}  {each.shown}")
+        if arguments.yes:
+            refused.append(remove(each))
+    total = bytes_text(sum(each.size_bytes for each in leftovers.files))
+    if not arguments.yes:
+        print(f"{len(leftovers.files)} files, {total}. To remove them: mpwatch clean --yes")
+        return 0
+    reasons = [reason for reason in refused if reason is not None]
+    print(f"{len(leftovers.files) - len(reasons)} files removed, {total} in all.")
+    if reasons:
+        raise Failure(f"{len(reasons)} could not be removed: {reasons[0]}", "", EXIT_NOT_PERMITTED)
     return 0

@@ -1,0 +1,152 @@
+"""What dead jobs left behind on this machine: named torch segments nobody holds, dead sockets.
+
+Only what is certainly nobody's is named: a segment whose maker is gone and which no process maps or
+has open, a socket whose process is gone. Where some process cannot be read, no segment is certain.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from mpwatch.collect import procfs
+from mpwatch.hook import wire
+from mpwatch.model.text import clean
+
+SHM = "/dev/shm"
+QUIET_S = 60.0
+"""A younger segment may belong to a process that is just being started."""
+_TORCH = re.compile(r"torch_(\d+)_\d+_\d+$")
+_SOCKET = re.compile(rf"(\d+)-(\d+){re.escape(wire.SOCKET_SUFFIX)}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One file that can go."""
+
+    kind: Literal["segment", "socket"]
+    path: str
+    """As it is, for removing it."""
+    maker_pid: int
+    size_bytes: int
+    age_s: float
+
+    @property
+    def shown(self) -> str:
+        """The path, safe to print."""
+        return clean(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Everything found, and why it may not be everything."""
+
+    files: tuple[Leftover, ...]
+    problems: tuple[str, ...] = ()
+
+
+def find_leftovers(
+    proc: str = "/proc", shm: str = SHM, folders: tuple[str, ...] | None = None
+) -> Leftovers:
+    """List what dead processes of this pid namespace left; nothing is removed.
+
+    Args:
+        proc: Where procfs is.
+        shm: The folder of POSIX shared memory.
+        folders: Runtime directories of hooks; this user's own if `None`.
+    """
+    if folders is None:
+        folders = wire.runtime_candidates(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
+    segments, problems = _segments(proc, shm)
+    sockets = [found for folder in folders for found in _sockets(proc, folder)]
+    return Leftovers((*segments, *sockets), problems)
+
+
+def remove(leftover: Leftover) -> str | None:
+    """Remove one file.
+
+    Returns:
+        `None`, or why it is still there.
+    """
+    try:
+        os.unlink(leftover.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{leftover.shown}: {error.strerror}"
+    return None
+
+
+def _segments(proc: str, shm: str) -> tuple[list[Leftover], tuple[str, ...]]:
+    orphans = [
+        (entry, int(match[1]))
+        for entry in _entries(shm)
+        if (match := _TORCH.match(entry.name)) and not os.path.exists(f"{proc}/{match[1]}")
+    ]
+    if not orphans:
+        return [], ()
+    held, unreadable = _held_inodes(proc, shm)
+    if unreadable:
+        words = f"{len(orphans)} segments of dead processes are left alone"
+        return [], (f"{words}: {unreadable} processes of others may hold them (run it as root)",)
+    found = []
+    for entry, maker in orphans:
+        stat = _stat(entry)
+        if stat is None or stat.st_ino in held or time.time() - stat.st_ctime < QUIET_S:
+            continue
+        age_s = time.time() - stat.st_ctime
+        found.append(Leftover("segment", entry.path, maker, stat.st_blocks * 512, age_s))
+    return found, ()
+
+
+def _sockets(proc: str, folder: str) -> list[Leftover]:
+    found = []
+    for entry in _entries(folder):
+        match = _SOCKET.match(entry.name)
+        stat = _stat(entry) if match else None
+        if match is None or stat is None or stat.st_uid != os.geteuid():
+            continue
+        living = procfs.read_stat(proc, int(match[1]))
+        if living is None or living.process.start_ticks != int(match[2]):
+            age_s = max(0.0, time.time() - stat.st_ctime)
+            found.append(Leftover("socket", entry.path, int(match[1]), 0, age_s))
+    return found
+
+
+def _held_inodes(proc: str, shm: str) -> tuple[set[int], int]:
+    """Inodes of torch segments that any process maps or has open, and how many are unreadable."""
+    held: set[int] = set()
+    unreadable = 0
+    marker = f"{shm}/torch_".encode()
+    for pid in procfs.pids(proc):
+        try:
+            maps = procfs.read(f"{proc}/{pid}/maps", 64 << 20)
+            for line in maps.splitlines():
+                if marker in line:
+                    held.add(int(line.split()[4]))
+            for fd in os.listdir(f"{proc}/{pid}/fd"):
+                if os.readlink(f"{proc}/{pid}/fd/{fd}").startswith(f"{shm}/torch_"):
+                    held.add(os.stat(f"{proc}/{pid}/fd/{fd}").st_ino)
+        except procfs.GONE:
+            continue
+        except OSError:
+            unreadable += 1
+    return held, unreadable
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except OSError:
+        return None

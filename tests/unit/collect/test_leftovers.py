@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.leftovers import QUIET_S, find_leftovers, remove
+
+GONE = 2_000_000_000
+"""No process: above the largest pid_max."""
+
+
+@pytest.fixture
+def shm(tmp_path: Path) -> Path:
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    return folder
+
+
+def procfs_of_one(tmp_path: Path) -> str:
+    """A procfs with this process alone: others on the machine may not be readable."""
+    folder = tmp_path / "proc"
+    if not folder.exists():
+        folder.mkdir()
+        (folder / str(os.getpid())).symlink_to(f"/proc/{os.getpid()}")
+    return str(folder)
+
+
+def segment(shm: Path, pid: int) -> Path:
+    path = shm / f"torch_{pid}_123456_7"
+    path.write_bytes(b"x" * 5000)
+    return path
+
+
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = time.time()
+    monkeypatch.setattr("mpwatch.collect.leftovers.time.time", lambda: now_s + QUIET_S + 5)
+
+
+def found(shm: Path, *folders: Path) -> list[str]:
+    proc = procfs_of_one(shm.parent)
+    seen = find_leftovers(proc, str(shm), tuple(map(str, folders)))
+    assert seen.problems == ()
+    return [os.path.basename(each.path) for each in seen.files]
+
+
+def test_a_segment_of_a_dead_maker_that_nobody_holds_is_left_over(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = segment(shm, GONE)
+    later(monkeypatch)
+
+    assert found(shm) == [path.name]
+
+
+def test_a_young_segment_and_one_of_a_living_maker_are_not(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(shm, os.getpid())
+    assert found(shm) == []
+    later(monkeypatch)
+    assert found(shm) == []
+    segment(shm, GONE)
+    monkeypatch.undo()
+    assert found(shm) == []
+
+
+def test_a_segment_somebody_has_open_is_not_left_over(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = segment(shm, GONE)
+    later(monkeypatch)
+
+    with path.open():
+        assert found(shm) == []
+    assert found(shm) == [path.name]
+
+
+def test_files_of_others_are_never_named(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("psm_1234", "sem.mp-x", "torch_x_1_2", f"torch_{GONE}", f"nccl-{GONE}"):
+        (shm / name).write_bytes(b"x")
+    later(monkeypatch)
+
+    assert found(shm) == []
+
+
+def test_a_socket_of_a_dead_process_is_left_over_but_not_its_ring(
+    shm: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in (f"{GONE}-77.sock", f"{os.getpid()}-1.sock"):
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(folder / name))
+    (folder / f"{GONE}-77.ring").write_bytes(b"x")
+
+    assert sorted(found(shm, folder)) == sorted([f"{GONE}-77.sock", f"{os.getpid()}-1.sock"])
+
+
+def test_removing_says_why_a_file_is_still_there(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = segment(shm, GONE)
+    later(monkeypatch)
+    (leftover,) = find_leftovers(procfs_of_one(shm.parent), str(shm), ()).files
+
+    assert remove(leftover) is None
+    assert not path.exists()
+    assert remove(leftover) is None
+    path.mkdir()
+    assert remove(leftover) == f"{path}: Is a directory"
+
+
+def test_while_some_process_cannot_be_read_no_segment_is_certain(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(shm, GONE)
+    later(monkeypatch)
+    proc = Path(procfs_of_one(shm.parent))
+    (proc / "77").mkdir()
+    (proc / "77" / "maps").mkdir()
+
+    seen = find_leftovers(str(proc), str(shm), ())
+
+    assert seen.files == ()
+    assert "1 processes of others may hold them" in seen.problems[0]
