@@ -8,6 +8,7 @@ import shlex
 import sys
 
 from mpwatch.cli.failures import Failure
+from mpwatch.cli.paths import check_recordable, reading
 from mpwatch.cli.targets import bring, hook_use, target
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.intake import HookUse
@@ -41,7 +42,6 @@ def attach(arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Show a recording."""
-    from mpwatch.cli.files import reading
     from mpwatch.observe.replay import ReplaySource
 
     need_terminal(f"mpwatch diagnose {arguments.file}")
@@ -105,18 +105,3 @@ def show(
     return run_dashboard(
         source, title=title, refresh_hz=refresh_hz, readonly=readonly, recording=recording
     )
-
-
-def check_recordable(path: str) -> None:
-    """Refuse a recording that could not be written, before anything starts.
-
-    Raises:
-        Failure: The file exists, or its folder does not or cannot be written to.
-    """
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.exists(path):
-        raise Failure(f"{path} exists already; choose another name or remove it.")
-    if not os.path.isdir(folder):
-        raise Failure(f"There is no folder {folder}.", f"mkdir -p {folder}")
-    if not os.access(folder, os.W_OK):
-        raise Failure(f"{folder} cannot be written to.")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Iterator
-from typing import IO
 
-from mpwatch.cli.dashboards import check_recordable
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
+from mpwatch.cli.paper import paper
+from mpwatch.cli.paths import check_recordable, reading, writing
 from mpwatch.cli.progress import Progress
 from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
 
@@ -74,7 +72,6 @@ def trace(arguments: argparse.Namespace) -> int:
 
 def autopsy(arguments: argparse.Namespace) -> int:
     """Print what dead processes did last, from the files their hooks left."""
-    from mpwatch.cli.looks import paper
     from mpwatch.report.autopsy import NothingLeft, autopsies
     from mpwatch.report.autopsy_text import autopsy_text
 
@@ -84,26 +81,3 @@ def autopsy(arguments: argparse.Namespace) -> int:
         raise Failure(str(error), "mpwatch ps", EXIT_NO_SUCH_PROCESS) from None
     print(autopsy_text(found, paper=paper()))
     return 0
-
-
-@contextlib.contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turn what can be wrong with a recording into one sentence."""
-    from mpwatch.observe.recording import NotARecording
-
-    try:
-        yield
-    except NotARecording as error:
-        raise Failure(str(error), "mpwatch record PID -o FILE") from None
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}.") from None
-
-
-@contextlib.contextmanager
-def writing(path: str) -> Iterator[IO[str]]:
-    """A new file for a result."""
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}.") from None

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 
 from mpwatch.cli.failures import EXIT_FINDINGS
+from mpwatch.cli.paper import paper
+from mpwatch.cli.paths import reading
 from mpwatch.cli.progress import Progress
 from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report import json as json_report
 from mpwatch.report import text as text_report
-from mpwatch.report.table import Paper
-
-
-def paper() -> Paper:
-    """How wide standard output is, and whether it may be coloured."""
-    is_terminal = sys.stdout.isatty()
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else 100
-    return Paper(width=max(60, width), has_colour=is_terminal and "NO_COLOR" not in os.environ)
 
 
 def ps(arguments: argparse.Namespace) -> int:
@@ -75,7 +67,6 @@ def recorded(path: str) -> Snapshot:
     Raises:
         Failure: The file cannot be read or is no recording.
     """
-    from mpwatch.cli.files import reading
     from mpwatch.observe.replay import replay_to_end
 
     with reading(path):

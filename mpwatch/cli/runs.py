@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 from mpwatch.cli import children
-from mpwatch.cli.dashboards import check_recordable, watch
+from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure
+from mpwatch.cli.paper import paper
+from mpwatch.cli.paths import check_recordable
 from mpwatch.cli.progress import Progress
 from mpwatch.collect.errors import CannotWatch
 from mpwatch.collect.proc import identify
@@ -126,7 +128,6 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
 
 def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
     """What the dashboard would show, as text, once the demonstration shows something."""
-    from mpwatch.cli.looks import paper
     from mpwatch.observe.once import LookOptions, watch_for
     from mpwatch.report import text as text_report
 
@@ -144,7 +145,6 @@ def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
 
 
 def _scenario_table() -> str:
-    from mpwatch.cli.looks import paper
     from mpwatch.demo import catalogue
     from mpwatch.report.table import Column, table
 
