@@ -3,6 +3,12 @@
 The functions given to `os.register_at_fork` cannot be taken back, so they ask each time whether a
 hook is in. An exception in one of them would be printed and lost by the interpreter, also one that
 a signal handler of the program raised; such a signal's handler runs again once the fork is over.
+
+Python 3.12 and later warn when a process of several threads forks, and some of them count the
+threads only after these functions have run (`counts_late`). There the thread of a process that has
+no other starts again with the next record instead, which for multiprocessing is that of
+`Process.start` returning. What remains: a process of one thread that calls `os.fork` itself and
+never records again is silent to observers until the hook is brought in anew.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import _thread
 import functools
 import operator
 import os
+import sys
 
 from . import errors, places, wire
 from .census import Census
@@ -28,12 +35,31 @@ _SIGNALS = 2
 """Different signals that may strike during one fork."""
 
 
+def counts_late(version: tuple[int, ...]) -> bool:
+    """Whether this Python counts threads for its warning after the functions for the parent.
+
+    python/cpython#116607 moved the count behind them, #141438 before them again, in 3.14.1 and in
+    late patches of 3.13. Those count as late here too: waiting for a record does no harm.
+    """
+    return (3, 12) <= version < (3, 14, 1)
+
+
 class Forks:
     """The forks under way in this process; they may come from several threads at once."""
 
-    __slots__ = ("_began_ns", "_census", "_place", "_signals", "_under_way", "session", "threads")
+    __slots__ = (
+        "_began_ns",
+        "_census",
+        "_counts_late",
+        "_place",
+        "_signals",
+        "_under_way",
+        "session",
+        "threads",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
+        self._counts_late = counts_late(version)
         self.session: Session | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
@@ -79,7 +105,7 @@ class Forks:
     def _before(self, session: Session) -> None:
         self._under_way[session.system.get_ident()] = True
         self._began_ns = session.system.monotonic_ns()
-        session.server.stop()
+        session.stop_thread()
         self.threads = places.thread_count(session.system)
         self._census.take(session, self.threads)
         if self._place is None:
@@ -94,7 +120,10 @@ class Forks:
             session.ring.step_back(*place)
         if session.state == "on":
             session.record(wire.FORKED, self._began_ns, aux=self.threads or 0)
-            session.server.start()
+            if self._counts_late and self.threads == 1:
+                session.start_with_next_record()
+            else:
+                session.server.start()
         if self._under_way:
             # Another thread began to fork in between and has not seen our thread.
             session.server.stop()

@@ -128,7 +128,7 @@ class Server:
             return True
         run.should_stop = True
         system = self._session.system
-        if run.tid == system.get_native_id():
+        if run.tid == system.get_native_id() or self._has_ended(run):
             return True
         self._wake()
         deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)

@@ -184,6 +184,26 @@ class Session:
                 raise
             self.problems.append(f"{type(error).__name__}: {error}")
 
+    def stop_thread(self) -> None:
+        """End the thread for a fork, and let no record start it while that lasts."""
+        if self.ring.on_new_thread == self.resume:
+            self.ring.on_new_thread = None
+        self.server.stop()
+
+    def start_with_next_record(self) -> None:
+        """Let whoever records next start the thread: the fork is still being counted.
+
+        It costs records nothing: to them all threads are new ones, whose first record calls.
+        """
+        self.ring.on_new_thread = self.resume
+        self._restart_record()
+
+    def resume(self) -> None:
+        """Start the thread if a fork left that for later; never blocks."""
+        if self.ring.on_new_thread == self.resume:
+            self.ring.on_new_thread = None
+            self.server.start()
+
     def note(self, kind: str, **fields: Any) -> None:
         """Note something rare; never raises."""
         try:

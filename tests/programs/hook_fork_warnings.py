@@ -1,0 +1,44 @@
+"""Forks by hand and by multiprocessing, with every warning shown: `hook_fork_warnings.py`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import warnings
+
+END_S = 20.0
+
+
+def tasks() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def wait_for_tasks(number: int) -> bool:
+    """Whether this process has so many threads, at the latest after a while."""
+    end_s = time.monotonic() + END_S
+    while tasks() != number and time.monotonic() < end_s:
+        os.sched_yield()
+    return tasks() == number
+
+
+def main() -> None:
+    import mpwatch
+
+    warnings.simplefilter("always")
+    assert mpwatch.instrument()
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    context = multiprocessing.get_context("fork")
+    for _ in range(3):
+        process = context.Process(target=os.getpid)
+        process.start()
+        process.join()
+        print("thread is back", wait_for_tasks(2), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.forks import Forks, counts_late
+from mpwatch.hook.session import Session
+
+LATE, EARLY = (3, 13, 5), (3, 14, 1)
+
+
+class Thread:
+    """Stands in for the server: how often its thread was asked to start and to stop."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.stops = 0
+
+    def start(self) -> None:
+        self.starts += 1
+
+    def stop(self) -> bool:
+        self.stops += 1
+        return True
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    session = Session("instrument")
+    session.state = "on"
+    yield session
+    session.ring.close()
+
+
+@pytest.fixture
+def thread(session: Session, monkeypatch: pytest.MonkeyPatch) -> Thread:
+    thread = Thread()
+    monkeypatch.setattr(session, "server", thread)
+    return thread
+
+
+def fork(forks: Forks, session: Session, threads: int | None) -> None:
+    """What the interpreter calls in the parent, in a process of so many threads."""
+    forks._before(session)
+    forks.threads = threads
+    forks._after_in_parent(session)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_late"),
+    [
+        ((3, 11, 9), False),
+        ((3, 12, 0), True),
+        ((3, 13, 5), True),
+        ((3, 14, 0), True),
+        ((3, 14, 1), False),
+        ((3, 15, 0), False),
+    ],
+)
+def test_versions_that_count_threads_late_are_known(
+    version: tuple[int, ...], is_late: bool
+) -> None:
+    assert counts_late(version) is is_late
+
+
+def test_where_threads_are_counted_late_the_thread_waits_for_the_next_record(
+    session: Session, thread: Thread
+) -> None:
+    session.record(wire.QUEUE_PUT, 0)
+    fork(Forks(LATE), session, threads=1)
+    assert thread.starts == 0
+
+    session.record(wire.QUEUE_PUT, 0)
+    session.record(wire.QUEUE_PUT, 0)
+
+    assert thread.starts == 1
+
+
+def test_the_record_of_a_second_fork_starts_nothing_either(
+    session: Session, thread: Thread
+) -> None:
+    forks = Forks(LATE)
+    fork(forks, session, threads=1)
+    fork(forks, session, threads=1)
+    assert (thread.starts, thread.stops) == (0, 2)
+
+    session.record(wire.QUEUE_PUT, 0)
+
+    assert thread.starts == 1
+
+
+def test_bringing_the_hook_in_again_starts_the_thread_that_waits(
+    session: Session, thread: Thread
+) -> None:
+    fork(Forks(LATE), session, threads=1)
+
+    session.resume()
+    session.resume()
+
+    assert thread.starts == 1
+
+
+@pytest.mark.parametrize(("version", "threads"), [(EARLY, 1), (LATE, 2), (LATE, None)])
+def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
+    session: Session, thread: Thread, version: tuple[int, ...], threads: int | None
+) -> None:
+    fork(Forks(version), session, threads)
+
+    assert thread.starts == 1
