@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from mpwatch.collect import doctor_limits, fds, procfs
-from mpwatch.collect.doctor_rights import hook_folder, read_tracing, tracing
+from mpwatch.collect.doctor_rights import hook_folder, tracing
 from mpwatch.collect.gpu import GpuCollector, GpuReading
 from mpwatch.collect.host import HostCollector
 from mpwatch.collect.proc import python_version
@@ -52,7 +52,7 @@ def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
         doctor_limits.shm_inodes(host.shm),
         doctor_limits.cgroup_memory(host.cgroup, host.problems),
         doctor_limits.cgroup_pids(host.cgroup, host.problems),
-        tracing(read_tracing(pid, proc)),
+        tracing(pid, proc),
         doctor_limits.start_method(_version(pid, proc)),
         doctor_limits.cores_and_threads(
             host.cpu_count, host.usable_cpus, known.get("OMP_NUM_THREADS")

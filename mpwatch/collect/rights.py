@@ -12,7 +12,7 @@ import errno
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _CAP_SYS_PTRACE = 1 << 19
 _PTRACE_DETACH = 17  # linux/ptrace.h, the same everywhere
@@ -98,6 +98,19 @@ def judge(facts: Facts) -> Rights:
     obstacles = tuple(_obstacles(facts))
     allowed = facts.may_open and not facts.tracer_pid and not facts.is_ptrace_filtered
     return Rights(allowed, () if allowed else obstacles, _in_words(facts))
+
+
+def judge_in_general(facts: Facts) -> Rights:
+    """The verdict over any other process of the same user, from facts about ourselves."""
+    someone = replace(
+        facts,
+        may_open=bool(facts.capabilities & _CAP_SYS_PTRACE) or facts.yama_scope in (None, 0),
+        uids=(facts.uid,),
+        tracer_pid=0,
+        is_dumpable=True,
+        is_same_user_namespace=True,
+    )
+    return judge(someone)
 
 
 def _obstacles(facts: Facts) -> list[Obstacle]:

@@ -8,49 +8,59 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.doctor_rights import Tracing, hook_folder, read_tracing, tracing
+from mpwatch.collect.doctor_rights import hook_folder, tracing, tracing_check
+from mpwatch.collect.rights import Facts
 
-FREE = Tracing(uid=1000, has_capability=False, yama_scope=0, is_call_blocked=False)
+ABLE = 1 << 19
+"""CAP_SYS_PTRACE alone."""
+FREE = Facts(pid=77, uid=1000, capabilities=0, uids=(1000,) * 4, yama_scope=0, may_open=True)
 
 
 def test_a_plain_machine_lets_a_user_trace_their_own() -> None:
-    check = tracing(FREE)
+    check = tracing_check(FREE, is_general=True)
 
     assert check.state == "ok"
-    assert check.value == "uid 1000, CAP_SYS_PTRACE no, Yama scope 0, seccomp allows ptrace"
+    assert check.value.startswith("CAP_SYS_PTRACE no, Yama ptrace_scope 0, seccomp mode 0")
+    assert check.meaning.startswith("Processes of this user can be traced")
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("facts", "is_general", "words"),
     [
-        (replace(FREE, is_call_blocked=True), "seccomp"),
-        (replace(FREE, yama_scope=1), "only its own children"),
-        (replace(FREE, yama_scope=3, has_capability=True), "until the next boot"),
-        (replace(FREE, owner=0), "belongs to uid 0"),
-        (replace(FREE, owner=1000, tracer_pid=77), "Process 77 traces it already"),
-        (replace(FREE, owner=1000, may_open_memory=False), "not dumpable"),
+        (replace(FREE, is_ptrace_filtered=True), True, "seccomp"),
+        (replace(FREE, yama_scope=1), True, "Yama lets a process trace its own children"),
+        (replace(FREE, yama_scope=3, capabilities=ABLE), True, "until the next boot"),
+        (replace(FREE, uids=(0,) * 4, may_open=False), False, "belongs to uid 0"),
+        (replace(FREE, tracer_pid=7), False, "Process 7 traces it already"),
+        (replace(FREE, is_dumpable=False, may_open=False), False, "undumpable"),
     ],
 )
-def test_each_obstacle_is_named_with_what_removes_it(found: Tracing, words: str) -> None:
-    check = tracing(found)
+def test_each_obstacle_is_named_with_what_removes_it(
+    facts: Facts, is_general: bool, words: str
+) -> None:
+    check = tracing_check(facts, is_general=is_general)
 
     assert check.state == "warning"
     assert words in check.meaning
     assert check.fix
+    assert "/proc is shown all the same" in check.meaning
 
 
 def test_the_capability_overcomes_scope_and_owner() -> None:
-    able = replace(FREE, has_capability=True, yama_scope=2, owner=0)
+    able = replace(FREE, capabilities=ABLE, yama_scope=2, uids=(0,) * 4)
 
-    assert tracing(able).state == "ok"
+    assert tracing_check(able, is_general=True).state == "ok"
+    assert tracing_check(able, is_general=False).state == "ok"
+
+
+def test_a_process_that_has_gone_cannot_be_traced() -> None:
+    check = tracing_check(replace(FREE, may_open=None), is_general=False)
+
+    assert check.meaning.startswith("The process has gone.")
 
 
 def test_this_process_is_read_as_it_is() -> None:
-    found = read_tracing(os.getpid())
-
-    assert found.uid == found.owner == os.geteuid()
-    assert found.tracer_pid == 0
-    assert found.may_open_memory is True
+    assert tracing(os.getpid()).state == "ok"
 
 
 def test_the_hook_takes_the_first_folder_it_may_use(tmp_path: Path) -> None:
