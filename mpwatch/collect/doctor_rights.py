@@ -24,7 +24,7 @@ def tracing(pid: int | None, proc: str = "/proc") -> Check:
 def tracing_check(facts: Facts, *, is_general: bool) -> Check:
     """The line about tracing, from what was read."""
     rights = judge_in_general(facts) if is_general else judge(facts)
-    value = ", ".join(rights.facts[1:] if is_general else rights.facts)
+    value = ", ".join(rights.facts[1:-1] if is_general else rights.facts)
     if rights.is_allowed:
         whose = "Processes of this user" if is_general else "This process"
         return Check("tracing rights", "ok", value, f"{whose} can be traced: stacks, attach.")

@@ -102,9 +102,10 @@ def judge(facts: Facts) -> Rights:
 
 def judge_in_general(facts: Facts) -> Rights:
     """The verdict over any other process of the same user, from facts about ourselves."""
+    is_able = bool(facts.capabilities & _CAP_SYS_PTRACE)
     someone = replace(
         facts,
-        may_open=bool(facts.capabilities & _CAP_SYS_PTRACE) or facts.yama_scope in (None, 0),
+        may_open=facts.yama_scope in (None, 0) or (is_able and facts.yama_scope != 3),
         uids=(facts.uid,),
         tracer_pid=0,
         is_dumpable=True,
