@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 
 from mpwatch.attach.machine import STACK_MARGIN_BYTES, Context, Frame
 from mpwatch.attach.ptrace import Tracee
@@ -22,6 +23,8 @@ _REGISTERS = struct.Struct("<34Q")
 _X8, _X30, _SP, _PC = 8, 30, 31, 32
 
 _RT_SIGRETURN = 139
+_HINT, _ADRP, _ADD_IMMEDIATE = 0xD503201F, 0x90000000, 0x91000000
+_LDR_X, _LDR_W = 0xF9400000, 0xB9400000
 _INSTRUCTION_BYTES, _RETURN_CODE_BYTES = 4, 8
 # As on x86-64, by the numbers of asm-generic/unistd.h: io_getevents, epoll_pwait, rt_sigtimedwait,
 # semtimedop, semop, accept, sendto, recvfrom, sendmsg, recvmsg, accept4, recvmmsg, io_pgetevents,
@@ -95,10 +98,31 @@ class Aarch64:
         registers[_SP], registers[_PC] = frame.address, function
         return _REGISTERS.pack(*registers)
 
-    def returned(self, tracee: Tracee, return_to: int) -> int | None:
-        """What is in w0, once the function has returned."""
-        registers = _REGISTERS.unpack(tracee.read_registers(_NT_PRSTATUS))
-        return int(registers[0]) & 0xFFFFFFFF if registers[_PC] == return_to else None
+    def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
+        """Understand adrp, then add or ldr of a pointer, then ldr w0 and ret."""
+        places: dict[int, int] = {}
+        for (instruction,) in struct.iter_unpack("<I", code[: len(code) & ~3]):
+            target, base = instruction & 31, instruction >> 5 & 31
+            immediate = instruction >> 10 & 0xFFF
+            if instruction & 0xFFFFF01F == _HINT:  # bti, paciasp
+                at += _INSTRUCTION_BYTES
+                continue
+            if instruction & 0x9F000000 == _ADRP:
+                pages = instruction >> 5 & 0x7FFFF
+                pages = (pages << 2 | instruction >> 29 & 3) ^ 1 << 20
+                places[target] = (at & ~0xFFF) + ((pages - (1 << 20)) << 12)
+            elif base not in places:
+                return None
+            elif instruction & 0xFFC00000 == _ADD_IMMEDIATE:
+                places[target] = places[base] + immediate
+            elif instruction & 0xFFC00000 == _LDR_X:
+                places[target] = read(places[base] + immediate * 8)
+            elif instruction & 0xFFC00000 == _LDR_W and target == 0:
+                return int(places[base] + immediate * 4)
+            else:
+                return None
+            at += _INSTRUCTION_BYTES
+        return None
 
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
         """Whether the thread stands at the entry of our `rt_sigreturn`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,8 +75,14 @@ class Machine(Protocol):
         """General registers that call a function and then return through the frame."""
         ...
 
-    def returned(self, tracee: Tracee, return_to: int) -> int | None:
-        """The result of the function, for a thread that has just come back from it."""
+    def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
+        """From which address a function loads its result, if that is all the function does.
+
+        Args:
+            code: Its instructions.
+            at: Where it lies.
+            read: Reads a word of eight bytes of its process.
+        """
         ...
 
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:

@@ -24,13 +24,16 @@ from mpwatch.attach.machine import Context, Frame, Machine
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.ptrace import Tracee
 from mpwatch.attach.room import TargetMemory, mapping_at
+from mpwatch.attach.target import age_s
 
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1
 ATTEMPTS = 20
+SURELY_STARTED_S = 30.0
+"""Age from which an interpreter is believed to have started, where it cannot be read."""
 _STACK_NEED_BYTES = 16384
 _STACK_WORDS = 128
-_INSTRUCTIONS_AT_MOST = 64
+_GETTER_BYTES = 32
 # Signals the processor raises for the thread's own instructions: blocking them would turn a fault
 # into a certain death. Bit n - 1 is signal n: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
 _SYNCHRONOUS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10
@@ -54,6 +57,8 @@ class Plan:
     """Address of the program text in the target, zero-terminated."""
     return_to: int
     """Address of instructions that perform `rt_sigreturn`."""
+    started_at: int | None
+    """Address of the flag that `Py_IsInitialized` returns; `None` if its code is not understood."""
 
 
 def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, text_at: int) -> Plan:
@@ -63,7 +68,12 @@ def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, te
         Refused: The target has no code that returns from signals.
     """
     return_to = _find_code(interpreter, memory, machine.return_code)
-    return Plan(interpreter, machine, text_at, return_to)
+    getter = interpreter.is_initialized
+    code = memory.read(getter, _GETTER_BYTES)
+    started_at = machine.loaded_from(
+        code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
+    )
+    return Plan(interpreter, machine, text_at, return_to, started_at)
 
 
 def queue(
@@ -90,42 +100,37 @@ def queue(
     with Tracee(pid, step) as tracee:
         started_s = time.perf_counter()
         context = _stop_safely(plan, tracee, memory)
+        _require_started(plan, memory)
         frame = machine.frame(context, plan.return_to)
         _require_stack(plan.interpreter.mappings, machine.stack_pointer(context), frame)
         memory.write(frame.address, frame.content)
         step("frame written")
-        _require_initialized(plan, tracee, context, frame)
         function = plan.interpreter.add_pending_call
         arguments = (plan.interpreter.run_string, plan.text_at)
         tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
+        # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
+        tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
         _follow(plan, tracee, context)
         tracee.let_go()
         return time.perf_counter() - started_s
 
 
-def _require_initialized(plan: Plan, tracee: Tracee, context: Context, frame: Frame) -> None:
-    """Ask `Py_IsInitialized`, some instructions without a lock, executed one by one.
+def _require_started(plan: Plan, memory: TargetMemory) -> None:
+    """Read the flag that `Py_IsInitialized` returns.
 
     A call queued in an interpreter that is still starting would run before `importlib` is there,
     and end the process (seen with CPython 3.10 and 3.11); one that is ending would never run it.
+    Nor can the function be called to ask: `rt_sigreturn` overwrites its result on x86-64, and a
+    thread that is single-stepped dies with its observer.
 
     Raises:
-        NotReady: It is starting or ending; the thread is as it was.
+        NotReady: It is starting or ending.
     """
-    machine, function = plan.machine, plan.interpreter.is_initialized
-    tracee.write_registers(1, machine.call(context, frame, function, (), plan.return_to))
-    # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
-    tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
-    result: int | None = None
-    for _ in range(_INSTRUCTIONS_AT_MOST):
-        if tracee.execute_one(RETURN_WITHIN_S):
-            break
-        result = machine.returned(tracee, plan.return_to)
-        if result is not None:
-            break
-    if not result:
-        tracee.write_registers(1, context.general)
-        tracee.write_signal_mask(context.signal_mask)
+    if plan.started_at is not None:
+        is_started = any(memory.read(plan.started_at, 4))
+    else:
+        is_started = age_s(plan.interpreter.pid) > SURELY_STARTED_S
+    if not is_started:
         raise NotReady
 
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from mpwatch.attach.outcome import Refused
 
 # linux/ptrace.h
-_CONT, _SINGLESTEP, _DETACH, _SYSCALL = 7, 9, 17, 24
+_CONT, _DETACH, _SYSCALL = 7, 17, 24
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK, _GET_RSEQ_CONFIGURATION = 0x420A, 0x420B, 0x420F
 _O_TRACESYSGOOD = 1
@@ -128,20 +128,6 @@ class Tracee:
             # The user stopped the whole process meanwhile. The call is finished first: the kernel
             # stops the thread again as soon as it is let go.
             self._resume("run", _SYSCALL, 0)
-
-    def execute_one(self, within_s: float) -> int:
-        """Let the thread execute one instruction.
-
-        Returns:
-            0 after it, else the signal that stopped it instead, not yet delivered.
-        """
-        self._resume("execute one", _SINGLESTEP, 0)
-        deadline_s = time.perf_counter() + within_s
-        while True:
-            signum, event = self._wait(deadline_s, within_s)
-            if event != _EVENT_STOP:
-                return 0 if signum == signal.SIGTRAP else signum
-            self._resume("execute one", _SINGLESTEP, 0)
 
     def resume(self) -> None:
         """Let the thread run on, still seized."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 
 from mpwatch.attach.outcome import Refused
@@ -119,6 +120,16 @@ def read_stat(pid: int, proc: str = "/proc") -> tuple[str, str, int]:
         head, _, tail = file.read().rpartition(b")")
     fields = tail.split()
     return head.partition(b"(")[2].decode("utf-8", "replace"), fields[0].decode(), int(fields[19])
+
+
+def age_s(pid: int, proc: str = "/proc") -> float:
+    """For how long a process has existed.
+
+    Raises:
+        OSError: It is gone.
+    """
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - read_stat(pid, proc)[2] / ticks_per_s
 
 
 def _status(pid: int, proc: str) -> dict[str, str]:

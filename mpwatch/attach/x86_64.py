@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import re
 import signal
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 
 from mpwatch.attach.machine import (
@@ -51,6 +53,15 @@ _RESTARTS = (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK)
 # timeout then waits anew, because how much of it is left is nowhere to be read.
 _EINTR_WHEN_STOPPED = frozenset(
     (43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 333, 426, 441)
+)
+
+# endbr64; push %rbp; mov %rsp,%rbp: each may be there. Then mov x(%rip) to %eax or %rax, in the
+# latter case mov y(%rax),%eax, and after pop %rbp the end.
+_GETTER = re.compile(
+    rb"(?:\xf3\x0f\x1e\xfa)?(?:\x55\x48\x89\xe5)?"
+    rb"(?P<through>\x48)?\x8b\x05(?P<distance>.{4})"
+    rb"(?(through)\x8b(?:\x00|\x40(?P<near>.)|\x80(?P<far>.{4})))\x5d?\xc3",
+    re.S,
 )
 
 _UCONTEXT_BYTES = 304
@@ -150,10 +161,17 @@ class X8664:
             eflags=registers.values["eflags"] & ~_DIRECTION_FLAG,
         )
 
-    def returned(self, tracee: Tracee, return_to: int) -> int | None:
-        """What is in eax, once the function has returned."""
-        values = Registers(tracee.read_registers(_NT_PRSTATUS)).values
-        return int(values["rax"]) & 0xFFFFFFFF if values["rip"] == return_to else None
+    def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
+        """Understand `mov x(%rip),%eax; ret`, and the same by way of the global offset table."""
+        found = _GETTER.match(code)
+        if found is None:
+            return None
+        distance = int.from_bytes(found["distance"], "little", signed=True)
+        place = at + found.end("distance") + distance
+        if found["through"] is None:
+            return place
+        offset = int.from_bytes(found["near"] or found["far"] or b"\0", "little", signed=True)
+        return read(place) + offset
 
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
         """Whether the thread stands at the entry of our `rt_sigreturn`."""

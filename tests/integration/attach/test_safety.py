@@ -144,8 +144,8 @@ def test_threads_other_than_the_borrowed_one_keep_running(start: Start) -> None:
     for _ in range(20):
         assert bring_in(running.process, timeout_s=5).state == "ready"
         assert detach(running.process, timeout_s=5).state == "absent"
-    running.line()
-    assert running.line() == "moved True"
+    # Four threads take turns of 5 ms each; on a busy machine not all come by in every look.
+    assert "moved True" in {running.newest_line() for _ in range(40)}
 
 
 @pytest.mark.parametrize("at", ["seize", "stopped", "frame written", "write mask", "run"])

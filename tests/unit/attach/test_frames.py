@@ -176,3 +176,42 @@ def test_return_codes_are_found_only_at_their_own_system_call() -> None:
     foreign = Registers(x86_registers()).pack(orig_rax=15, rip=0x1234)
     assert not X8664().is_returning(Stopped(foreign), RETURN_TO)
     assert Aarch64().is_returning(Stopped(arm_registers(x8=139, x32=RETURN_TO + 8)), RETURN_TO)
+
+
+GOT = {0x7000: 0x9000}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("8b 05 fa 0f 00 00 c3", 0x2000),
+        ("f3 0f 1e fa 8b 05 f6 0f 00 00 c3", 0x2000),
+        ("55 48 89 e5 8b 05 f6 0f 00 00 5d c3", 0x2000),
+        ("48 8b 05 f9 5f 00 00 8b 40 0c c3", 0x900C),
+        ("48 8b 05 f9 5f 00 00 8b 80 58 02 00 00 c3", 0x9258),
+        ("48 8b 05 f9 5f 00 00 8b 00 c3", 0x9000),
+        ("8b 05 fa 0f 00 00 90", None),
+        ("48 8b 05 f9 5f 00 00 c3", None),
+        ("31 c0 c3", None),
+    ],
+)
+def test_x86_getters_are_understood_or_left_alone(code: str, expected: int | None) -> None:
+    found = X8664().loaded_from(bytes.fromhex(code), 0x1000, GOT.__getitem__)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        # adrp x0, +6 pages; ldr x0, [x0]; ldr w0, [x0, #12]; ret
+        ((0xD0000020, 0xF9400000, 0xB9400C00, 0xD65F03C0), 0x900C),
+        # bti c; adrp x0, +1 page; add x0, x0, #16; ldr w0, [x0, #4]; ret
+        ((0xD503245F, 0xB0000000, 0x91004000, 0xB9400400, 0xD65F03C0), 0x2014),
+        ((0x52800000, 0xD65F03C0), None),
+    ],
+)
+def test_arm_getters_are_understood_or_left_alone(
+    code: tuple[int, ...], expected: int | None
+) -> None:
+    packed = struct.pack(f"<{len(code)}I", *code)
+    assert Aarch64().loaded_from(packed, 0x1000, GOT.__getitem__) == expected
