@@ -84,6 +84,34 @@ def test_a_process_that_was_started_this_very_moment_survives_and_gets_the_hook(
             popen.wait()
 
 
+@pytest.mark.parametrize("python", [p for p in PYTHONS if ".pyenv" in p and "3.10" not in p])
+def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
+    python: str, tmp_path: Path, runtime: Path
+) -> None:
+    # Finding its home, an interpreter reads this file, long before it can run anything; one of
+    # Python 3.10 looks for it next to what its link points to.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(python)
+    os.mkfifo(tmp_path / "pyvenv.cfg")
+    popen = subprocess.Popen(
+        [str(tmp_path / "bin" / "python"), "-c", "import time\nwhile True: time.sleep(0.02)"],
+        env={"XDG_RUNTIME_DIR": str(runtime)},
+    )
+    try:
+        target = sample(popen.pid).process
+        assert eventually(lambda: is_blocked(popen.pid))
+        refused = bring_in(target, timeout_s=0.2)
+        writer = os.open(tmp_path / "pyvenv.cfg", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(writer, f"home = {Path(python).parent}\n".encode())
+        os.close(writer)
+        assert refused.state == "absent"
+        assert "still starting" in refused.reason
+        assert eventually(lambda: bring_in(target).state == "ready", 10)
+    finally:
+        popen.kill()
+        popen.wait()
+
+
 def sample(pid: int, **changes: object) -> ProcSample:
     from mpwatch.attach.target import read_stat
     from mpwatch.model.ids import ProcessId
