@@ -26,7 +26,7 @@ FOLLOW_S = 0.5
 FIRST_LOOKS_PER_TICK = 4
 HOOKED_LOOKS_PER_TICK = 4
 HOOKED_S = 1.5
-ROOT_S = 4.0
+ROOT_S = 10.0
 REPEATED_LOOKS_PER_TICK = 2
 """Of processes without a hook."""
 
