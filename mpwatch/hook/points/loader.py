@@ -56,6 +56,7 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
         finally:
             reading.data["waiting_since_ns"] = None
         reading.data["batches"] += 1
+        _guard(session, _look, reading, self)
         record(wire.LOADER_NEXT, began_ns, 0, 0, reading.key, 0, batch)
         return result
 

@@ -217,7 +217,7 @@ def test_a_ring_cut_short_by_root_costs_the_file_and_not_the_process(runtime: Pa
         (ring,) = (runtime / "mpwatch").glob("*.ring")
         assert stat.S_IMODE(ring.stat().st_mode) == 0o400
         os.truncate(ring, 0)
-        wait_ms(1)
+        wait_ms(20)
         guest.tell("3")
         assert guest.hear() == "wrote"
         with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
