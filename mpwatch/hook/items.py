@@ -61,6 +61,7 @@ class Items:
         tensors = list(itertools.islice(_tensors(item), _TENSORS))
         if not tensors:
             return
+        self._session.origins.will_be_shared(tensors[0])
         site = _site()
         row = self._sites.get(site)
         if row is None:

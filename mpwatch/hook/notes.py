@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 LIMIT = 256
 """Notes remembered, for observers that connect later."""
+PASSING = ("call-site",)
+"""Kinds that come all the time: they have a short memory of their own, and are not for the file."""
+PASSING_LIMIT = 64
 NOTE_BYTES = 16_384
 FILE_BYTES = 262_144
 """The file stops growing here: it is for the autopsy, which wants the first causes."""
@@ -22,7 +25,7 @@ FILE_BYTES = 262_144
 class Notes:
     """What was noted, newest last; adding never blocks and never raises."""
 
-    __slots__ = ("_count", "_file_bytes", "_recent", "_system", "path")
+    __slots__ = ("_count", "_file_bytes", "_passing", "_recent", "_system", "path")
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -33,6 +36,9 @@ class Notes:
         """Forget everything: this is a forked child."""
         self._count = itertools.count()
         self._recent: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
+        self._passing: collections.deque[tuple[int, bytes]] = collections.deque(
+            maxlen=PASSING_LIMIT
+        )
         self._file_bytes = 0
         self.path = None
 
@@ -44,12 +50,16 @@ class Notes:
         if len(data) > NOTE_BYTES:
             short = {"kind": kind, "at_ns": note["at_ns"], "cut": len(data)}
             data = json.dumps(short).encode("ascii")
+        if kind in PASSING:
+            self._passing.append((next(self._count), data))
+            return
         self._recent.append((next(self._count), data))
         self._keep(data)
 
     def since(self, number: int) -> list[tuple[int, bytes]]:
         """The notes from `number` on that are still remembered, with their numbers."""
-        return [note for note in tuple(self._recent) if note[0] >= number]
+        notes = [*tuple(self._recent), *tuple(self._passing)]
+        return sorted(note for note in notes if note[0] >= number)
 
     def save(self, path: str) -> None:
         """Write what was noted so far and everything from here on to a file."""

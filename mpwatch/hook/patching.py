@@ -140,11 +140,11 @@ def attribute(path: str, wrap: Wrap) -> Install:
         if name not in vars(holder):
             raise LookupError(f"{module.__name__} has no {path}")
         raw = vars(holder)[name]
-        is_static = isinstance(raw, staticmethod)
-        original = raw.__func__ if is_static else raw
+        kind = type(raw) if isinstance(raw, (staticmethod, classmethod)) else None
+        original = raw if kind is None else raw.__func__
         wrapper = wrap(original, session)
         functools.update_wrapper(wrapper, original)
-        ours = staticmethod(wrapper) if is_static else wrapper
+        ours = wrapper if kind is None else kind(wrapper)
         setattr(holder, name, ours)
 
         def undo() -> None:

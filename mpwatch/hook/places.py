@@ -64,6 +64,26 @@ def thread_count(system: System) -> int | None:
     return int(fields[fields.rindex(b")") + 2 :].split()[17])
 
 
+def name_thread(system: System, tid: int, name: bytes) -> None:
+    """Give a thread of this process a name for the kernel; without procfs it keeps its own.
+
+    Args:
+        system: The operating system.
+        tid: The kernel's id of the thread.
+        name: At most 15 bytes.
+    """
+    try:
+        fd = system.os.open(f"/proc/self/task/{tid}/comm", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        system.os.write(fd, name)
+    except OSError:
+        return
+    finally:
+        system.os.close(fd)
+
+
 def sweep(system: System, directory: str) -> None:
     """Remove what dead processes left: sockets at once, rings and notes once old or too many."""
     try:

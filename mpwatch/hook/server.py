@@ -27,6 +27,8 @@ _BACKLOG = 16
 CONNECTIONS = 8
 """More observers than this wait until one leaves."""
 TICK_MS = 100
+COMM = b"mpwatch-hook"
+"""The thread's name for the kernel, as `top -H` shows it."""
 STOP_S = 0.05
 """How long a fork waits for the thread at most; usually it takes 0.2 ms."""
 
@@ -197,6 +199,7 @@ class Server:
             # A signal that all other threads block must find this one blocking it too: its
             # default action would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+            places.name_thread(self._session.system, run.tid, COMM)
             self._session.work()
             while not run.should_stop:
                 self._turn(run)

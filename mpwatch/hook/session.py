@@ -8,6 +8,7 @@ import sys
 from . import answers, errors, places, wire
 from .items import Items
 from .notes import Notes
+from .origins import Origins
 from .patching import Patcher
 from .pristine import System
 from .readings import Readings, Worker, make_here
@@ -51,6 +52,7 @@ class Session:
         "jobs",
         "loaders",
         "notes",
+        "origins",
         "patcher",
         "problems",
         "record",
@@ -71,6 +73,7 @@ class Session:
         self.loaders = Readings(self.identity.pid)
         self.worker = Worker()
         self.items = Items(self)
+        self.origins = Origins(self)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
         self.problems: list[str] = []

@@ -169,6 +169,10 @@ RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK
   {path: hash of the generator's state};
 - `written-after-put`: a tensor was written in place after a `put`: `function`, `file`, `line` of
   the `put`, `writes`, `shape`; a sample, one `put` in 16;
+- `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory,
+  as "collate.py:44", or where no line of the program was near, the function or dataset that fills a
+  DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared and
+  at most four a second, not kept in the file;
 - `ring-lost`: `reason`; `hook-problem`: `what`, `text`.
 
 GOODBYE is `{"reason": ...}`: uninstrument, detach or exit; an end without it is a death.

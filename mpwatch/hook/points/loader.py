@@ -157,6 +157,7 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         began_ns = now()
         if not worker.fetched:
             _guard(session, note_states, session, self.dataset, worker.number)
+            _guard(session, session.origins.begin_worker, self.dataset, self.collate_fn)
         worker.since_ns = began_ns
         number, task, loader = worker.number, worker.task, worker.loader
         record(wire.LOADER_FETCH_BEGIN, began_ns, 0, 0, loader, number, task)

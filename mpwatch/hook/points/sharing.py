@@ -40,6 +40,7 @@ def keys_of(cache_key: Any) -> tuple[int, int]:
 
 def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
+    shared = session.origins.shared
 
     def reduce_storage(storage: Any) -> Any:
         began_ns = now()
@@ -66,6 +67,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
                 flags |= wire.FLAG_SPAWNING
         key, key2 = keys_of(cache_key)
         record(wire.SHARE, began_ns, flags, size, key, key2, here.entries)
+        shared(storage, was_shared, size, cache_key)
         return result
 
     return reduce_storage
@@ -89,6 +91,21 @@ def _register(module: ModuleType, session: Session) -> Undo:
                 pickler.register(kind, original)
 
     return undo
+
+
+def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    made = session.origins.made
+
+    def make_shared(holder: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            storage = original(holder, *args, **kwargs)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+        made(storage)
+        return storage
+
+    return make_shared
 
 
 def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
@@ -158,6 +175,8 @@ def _cache_gauge(module: ModuleType, session: Session) -> Undo:
 
 _REDUCTIONS = "torch.multiprocessing.reductions"
 POINTS = (
+    Point("_new_shared", "torch.storage", attribute("_StorageBase._new_shared", _making)),
+    Point("share_memory_", "torch.storage", attribute("UntypedStorage.share_memory_", _making)),
     Point("reduce_storage", "torch.multiprocessing", _register),
     Point("SharedCache.__setitem__", _REDUCTIONS, attribute("SharedCache.__setitem__", _setitem)),
     Point("storage_from_cache", _REDUCTIONS, attribute("storage_from_cache", _storage_from_cache)),

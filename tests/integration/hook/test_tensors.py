@@ -141,3 +141,29 @@ def test_a_child_that_cannot_import_mpwatch_carries_the_hook_and_a_clean_path(
     assert started_by == {True: "run", False: method}
     assert (rest, waiting[0].returncode) == ("exit 0\n", 0)
     assert os.listdir(runtime / "mpwatch") == []
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_shared_memory_is_known_by_the_line_that_made_it(
+    method: str, waiting: list[subprocess.Popen[str]], runtime: Path
+) -> None:
+    program = PROGRAMS / "hook_origins.py"
+    text = program.read_text().splitlines()
+    begin([sys.executable, str(program), method], waiting)
+    sites = set()
+    for path in wait_for_sockets(runtime, 3).values():
+        with Client(path) as client:
+            client.hello()
+            client.listen_for(wire.SHARE, 1)
+            client.ask("ping")
+            sites |= {note["site"] for note in client.notes if note["kind"] == "call-site"}
+    waiting[0].communicate("\n", timeout=60)
+
+    def line(words: str) -> int:
+        return next(number for number, each in enumerate(text, 1) if words in each)
+
+    assert sites == {
+        f"hook_origins.py:{line('share_memory_()')}",
+        f"hook_origins.py:{line('# the line')}",
+        f"hook_origins.py:{line('def __getitem__')} Noise.__getitem__",
+    }

@@ -1,0 +1,159 @@
+"""Which line of the program made shared memory: a sample by bytes, as notes of kind `call-site`.
+
+A DataLoader's worker makes the memory in its main thread, in the collate function, and pickles it
+in a feeder thread that knows no line of the program. So a storage that was sampled where it was
+made is remembered by its address until it is shared, which is where its inode becomes known.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+
+from . import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .session import Session
+
+EVERY_BYTES = 1 << 20
+"""One storage is noted for about so many bytes shared."""
+FIRST = 8
+"""The first storages are noted whatever their size."""
+APART_NS = 250_000_000
+BURST_NS = 2_000_000_000
+"""On average four notes a second at most, eight at once."""
+_REMEMBERED = 256
+_FRAMES = 64
+
+
+class Origins:
+    """Samples storages as they come into shared memory."""
+
+    __slots__ = ("_left", "_next_ns", "_places", "_session", "_taken", "_usual")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._left = 0
+        self._taken = 0
+        self._next_ns = 0
+        self._places: collections.OrderedDict[int, str] = collections.OrderedDict()
+        self._usual: str | None = None
+
+    def made(self, storage: Any) -> None:
+        """Take notice of a storage that this thread has just put into shared memory.
+
+        Never raises, as `shared` and `will_be_shared` do not.
+        """
+        try:
+            if self._is_due(storage.nbytes()):
+                self._remember(storage, self._spend(place_here() or self._usual))
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+
+    def will_be_shared(self, tensor: Any) -> None:
+        """Take notice of a tensor that this thread puts into a queue, for another to pickle."""
+        try:
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._places and self._is_due(storage.nbytes()):
+                self._remember(storage, self._spend(place_here()))
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+
+    def shared(self, storage: Any, was_shared: bool, size: int, cache_key: Any) -> None:
+        """Note the line of a storage that is being pickled, if it is in the sample."""
+        try:
+            site = self._places.pop(storage._cdata, None) if self._places else None
+            if site is None:
+                # One shared before was made elsewhere, and was passed over there.
+                if was_shared or not self._is_due(size):
+                    return
+                site = self._spend(place_here() or self._usual)
+            if site is not None:
+                inode, device = self._identity(cache_key)
+                self._session.note(
+                    "call-site", inode=inode, device=device, site=site[:128], bytes=size
+                )
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+
+    def begin_worker(self, dataset: Any, collate: Any) -> None:
+        """Name the code that fills a DataLoader's batches where no line of the program is near."""
+        kind = type(dataset)
+        parts = (collate, getattr(kind, "__getitem__", None), getattr(kind, "__iter__", None))
+        definitions = (definition(part) for part in parts)
+        self._usual = next(filter(None, definitions), f"dataset {kind.__qualname__}")
+
+    def _is_due(self, size: int) -> bool:
+        """Whether a storage of so many bytes is in the sample; a race costs one, no more."""
+        self._left -= size
+        return self._left <= 0 and self._session.system.monotonic_ns() > self._next_ns
+
+    def _spend(self, site: str | None) -> str | None:
+        """Count a storage of the sample; one whose line is not known takes nobody's turn."""
+        self._left = EVERY_BYTES
+        if site is not None:
+            self._taken += 1
+            if self._taken < FIRST:
+                self._left = 0
+            now_ns = self._session.system.monotonic_ns()
+            self._next_ns = max(self._next_ns, now_ns - BURST_NS) + APART_NS
+        return site
+
+    def _remember(self, storage: Any, site: str | None) -> None:
+        if site is not None:
+            self._places[storage._cdata] = site
+            if len(self._places) > _REMEMBERED:
+                self._places.popitem(last=False)
+
+    def _identity(self, cache_key: Any) -> tuple[int, int]:
+        """Inode and device of a segment, out of a key of SharedCache."""
+        if type(cache_key) is tuple:
+            return cache_key
+        name = os.fsdecode(cache_key).lstrip("/")
+        status = self._session.system.os.stat(f"/dev/shm/{name}")
+        return status.st_ino, status.st_dev
+
+
+def place_here() -> str | None:
+    """File and line of the innermost frame that is the program's, or `None`.
+
+    Frames outside a process's own work are not looked at: under fork they are its parent's.
+    """
+    frame: Any = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None or frame.f_code.co_name in ("_worker_loop", "_bootstrap"):
+            return None
+        if _is_of_the_program(frame.f_code.co_filename):
+            return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def definition(function: Any) -> str | None:
+    """File, line and name of a function of the program, or `None` for somebody else's."""
+    function = getattr(function, "func", function)  # functools.partial
+    if not callable(function):
+        return None
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    if code is None or not _is_of_the_program(code.co_filename):
+        return None
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno} {name}"
+
+
+def _is_of_the_program(path: str) -> bool:
+    """Whether a file is neither ours, torch's nor the standard library's."""
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch is not None and path.startswith(f"{os.path.dirname(torch)}/"):
+        return False
+    if path.startswith((f"{os.path.dirname(__file__)}/", "<frozen")):
+        return False
+    is_library = path.startswith(f"{os.path.dirname(os.__file__)}/")
+    return not is_library or "/site-packages/" in path or "/dist-packages/" in path

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.notes import LIMIT, PASSING_LIMIT
+from mpwatch.hook.origins import APART_NS, EVERY_BYTES, FIRST, definition
+from mpwatch.hook.session import Session
+
+KEY = (7, 27)
+
+
+class Storage:
+    """A storage as far as the sample looks at it."""
+
+    def __init__(self, cdata: int, size: int) -> None:
+        self._cdata = cdata
+        self.size = size
+
+    def nbytes(self) -> int:
+        return self.size
+
+
+class Clock:
+    now_ns = 10**12
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def session(clock: Clock) -> Iterator[Session]:
+    session = Session("instrument")
+    session.system.monotonic_ns = clock
+    yield session
+    session.ring.close()
+
+
+def sites(session: Session) -> list[dict[str, Any]]:
+    notes = [json.loads(data) for _, data in session.notes.since(0)]
+    return [note for note in notes if note["kind"] == "call-site"]
+
+
+def test_a_storage_made_in_one_place_and_pickled_in_another_has_the_line_that_made_it(
+    session: Session,
+) -> None:
+    storage = Storage(1, 100)
+    session.origins.made(storage)
+    session.origins.shared(storage, True, 100, KEY)
+    session.origins.shared(storage, True, 100, KEY)
+
+    (note,) = sites(session)
+    assert (note["inode"], note["device"], note["bytes"]) == (7, 27, 100)
+    assert note["site"].startswith("test_origins.py:")
+
+
+def test_one_that_was_shared_before_and_is_not_in_the_sample_is_not_noted(
+    session: Session,
+) -> None:
+    session.origins.shared(Storage(1, 100), True, 100, KEY)
+
+    assert sites(session) == []
+
+
+def test_after_the_first_ones_one_storage_in_a_mebibyte_is_noted(
+    session: Session, clock: Clock
+) -> None:
+    for number in range(FIRST + 64):
+        clock.now_ns += APART_NS
+        session.origins.shared(Storage(number, 1), False, EVERY_BYTES // 16, KEY)
+
+    assert len(sites(session)) == FIRST + 4
+
+
+def test_however_much_is_shared_the_notes_come_at_their_pace(
+    session: Session, clock: Clock
+) -> None:
+    for number in range(1000):
+        session.origins.shared(Storage(number, 1), False, 10 * EVERY_BYTES, KEY)
+    assert len(sites(session)) == 8
+
+    clock.now_ns += APART_NS
+    for number in range(1000):
+        session.origins.shared(Storage(number, 1), False, 10 * EVERY_BYTES, KEY)
+
+    assert len(sites(session)) == 9
+
+
+def test_lines_push_no_other_note_out(session: Session, clock: Clock) -> None:
+    session.note("fork")
+    for number in range(LIMIT + PASSING_LIMIT):
+        clock.now_ns += APART_NS
+        session.origins.shared(Storage(number, 1), False, EVERY_BYTES, KEY)
+
+    notes = [json.loads(data)["kind"] for _, data in session.notes.since(0)]
+    assert notes == ["fork"] + ["call-site"] * PASSING_LIMIT
+
+
+def test_a_worker_without_a_line_of_the_program_names_what_fills_its_batches() -> None:
+    assert definition(wire.stem) is None
+    assert definition(json.dumps) is None
+    found = definition(Storage.nbytes)
+    assert found is not None
+    assert found.startswith("test_origins.py:")
+    assert found.endswith(" Storage.nbytes")
+    assert definition(None) is None
