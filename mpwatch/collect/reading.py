@@ -145,9 +145,11 @@ class ProcessReader:
             with_memory = self._timed(
                 around, "memory", lambda proc, p: memory.read_rollup(proc, p, around.at_s), pid
             )
+            cost_s = 0.0
             if with_memory is not None:
                 kept.memory, cost_s = with_memory
-                self._memory.done((), around.at_s, cost_s)
+            # One that may not be read waits its turn like others, or it would always come first.
+            self._memory.done((), around.at_s, cost_s)
         if has_news:
             kept.segments = segments.join(
                 pid,

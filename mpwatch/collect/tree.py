@@ -226,7 +226,8 @@ class _Crew:
         links = _most_urgent(dues, lambda due: due.links, wanted.links_count)
         mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
         rollups = frozenset[ProcessId]()
-        if around.at_s - self._memory_read_at_s >= MEMORY_PAUSE_S:
+        has_unread = any(due.memory == float("inf") for due in dues.values())
+        if has_unread or around.at_s - self._memory_read_at_s >= MEMORY_PAUSE_S:
             self._memory_read_at_s = around.at_s
             rollups = _most_urgent(dues, lambda due: due.memory, wanted.memory_count)
         plans = {}
@@ -244,9 +245,9 @@ class _Crew:
 def _most_urgent(
     dues: dict[ProcessId, Due], urgency: Callable[[Due], float | None], count: int | None
 ) -> frozenset[ProcessId]:
-    """Those that want reading most."""
-    waiting = [(u, process) for process, due in dues.items() if (u := urgency(due)) is not None]
-    waiting.sort(reverse=True)
+    """Those that want reading most; among equals the oldest, which is the root at first."""
+    waiting = [(-u, process) for process, due in dues.items() if (u := urgency(due)) is not None]
+    waiting.sort(key=lambda each: (each[0], each[1].start_ticks, each[1].pid))
     return frozenset(process for _, process in waiting[:count])
 
 
