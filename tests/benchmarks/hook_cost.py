@@ -208,7 +208,8 @@ def _pingpong() -> list[list[float]]:
             ask(torch.ones(4))
             times.append(time.perf_counter() - began)
         cpu = time.process_time() + ask(...) - began_cpu
-        return [statistics.median(times), cpu / number]
+        # A round that another program interrupted says nothing of the hook.
+        return [statistics.quantiles(times, n=10)[0], cpu / number]
 
     rows = alternate(lambda: rounds(2000), turn_both)
     turn(False)
