@@ -17,7 +17,7 @@ READY_AT = 20_000
 
 def main():
     seconds = begin(__doc__)
-    tiny_shm(600)
+    tiny_shm(2048)
     mp.set_sharing_strategy("file_system")
     until_s = time.monotonic() + seconds
     samples = []

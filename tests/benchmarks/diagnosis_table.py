@@ -5,7 +5,8 @@
     python -m tests.benchmarks.diagnosis_table --missed     show the findings of the wrong ones
 
 A program is watched from its line `ready` on, from outside, or with the hook where nothing less
-can tell. It is right if all it is about was named and nothing else was, below a warning aside.
+can tell. It is right if all it is about was named and nothing else was. What is said below a
+warning, or as an effect of the right cause, stands in brackets and does not count.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Row:
     alarms: set[str] = field(default_factory=set)
     """Rules found, as a warning or worse, that are not true of it."""
     remarks: set[str] = field(default_factory=set)
-    """The same, below a warning."""
+    """The same, but below a warning, or shown as an effect of what is true."""
     findings: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
 
@@ -147,7 +148,9 @@ def judge(row: Row, said: dict[str, Any]) -> None:
     if rule in row.case.expected:
         row.named_s.setdefault(rule, said["after_s"])
     elif rule not in row.case.also:
-        (row.remarks if finding["severity"] == "info" else row.alarms).add(rule)
+        is_effect = finding["effect_of"] in (*row.case.expected, *row.case.also)
+        is_remark = is_effect or finding["severity"] == "info"
+        (row.remarks if is_remark else row.alarms).add(rule)
     row.remarks -= row.alarms
 
 
