@@ -29,6 +29,8 @@ ENDED_KEPT = 256
 
 
 EVENTS_WINDOW_S = 5.0
+SITE_KEPT_S = 5.0
+"""A segment's line of code may be told before the segment itself is read."""
 
 
 class NothingObserved(LookupError):
@@ -47,6 +49,7 @@ class Fold:
         self._history = HistoryKeeper()
         self._journal = Journal()
         self._call_sites: dict[SegmentId, str] = {}
+        self._sites_noted_s: dict[SegmentId, float] = {}
         self._tree: TreeSample | None = None
         self._segments: tuple[Segment, ...] = ()
         self._at_s = 0.0
@@ -101,6 +104,7 @@ class Fold:
         self._mark_vanished(tree)
         self._forget_oldest()
         self._segments = join_segments(tree.processes, self._by_pid, tree.wall_s, self._call_sites)
+        self._forget_sites(tree.at_s)
         creators = {
             (segment.segment.inode, segment.segment.device): segment.creator
             for segment in self._segments
@@ -113,6 +117,13 @@ class Fold:
         }
         self._history.add(tree, self._segments, cpu)
         self._mark_events(tree.at_s)
+
+    def _forget_sites(self, at_s: float) -> None:
+        """Drop lines of segments that are gone: their inodes will be used again."""
+        living = {segment.segment for segment in self._segments}
+        for segment, noted_s in list(self._sites_noted_s.items()):
+            if segment not in living and at_s - noted_s > SITE_KEPT_S:
+                del self._sites_noted_s[segment], self._call_sites[segment]
 
     def _take_sample(
         self, sample: ProcSample, by_pid: dict[int, ProcessId], tree: TreeSample
@@ -196,6 +207,7 @@ class Fold:
         inode, device, site = (note.data.get(name) for name in ("inode", "device", "site"))
         if isinstance(inode, int) and isinstance(device, int) and isinstance(site, str):
             self._call_sites[SegmentId(device, inode)] = site
+            self._sites_noted_s[SegmentId(device, inode)] = note.at_ns / 1e9
 
     def _take_status(self, status: HookStatus) -> None:
         self._at_s = max(self._at_s, status.at_s)

@@ -296,6 +296,19 @@ def test_a_call_site_note_names_the_line_that_made_a_segment() -> None:
     assert fold.snapshot().segments[0].call_site == "train.py:57"
 
 
+def test_the_line_of_a_segment_that_is_gone_does_not_stick_to_its_inode() -> None:
+    fold = Fold()
+    site = {"inode": 77, "device": 26, "site": "train.py:57"}
+    fold.apply(HookNote(WORKER_0, int(1e9), "call-site", site))
+    fold.apply(tree(2.0, sample(WORKER_0, 2.0, segments=(segment_use(77),))))
+    assert fold.snapshot().segments[0].call_site == "train.py:57"
+
+    fold.apply(tree(20.0, sample(WORKER_0, 20.0, segments=())))
+    fold.apply(tree(21.0, sample(WORKER_0, 21.0, segments=(segment_use(77),))))
+
+    assert fold.snapshot().segments[0].call_site is None
+
+
 def test_births_ends_and_hook_changes_are_written_down() -> None:
     fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0, role="main")))
