@@ -50,6 +50,15 @@ def attach_and_die_after(process: ProcessId, count: int) -> bool:
         os._exit(0)
 
 
+def steps_of_a_visit(process: ProcessId) -> list[str]:
+    """What an undisturbed attach does, step by step; the hook is taken out again."""
+    steps: list[str] = []
+    bring_in(process, timeout_s=5.0, step=steps.append)
+    detach(process, timeout_s=5.0)
+    assert len(steps) > 10
+    return steps
+
+
 def require_right_digest(line: str) -> None:
     """Check a line of the busy program by computing it again."""
     last, printed = line.split()
@@ -62,6 +71,7 @@ def require_right_digest(line: str) -> None:
 @pytest.mark.parametrize("what", ["busy", "idle", "blocked", "threads"])
 def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)
+    steps = steps_of_a_visit(running.process)
     killed, missed, count = 0, 0, 0
     while missed < 3:
         if not attach_and_die_after(running.process, count):
@@ -75,7 +85,8 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
         detach(running.process, timeout_s=0.05)
         count += 1
         assert count < STEPS_AT_MOST
-    assert killed > 15
+    assert count > len(steps), "not every step was tried"
+    assert killed > len(steps) // 2
     if what == "busy":
         require_right_digest(running.line())
         require_right_digest(running.line())
