@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.resources import (
     creators_in_words,
@@ -15,20 +16,23 @@ from mpwatch.diagnose.resources import (
     torch_maps,
 )
 from mpwatch.diagnose.tree import called
-from mpwatch.model.findings import Finding
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import rate_text
 
 RULE = "fd-exhaustion-receiver"
+_SAID = (said("received 0 items of ancdata"),)
+"""`multiprocessing.reduction.recvfds` where the kernel had no free descriptor for a message."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each process whose received tensors use up its descriptors.
+    """Yield a finding for each process whose received tensors use up its descriptors, or did.
 
     A received storage costs one descriptor and one mapping, so both counts move together; a
     sender's tickets have no mapping. A count that settles at prefetch times tensors is normal.
     """
+    failed = {entry.process: entry for entry in heard(snapshot, *_SAID)}
     for process in snapshot.living():
         held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
         if not held or used is None or not limit or not _is_receiver(process, held, used):
@@ -37,7 +41,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             used, limit, torch_fd_series(process, history), series_limit=limit - (used - held)
         )
         if near is not None:
-            yield _finding(snapshot, process, held, near)
+            said_so = evidence_of(failed.pop(process.process)) if process.process in failed else ()
+            yield _finding(snapshot, process, held, near, said_so)
+    for entry in failed.values():
+        yield _failed(snapshot, entry)
 
 
 def _is_receiver(process: Process, held: int, used: int) -> bool:
@@ -49,7 +56,30 @@ def _is_receiver(process: Process, held: int, used: int) -> bool:
     return foreign is None or foreign >= 0.5
 
 
-def _finding(snapshot: Snapshot, process: Process, held: int, near: Approach) -> Finding:
+def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """A receiver that could not take in a descriptor: the kernel dropped it for want of room."""
+    process = snapshot.get(entry.process)
+    who = called(process) if process is not None else "a process of the job"
+    evidence = list(evidence_of(entry))
+    used, limit = (None, None) if process is None else (fds_used(process), fd_limit(process))
+    if process is not None and used is not None and limit:
+        held = torch_fds(process)
+        of_torch = "" if held is None else f", {held} on torch segments"
+        evidence.append(f"when last read: {used} of {limit} descriptors in use{of_torch}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=entry.process,
+        summary=f"{who} could not receive a tensor: its table of descriptors was full",
+        evidence=tuple(evidence),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _finding(
+    snapshot: Snapshot, process: Process, held: int, near: Approach, said_so: tuple[str, ...]
+) -> Finding:
     """Put the numbers into words."""
     used, limit, mapped = int(near.used), int(near.limit), torch_maps(process)
     evidence = [f"{used} of {limit} descriptors in use, {held} on torch segments"]
@@ -57,7 +87,7 @@ def _finding(snapshot: Snapshot, process: Process, held: int, near: Approach) ->
         evidence.append(f"{mapped} mappings of torch segments: received and kept, not in transit")
     if (makers := creators_in_words(snapshot, process)) is not None:
         evidence.append(f"segments made: {makers}")
-    evidence += near.trend_words("torch descriptors")
+    evidence += (*near.trend_words("torch descriptors"), *said_so)
     summary = f"{called(process)} has {used} of {limit} descriptors open, most on tensors it keeps"
     if near.ahead is not None:
         summary = (
@@ -70,19 +100,8 @@ def _finding(snapshot: Snapshot, process: Process, held: int, near: Approach) ->
         process=process.process,
         summary=summary,
         evidence=tuple(evidence),
-        cause=(
-            "Under the strategy file_descriptor every tensor received from another process costs "
-            "one descriptor for as long as it lives, and something keeps them: a list of batches, "
-            "indices or losses. With the table full, receiving fails with 'received 0 items of "
-            "ancdata' or 'Too many open files'."
-        ),
-        advice=(
-            "Do not keep received tensors: store .clone(), .item() or .numpy().copy() instead (one "
-            "more copy each), and collate many small tensors into few. Raising the soft limit to "
-            "the hard one (resource.setrlimit, ulimit -n) is free and buys time only. The strategy "
-            "file_system needs no descriptors, but leaks named files when the job is killed."
-            + _hook_advice(process)
-        ),
+        cause=_CAUSE,
+        advice=_ADVICE + _hook_advice(process),
         eta_s=near.eta_s,
     )
 
@@ -92,3 +111,17 @@ def _hook_advice(process: Process) -> str:
     if process.hook.state == "ready":
         return ""
     return " Bring the hook in to see which line of code holds them."
+
+
+_CAUSE = (
+    "Under the strategy file_descriptor every tensor received from another process costs "
+    "one descriptor for as long as it lives, and something keeps them: a list of batches, "
+    "indices or losses. With the table full, receiving fails with 'received 0 items of "
+    "ancdata' or 'Too many open files'."
+)
+_ADVICE = (
+    "Do not keep received tensors: store .clone(), .item() or .numpy().copy() instead (one "
+    "more copy each), and collate many small tensors into few. Raising the soft limit to "
+    "the hard one (resource.setrlimit, ulimit -n) is free and buys time only. The strategy "
+    "file_system needs no descriptors, but leaks named files when the job is killed."
+)

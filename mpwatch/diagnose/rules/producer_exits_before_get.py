@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
-from mpwatch.diagnose.tree import called
+from mpwatch.diagnose.deaths import TOGETHER_S, death_of
+from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Snapshot
@@ -23,11 +24,30 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process that redeemed a void ticket.
 
     Tickets outstanding when a producer ends are ordinary: a DataLoader's workers leave with what
-    they had fetched ahead.
+    they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
     """
     del history
     for entry in heard(snapshot, *_SAID):
-        yield _void_ticket(snapshot, entry)
+        if not _is_shutdown(snapshot, entry):
+            yield _void_ticket(snapshot, entry)
+
+
+def _is_shutdown(snapshot: Snapshot, entry: LogEntry) -> bool:
+    """Whether all that was gone by then are loader workers that left as their main told them."""
+    gone = [
+        (process, process.ended)
+        for process in snapshot.processes
+        if process.ended is not None
+        and process.process != entry.process
+        and process.ended.at_s <= entry.at_s + TOGETHER_S
+    ]
+    return bool(gone) and all(
+        process.role == "loader-worker"
+        and death_of(ended) == "normal"
+        and (head := family_head(snapshot, process)) is not None
+        and head.process == entry.process
+        for process, ended in gone
+    )
 
 
 def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:

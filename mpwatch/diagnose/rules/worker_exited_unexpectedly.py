@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from mpwatch.diagnose.complaints import heard, said
 from mpwatch.diagnose.deaths import (
     ParentFate,
     death_of,
@@ -14,6 +15,9 @@ from mpwatch.diagnose.deaths import (
     memory_evidence,
     parent_fate,
 )
+from mpwatch.diagnose.generations import GAP_TICKS
+from mpwatch.diagnose.loader_wait import is_loader_poll
+from mpwatch.diagnose.stack_shapes import main_shape, main_thread
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -48,23 +52,39 @@ def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended
     if death in ("crash", "shutdown") or died_with_parent(snapshot, process, ended):
         return False
     if death in ("normal", "unknown"):
-        return _was_missed(snapshot, process, parent_fate(snapshot, process, ended))
+        return _was_missed(snapshot, process, ended, parent_fate(snapshot, process, ended))
     return death != "killed" or not memory_evidence(snapshot, history)
 
 
-def _was_missed(snapshot: Snapshot, process: Process, fate: ParentFate) -> bool:
-    """Whether a loader worker's quiet end was followed by the failure of its parent.
+def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: ParentFate) -> bool:
+    """Whether a loader worker that left quietly brought its parent down.
 
-    Workers of an iterable dataset leave one by one with exit code 0 as their shards run out, so a
-    quiet end by itself says nothing; and if a sibling failed, that is why they were told to leave.
+    A quiet end by itself says nothing: main shuts its workers down after each epoch, and those of
+    an iterable dataset leave one by one as their shards run out. A parent that failed afterwards
+    may have reasons of its own: it has to say so, or, without a hook, to have been seen waiting
+    for a batch when nobody was left to bring one. If a sibling failed, that is why the others were
+    told to leave.
     """
-    if process.role != "loader-worker" or fate.failed_after_s is None:
-        return False
     head = family_head(snapshot, process)
-    return not any(
-        death_of(end) in ("failed", "crash", "killed") and family_head(snapshot, other) == head
-        for other, end in ended_workers(snapshot)
+    if process.role != "loader-worker" or fate.failed_after_s is None or head is None:
+        return False
+    siblings = [(p, end) for p, end in ended_workers(snapshot) if family_head(snapshot, p) == head]
+    if any(death_of(end) in ("failed", "crash", "killed") for _, end in siblings):
+        return False
+    if head.hook.state != "absent":
+        complaint = said("exited unexpectedly", str(process.pid))
+        return any(entry.process == head.process for entry in heard(snapshot, complaint))
+    return _waited_in_vain(head, ended) and not any(
+        p.process.start_ticks > process.process.start_ticks + GAP_TICKS for p, _ in siblings
     )
+
+
+def _waited_in_vain(head: Process, ended: Ended) -> bool:
+    """Whether a parent was last seen waiting for a batch, and that after the end of its worker."""
+    thread = main_thread(head)
+    if thread is None or head.sample.at_s <= ended.at_s:
+        return False
+    return main_shape(head) == "waits-for-batch" or is_loader_poll(thread.waits_on)
 
 
 def _finding(

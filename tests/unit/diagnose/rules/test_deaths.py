@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,18 +13,21 @@ from mpwatch.diagnose.rules import (
     worker_segfault,
 )
 from mpwatch.model.findings import Severity
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, WaitedOn
-from mpwatch.model.snapshot import GpuUse, Process
+from mpwatch.model.snapshot import GpuUse, Hook, Process
 from tests.unit.diagnose.worlds import (
     MAIN,
     MIB,
     NOW_S,
+    WAITING_MAIN,
     cgroup,
     fds,
     found,
     gone,
     history,
     line,
+    log,
     main,
     maps,
     only,
@@ -52,8 +56,10 @@ def dead_worker(at_s: float = NOW_S - 5, role: str = "loader-worker", **how: Any
     )
 
 
-def dead_main(at_s: float = NOW_S - 4, **how: Any) -> Process:
-    return main(ended=Ended(pid(MAIN), at_s, **how))
+def dead_main(
+    at_s: float = NOW_S - 4, threads: Any = (), hook: Hook | None = None, **how: Any
+) -> Process:
+    return main(ended=Ended(pid(MAIN), at_s, **how), threads=threads, hook=hook)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +214,34 @@ def test_a_worker_seen_to_end_after_its_failing_parent_is_worth_a_look() -> None
 
 
 def test_a_quiet_end_that_brings_its_parent_down_is_named() -> None:
-    job = world(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0))
+    waits = thread(MAIN, *WAITING_MAIN)
+    job = world(dead_main(NOW_S - 1, exit_code=1, threads=[waits]), dead_worker(exit_code=0))
 
     assert "without an error" in only(worker_exited_unexpectedly.check, job).cause
+
+
+def test_a_quiet_end_that_the_parents_hook_complained_of_is_named() -> None:
+    down = dead_main(NOW_S - 1, exit_code=1, hook=Hook("gone"))
+    text = "DataLoader worker (pid(s) 200) exited unexpectedly"
+    heard = log("exception", MAIN, "RuntimeError in main", text=text)
+
+    assert only(
+        worker_exited_unexpectedly.check, world(down, dead_worker(exit_code=0), log=(heard,))
+    )
+    assert found(worker_exited_unexpectedly.check, world(down, dead_worker(exit_code=0))) == []
+
+
+def test_workers_shut_down_before_a_parent_exits_with_a_code_of_its_own_are_quiet() -> None:
+    busy = dead_main(NOW_S - 3, exit_code=3, threads=[thread(MAIN, "train.py:<module>:12")])
+    late = process(201, ended=None)
+    waits = dead_main(NOW_S - 1, exit_code=3, threads=[thread(MAIN, *WAITING_MAIN)])
+    next_epoch = replace(late, process=ProcessId(201, 9000), ended=gone(201, exit_code=0))
+
+    assert found(worker_exited_unexpectedly.check, world(busy, dead_worker(exit_code=0))) == []
+    followed = world(waits, dead_worker(exit_code=0), next_epoch)
+    assert [f.process for f in found(worker_exited_unexpectedly.check, followed)] == [
+        next_epoch.process
+    ]
 
 
 def test_a_quiet_end_beside_a_failed_sibling_is_no_second_failure() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from mpwatch.diagnose.rules import fd_exhaustion_producer as producer
 from mpwatch.diagnose.rules import fd_exhaustion_receiver as receiver
+from mpwatch.diagnose.rules import producer_exits_before_get
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, Process
@@ -11,8 +12,10 @@ from tests.unit.diagnose.worlds import (
     MAIN,
     fds,
     found,
+    gone,
     history,
     line,
+    log,
     main,
     maps,
     only,
@@ -152,3 +155,24 @@ def test_descriptors_are_counted_by_segment_where_kinds_are_unknown() -> None:
     job = world(main(fds=fds(1010), maps=maps(1800, torch=990), segments=held))
 
     assert only(receiver.check, job).severity is Severity.CRITICAL
+
+
+def test_a_receiver_that_failed_for_want_of_descriptors_is_named_after_its_end() -> None:
+    dead = main(fds=fds(61, 64, torch=50), ended=gone(MAIN, exit_code=1))
+    failed = log("ticket-failed", MAIN, "received 0 items of ancdata")
+    sender_gone = process(200, "spawned", ended=gone(200, exit_code=0))
+    job = world(dead, sender_gone, log=(failed,))
+
+    finding = only(receiver.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "61 of 64 descriptors" in finding.evidence[-1]
+    assert found(producer_exits_before_get.check, job) == []
+
+
+def test_a_receiver_that_failed_and_lives_is_named_once() -> None:
+    failed = log("ticket-failed", MAIN, "received 0 items of ancdata")
+
+    finding = only(receiver.check, world(hoarder(1020, 990), process(200), log=(failed,)))
+
+    assert any("ancdata" in each for each in finding.evidence)

@@ -5,6 +5,7 @@ from typing import Any
 
 from mpwatch.diagnose.rules import (
     file_system_strategy_leak,
+    producer_exits_before_get,
     semlock_enospc,
     sharedcache_growth,
     sharedcache_lock_reentry,
@@ -15,12 +16,14 @@ from mpwatch.diagnose.rules import (
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Flow, Segment, SharedCache
 from tests.unit.diagnose.worlds import (
+    MAIN,
     MIB,
     WALL_S,
     found,
     gone,
     history,
     line,
+    log,
     main,
     only,
     pid,
@@ -274,3 +277,24 @@ def test_loader_workers_may_copy() -> None:
     flow = Flow(pid(200), pid(100), 10, 100, 100, bytes_per_s=200 * MIB)
 
     assert found(unreused_buffers_copied.check, world(main(), process(200), flows=(flow,))) == []
+
+
+def test_a_ticket_of_a_dead_producer_is_named() -> None:
+    void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
+    sender = process(200, "spawned", ended=gone(200, exit_code=0))
+
+    finding = only(producer_exits_before_get.check, world(main(), sender, log=(void,)))
+
+    assert "listener-2" in finding.evidence[-1]
+
+
+def test_tickets_of_workers_that_main_shut_down_are_quiet() -> None:
+    void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
+    worker = process(200, ended=gone(200, exit_code=0))
+    outstanding = process(
+        201, ended=gone(201, exit_code=0), more={"gauges": {"tickets_outstanding": 8}}
+    )
+
+    for said in ((void,), ()):
+        job = world(main(), worker, outstanding, log=said)
+        assert found(producer_exits_before_get.check, job) == []
