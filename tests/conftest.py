@@ -66,12 +66,30 @@ class Program:
         return True
 
     def end(self) -> None:
-        """Kill it with everything it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """Kill it with everything it started.
+
+        Resource trackers are spared: they end by themselves and take the semaphores with them.
+        """
+        for pid in _group(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(10)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a process group, without resource trackers."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+            is_tracker = b"resource_tracker" in Path(f"/proc/{name}/cmdline").read_bytes()
+            if int(fields[2]) == leader and not is_tracker:
+                found.append(int(name))
+    return found
 
 
 Start = Callable[..., Program]

@@ -49,8 +49,9 @@ def demo(arguments: argparse.Namespace) -> int:
     except KeyError:
         sentence = f"There is no scenario {arguments.scenario!r}."
         raise Failure(sentence, "mpwatch demo --list") from None
-    if scenario.not_runnable:
-        raise Failure(f"{scenario.name} has no program: {scenario.not_runnable}")
+    obstacle = catalogue.obstacle(scenario)
+    if obstacle:
+        raise Failure(f"{scenario.name} cannot be shown here: {obstacle}", "mpwatch demo --list")
     if importlib.util.find_spec("torch") is None:
         sentence = "The demonstrations are torch programs, and torch is not installed here."
         raise Failure(sentence, f"{sys.executable} -m pip install torch numpy")

@@ -30,6 +30,15 @@ class Due(NamedTuple):
     memory: float | None
 
 
+def slow_s(processes: int) -> float:
+    """How old a reading of descriptors or mappings that hardly moved may become in a job.
+
+    A segment in flight lives for milliseconds, so an old list shows what is long gone. Half a
+    second a process keeps the cost of reading them again the same for any number of them.
+    """
+    return min(SLOW_S, max(2.0, processes / 2))
+
+
 @dataclass(slots=True)
 class Slow:
     """When an expensive part was read, what that cost, and what it saw then."""

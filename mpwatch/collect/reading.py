@@ -14,7 +14,7 @@ from mpwatch.collect.blocked import WaitResolver
 from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
 from mpwatch.collect.maps import Mappings
-from mpwatch.collect.pacing import NEAR, Due, Plan, Slow
+from mpwatch.collect.pacing import NEAR, SLOW_S, Due, Plan, Slow
 from mpwatch.collect.procfs import Stat
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf, ExtentCache
@@ -66,6 +66,8 @@ class Surroundings:
     cpu_clock: Callable[[], float]
     rollups: Mapping[int, MemorySample] = field(default_factory=dict)
     """`smaps_rollup` by pid, where all were read at once."""
+    slow_s: float = SLOW_S
+    """How old descriptors and mappings that hardly moved may become: less in a small job."""
 
 
 class ProcessReader:
@@ -90,9 +92,11 @@ class ProcessReader:
         at_s, links, mappings = around.at_s, self._links, self._maps
         held, mapped = (self._used or 0,), self._maps_mark(stat)
         return Due(
-            (1 + links.moved_by(held)) * links.age_s(at_s) if links.is_due(held, at_s) else None,
+            (1 + links.moved_by(held)) * links.age_s(at_s)
+            if links.is_due(held, at_s, around.slow_s)
+            else None,
             (1 + mappings.moved_by(mapped)) * mappings.age_s(at_s)
-            if mappings.is_due(mapped, at_s)
+            if mappings.is_due(mapped, at_s, around.slow_s)
             else None,
             self._memory.age_s(at_s) if self._memory.is_due((), at_s, 0.0) else None,
         )

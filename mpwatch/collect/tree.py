@@ -13,7 +13,7 @@ from mpwatch.collect.host import HostCollector
 from mpwatch.collect.identity import Identity, is_stale, read_identity
 from mpwatch.collect.jobs import Job, find_jobs
 from mpwatch.collect.membership import Member, Membership
-from mpwatch.collect.pacing import Due, Plan
+from mpwatch.collect.pacing import Due, Plan, slow_s
 from mpwatch.collect.reading import ProcessReader, Surroundings
 from mpwatch.collect.roles import Facts, Part
 from mpwatch.collect.segments import ExtentCache
@@ -165,6 +165,7 @@ class _Crew:
             extents=self._extents,
             cpu_clock=time.thread_time,
             rollups=self._rollups(members, at_s) if wanted.is_full else {},
+            slow_s=slow_s(len(members)),
         )
         parts = self._parts(members)
         plans = self._plans(members, wanted, around)

@@ -187,7 +187,9 @@ def watch_for(
             watch.listen(min(period_s, left_s))
             if not watch.read(Wanted(links_count=None, maps_count=None, memory_count=4)):
                 watch.listen(0.0)
-                break
+                return watch.fold.snapshot()
+        # What is told is the state now: lists of short-lived segments must not be old ones.
+        watch.read(Wanted.everything())
         return watch.fold.snapshot()
     finally:
         watch.close()
