@@ -146,7 +146,8 @@ def segment_rows(snapshot: Snapshot) -> list[list[str]]:
     """Maker, kind, count, size, used bytes, age of the oldest, users; the largest first."""
     groups: dict[tuple[object, ...], list[Segment]] = defaultdict(list)
     for segment in snapshot.segments:
-        key = (segment.creator_pid, segment.kind, segment.is_linked, segment.mappers)
+        waiting = () if segment.mappers else segment.holders
+        key = (segment.creator_pid, segment.kind, segment.is_linked, segment.mappers, waiting)
         groups[key].append(segment)
     ranked = sorted(groups.values(), key=lambda group: -(_total(group) or 0))
     return [
@@ -157,10 +158,17 @@ def segment_rows(snapshot: Snapshot) -> list[list[str]]:
             bytes_text(_total(group)),
             bytes_text(_sum(segment.allocated_bytes for segment in group)),
             seconds_text(max((s.age_s for s in group if s.age_s is not None), default=None)),
-            _names(group[0].mappers, snapshot) or "nobody",
+            _users(group[0], snapshot),
         ]
         for group in ranked
     ]
+
+
+def _users(segment: Segment, snapshot: Snapshot) -> str:
+    """Who maps it; a segment on its way is mapped by nobody, and its sender has it open."""
+    if segment.mappers or not segment.holders:
+        return _names(segment.mappers, snapshot) or "nobody"
+    return f"on its way, open in {_names(segment.holders, snapshot)}"
 
 
 def flow_lines(flows: Sequence[Flow], snapshot: Snapshot, paper: Paper) -> list[str]:
