@@ -18,6 +18,8 @@ from mpwatch.model.units import seconds_text
 Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
 
 STUCK_S = 6.0
+CERTAIN_S = 3.0
+"""Enough where the call itself shows a wait without limit that nobody in the process can end."""
 FUTEX_WAIT = 0
 """Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
 _OPENMP_FILES = ("libgomp", "libiomp")
@@ -56,6 +58,8 @@ class ForkedAlone:
 def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterator[ForkedAlone]:
     """The children that stand for one of the reasons; each child has exactly one."""
     for process in snapshot.living():
+        if len(process.threads) != 1:
+            continue
         found = _examine(snapshot, history, process)
         if found is not None and found.reason == reason:
             yield found
@@ -67,7 +71,8 @@ def _examine(snapshot: Snapshot, history: History, process: Process) -> ForkedAl
         return None
     thread = process.threads[0]
     quiet = quiet_s(process, history)
-    if quiet is None or quiet < STUCK_S or not _waits_inside(thread):
+    needed = STUCK_S if thread.waits_on is None else CERTAIN_S
+    if quiet is None or quiet < needed or not _waits_inside(thread):
         return None
     head = family_head(snapshot, process)
     threads = () if head is None else _older_threads(head, process)

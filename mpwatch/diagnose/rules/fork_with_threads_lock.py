@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.forked_alone import forked_alone
-from mpwatch.diagnose.tree import called
+from mpwatch.diagnose.forked_alone import ForkedAlone, forked_alone
+from mpwatch.diagnose.tree import all_called, called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 
@@ -15,27 +17,42 @@ RULE = "fork-with-threads-lock"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each forked child that stands on a lock nobody can release."""
+    """Yield a finding for the forked children of each parent that stand on such a lock."""
+    by_head: defaultdict[ProcessId | None, list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(snapshot, history, "lock"):
-        yield Finding(
-            rule=RULE,
-            severity=Severity.CRITICAL,
-            process=stuck.process.process,
-            tid=stuck.thread.tid,
-            summary=(
-                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} for a lock that "
-                "was locked when it was forked"
-            ),
-            evidence=stuck.evidence,
-            cause=(
-                "A fork copies locks as they are and only the thread that forks. A lock that "
-                "another thread held at that moment stays locked in the child for ever: the thread "
-                "that would release it does not exist here."
-            ),
-            advice=(
-                "Start the workers before starting threads, or start them with "
-                'multiprocessing_context="forkserver" or "spawn" (everything is pickled, start-up '
-                "takes seconds), or make the lock in each process. This child can only be killed; "
-                "main then raises 'exited unexpectedly'."
-            ),
-        )
+        head = family_head(snapshot, stuck.process)
+        by_head[None if head is None else head.process].append(stuck)
+    for alike in by_head.values():
+        yield _finding(alike)
+
+
+def _finding(alike: Sequence[ForkedAlone]) -> Finding:
+    """Put the first into words, with the names of those that stand as it does."""
+    stuck, others = alike[0], [each.process for each in alike[1:]]
+    who, have, were = called(stuck.process), "has", "it was"
+    if others:
+        who, have, were = f"{who} and {len(others)} more", "have", "they were"
+    so_do = (f"so do {len(others)} more: {all_called(others)}",) if others else ()
+    shortest = min(each.quiet_s for each in alike)
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=stuck.process.process,
+        tid=stuck.thread.tid,
+        summary=(
+            f"{who} {have} waited {seconds_text(shortest)} for a lock that was locked when "
+            f"{were} forked"
+        ),
+        evidence=(*stuck.evidence, *so_do),
+        cause=(
+            "A fork copies locks as they are and only the thread that forks. A lock that another "
+            "thread held at that moment stays locked in the child for ever: the thread that would "
+            "release it does not exist here."
+        ),
+        advice=(
+            "Start the workers before starting threads, or start them with "
+            'multiprocessing_context="forkserver" or "spawn" (everything is pickled, start-up '
+            "takes seconds), or make the lock in each process. This child can only be killed; "
+            "main then raises 'exited unexpectedly'."
+        ),
+    )

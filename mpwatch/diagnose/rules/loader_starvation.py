@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.stacks import merge
-from mpwatch.diagnose.stillness import mean_cpu_percent, wait_share
+from mpwatch.diagnose.stillness import all_stand, mean_cpu_percent, wait_share
 from mpwatch.diagnose.tree import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -45,7 +45,7 @@ def _looks_starved(owner: Process, workers: Sequence[Process], history: History)
     """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
     main = wait_share(owner, history)
     shares = [wait_share(worker, history) for worker in workers]
-    if main is None or main < WAIT_SHARE:
+    if main is None or main < WAIT_SHARE or all_stand(workers, history):
         return False
     return all(share is not None and share <= IDLE_SHARE for share in shares)
 

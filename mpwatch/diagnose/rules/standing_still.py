@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.stillness import quiet_s
+from mpwatch.diagnose.wait_ends import is_forked_alone
 from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitChain
+from mpwatch.model.waits import WaitChain, WaitLink
 
 RULE = "standing-still"
 STANDING_S = 15.0
+CERTAIN_S = 5.0
+"""Enough where what the chain ends at can be ended by nobody, whatever the others do."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -22,15 +25,25 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end"):
             continue
-        stood = _stood_s(snapshot, history, chain)
-        if stood is not None and stood >= STANDING_S:
+        certain = _certain_end(snapshot, chain)
+        links = chain.links if certain is None else chain.links[-1:]
+        stood = _stood_s(snapshot, history, links)
+        needed = STANDING_S if certain is None else CERTAIN_S
+        if stood is not None and stood >= needed:
             yield _finding(chain, stood)
 
 
-def _stood_s(snapshot: Snapshot, history: History, chain: WaitChain) -> float | None:
+def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:
+    """The end of a chain if it waits, alone in its process, for a thread that does not exist."""
+    process = snapshot.get(chain.links[-1].process)
+    is_certain = process is not None and not process.is_gone and is_forked_alone(process)
+    return process if is_certain and chain.verdict == "dead-end" else None
+
+
+def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) -> float | None:
     """How long every living member has not moved; `None` if any was not watched."""
     times: list[float] = []
-    for link in chain.links:
+    for link in links:
         process = snapshot.get(link.process)
         if process is None or process.is_gone or process.sample.state == "Z":
             continue

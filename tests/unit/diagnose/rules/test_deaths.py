@@ -225,10 +225,9 @@ def test_a_quiet_end_that_the_parents_hook_complained_of_is_named() -> None:
     text = "DataLoader worker (pid(s) 200) exited unexpectedly"
     heard = log("exception", MAIN, "RuntimeError in main", text=text)
 
-    assert only(
-        worker_exited_unexpectedly.check, world(down, dead_worker(exit_code=0), log=(heard,))
-    )
-    assert found(worker_exited_unexpectedly.check, world(down, dead_worker(exit_code=0))) == []
+    job = world(down, dead_worker(exit_code=0))
+    assert len(found(worker_exited_unexpectedly.check, replace(job, log=(heard,)))) == 1
+    assert found(worker_exited_unexpectedly.check, job) == []
 
 
 def test_workers_shut_down_before_a_parent_exits_with_a_code_of_its_own_are_quiet() -> None:

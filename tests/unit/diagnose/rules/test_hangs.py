@@ -91,6 +91,29 @@ def test_a_forked_child_on_a_python_lock_is_named_with_its_parents_threads() -> 
     assert "60 s" in finding.summary
 
 
+def still_for(still_s: float, child: Process) -> Process:
+    return replace(child, threads=(replace(child.threads[0], still_s=still_s),))
+
+
+def test_a_wait_that_nobody_can_end_needs_no_long_look() -> None:
+    child, seen = still_for(3.5, alone()), Thread(300, "python", "S", wchan="futex_do_wait")
+    guessed = still_for(3.5, replace(alone(), threads=(seen,)))
+
+    assert named(world(threaded_main("prefetcher"), child)) == ["fork-with-threads-lock"]
+    assert named(world(threaded_main("prefetcher"), still_for(2.0, child))) == []
+    assert named(world(threaded_main("prefetcher"), guessed)) == []
+
+
+def test_children_of_one_parent_on_such_locks_are_told_together() -> None:
+    twin = replace(alone(), process=pid(301), label="spawned 301")
+    job = world(threaded_main("prefetcher"), alone(), twin)
+
+    finding = only(fork_with_threads_lock.check, job)
+
+    assert "spawned 300 (300) and 1 more have waited" in finding.summary
+    assert finding.evidence[-1] == "so do 1 more: spawned 301 (301)"
+
+
 @pytest.mark.parametrize(
     ("child", "rule"),
     [
@@ -619,3 +642,15 @@ def test_a_dead_end_of_which_nobody_was_watched_is_quiet() -> None:
     job = world(main(threads=[thread(MAIN, waits=joins, still_s=None)]), KILLED)
 
     assert found(standing_still.check, job) == []
+
+
+def test_a_chain_that_ends_at_a_thread_that_does_not_exist_is_named_soon() -> None:
+    joins = WaitedOn("child", "wait4", ("pid 300",))
+    parent = main(threads=[thread(MAIN, waits=joins, still_s=1.0)])
+
+    assert "spawned 300" in only(standing_still.check, world(parent, alone_for(6.0))).evidence[0]
+    assert found(standing_still.check, world(parent, alone_for(4.0))) == []
+
+
+def alone_for(still_s: float) -> Process:
+    return still_for(still_s, alone())

@@ -64,8 +64,11 @@ def loader(**fields: Any) -> Loader:
 BUSY = cpu(main=5, w200=95, w201=90)
 
 
-def two(*stack: str) -> tuple[Process, ...]:
-    return tuple(process(n, worker_id=n - 200, threads=[thread(n, *stack)]) for n in (200, 201))
+def two(*stack: str, still_s: float | None = 60.0) -> tuple[Process, ...]:
+    return tuple(
+        process(n, worker_id=n - 200, threads=[thread(n, *stack, still_s=still_s)])
+        for n in (200, 201)
+    )
 
 
 def test_the_measured_share_of_waiting_is_told() -> None:
@@ -80,12 +83,17 @@ def test_the_measured_share_of_waiting_is_told() -> None:
 
 
 def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
-    finding = only(
-        loader_starvation.check, world(main(), *two()), waits(main=0.9, w200=0.1, w201=0)
-    )
+    past = waits(main=0.9, w200=0.1, w201=0)
+    finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
 
     assert "all 2 workers are at work" in finding.summary
     assert finding.evidence == ("main was waiting for a batch at 90% of the looks at it",)
+
+
+def test_workers_that_stand_are_not_at_work() -> None:
+    past = waits(main=0.9, w200=0.1, w201=0)
+
+    assert found(loader_starvation.check, world(main(), *two(still_s=9.0)), past) == []
 
 
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:
