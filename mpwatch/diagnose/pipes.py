@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mpwatch.diagnose.shared import once_per_reading
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
@@ -20,10 +21,11 @@ class PipeEnds:
     """Whether the descriptors of every living process could be read."""
 
 
+@once_per_reading
 def pipe_ends(snapshot: Snapshot) -> PipeEnds:
     """Index the pipe ends of all living processes."""
-    readers: defaultdict[int, dict[ProcessId, None]] = defaultdict(dict)
-    writers: defaultdict[int, dict[ProcessId, None]] = defaultdict(dict)
+    readers: defaultdict[int, list[ProcessId]] = defaultdict(list)
+    writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
     is_complete = True
     for process in snapshot.living():
         fds = process.sample.fds
@@ -34,16 +36,15 @@ def pipe_ends(snapshot: Snapshot) -> PipeEnds:
             if link.kind != "pipe" or link.inode is None:
                 continue
             if link.is_writable is not True:
-                readers[link.inode][process.process] = None
+                readers[link.inode].append(process.process)
             if link.is_writable is not False:
-                writers[link.inode][process.process] = None
+                writers[link.inode].append(process.process)
     return PipeEnds(_frozen(readers), _frozen(writers), is_complete)
 
 
-def _frozen(
-    ends: dict[int, dict[ProcessId, None]],
-) -> dict[int, tuple[ProcessId, ...]]:
-    return {inode: tuple(holders) for inode, holders in ends.items()}
+def _frozen(ends: Mapping[int, list[ProcessId]]) -> dict[int, tuple[ProcessId, ...]]:
+    """Each holder once, in the order met."""
+    return {inode: tuple(dict.fromkeys(holders)) for inode, holders in ends.items()}
 
 
 def pipe_inode(target: str) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from mpwatch.diagnose.shared import once_per_reading
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -26,6 +27,19 @@ def all_called(processes: Iterable[Process], limit: int = 4) -> str:
     return f"{', '.join(names[:limit])} and {len(names) - limit} more"
 
 
+@once_per_reading
+def by_identity(snapshot: Snapshot) -> Mapping[ProcessId, Process]:
+    """All processes by their identity."""
+    # The first wins, as in `Snapshot.get`.
+    return {process.process: process for process in reversed(snapshot.processes)}
+
+
+@once_per_reading
+def _by_pid(snapshot: Snapshot) -> Mapping[int, ProcessId]:
+    """The identity of each pid."""
+    return {process.pid: process.process for process in reversed(snapshot.processes)}
+
+
 def family_head(snapshot: Snapshot, process: Process) -> Process | None:
     """The process whose code started this one: its parent, past a forkserver in between."""
     return _past_forkserver(
@@ -35,15 +49,18 @@ def family_head(snapshot: Snapshot, process: Process) -> Process | None:
 
 def _sampled_parent(snapshot: Snapshot, process: Process) -> ProcessId | None:
     """The parent by the pid in the last sample, if it is one of the processes observed."""
-    parent_pid = process.sample.parent_pid
-    return next((p.process for p in snapshot.processes if p.pid == parent_pid), None)
+    return _by_pid(snapshot).get(process.sample.parent_pid)
 
 
 def _past_forkserver(snapshot: Snapshot, parent_id: ProcessId | None) -> Process | None:
     """The process itself, or its own parent where it is a forkserver."""
-    parent = snapshot.get(parent_id)
+    if parent_id is None:
+        return None
+    known = by_identity(snapshot)
+    parent = known.get(parent_id)
     if parent is not None and parent.role == "forkserver":
-        return snapshot.get(parent.parent or parent.original_parent) or parent
+        before = parent.parent or parent.original_parent
+        return parent if before is None else known.get(before, parent)
     return parent
 
 
@@ -65,7 +82,8 @@ def workers_of(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
     )
 
 
-def loader_owners(snapshot: Snapshot) -> Iterator[tuple[Process, tuple[Process, ...]]]:
+@once_per_reading
+def loader_owners(snapshot: Snapshot) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
     """Each living process that has living DataLoader workers, with these."""
     owned: dict[ProcessId, list[Process]] = {}
     for worker in snapshot.processes:
@@ -74,9 +92,11 @@ def loader_owners(snapshot: Snapshot) -> Iterator[tuple[Process, tuple[Process, 
         head = family_head(snapshot, worker)
         if head is not None and not head.is_gone:
             owned.setdefault(head.process, []).append(worker)
-    for process in snapshot.processes:
-        if process.process in owned:
-            yield process, tuple(owned[process.process])
+    return tuple(
+        (process, tuple(owned[process.process]))
+        for process in snapshot.processes
+        if process.process in owned
+    )
 
 
 def of_role(snapshot: Snapshot, *roles: Role) -> Iterator[Process]:

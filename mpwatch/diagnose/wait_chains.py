@@ -161,14 +161,18 @@ def _rank(chain: WaitChain) -> tuple[int, int]:
 def _without_parts(chains: Sequence[WaitChain]) -> list[WaitChain]:
     """Drop chains that are the end of a longer one, and circles entered at another point."""
     kept: list[WaitChain] = []
+    last_links: set[WaitLink] = set()
     circles: set[frozenset[ProcessId | None]] = set()
     for chain in sorted(chains, key=lambda each: -len(each.links)):
         members = frozenset(link.process for link in chain.links)
-        if members in circles or any(_is_tail(chain, other) for other in kept):
+        if members in circles:
+            continue
+        if chain.links[-1] in last_links and any(_is_tail(chain, other) for other in kept):
             continue
         if chain.verdict == "cycle":
             circles.add(members)
         kept.append(chain)
+        last_links.add(chain.links[-1])
     return kept
 
 
