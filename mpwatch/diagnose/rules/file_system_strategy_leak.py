@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -22,7 +22,9 @@ WORTH_WARNING = 0.1
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield one finding for all named segments whose maker is dead and that nobody maps.
+    """Yield a finding for named segments whose maker is dead and that nobody maps.
+
+    One is for what this job left and one for what others on the machine did.
 
     A segment that some process still maps may have outlived its maker on purpose: that is what the
     strategy is for.
@@ -34,36 +36,80 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         k: s for k, s in left.items() if k not in in_use
     }
     known |= {s.segment: s for s in snapshot.segments if _is_left(snapshot, s)}
-    held = sum(s.allocated_bytes or s.size_bytes or 0 for s in known.values())
-    if held >= WORTH_BYTES or len(known) >= WORTH_FILES:
-        yield _finding(snapshot, list(known.values()))
+    own_pids = {process.pid for process in snapshot.processes}
+    ours = [segment for segment in known.values() if segment.creator_pid in own_pids]
+    others = [segment for segment in known.values() if segment.creator_pid not in own_pids]
+    if _is_worth(ours):
+        yield _ours(snapshot, ours)
+    if _is_worth(others):
+        yield _others(others)
 
 
-def _finding(snapshot: Snapshot, left: list[Segment | SegmentUse]) -> Finding:
-    """Put it into words."""
-    total = sum(s.allocated_bytes or s.size_bytes or 0 for s in left)
-    shm = snapshot.host.shm
+def _held_bytes(left: Sequence[Segment | SegmentUse]) -> int:
+    return sum(s.allocated_bytes or s.size_bytes or 0 for s in left)
+
+
+def _is_worth(left: Sequence[Segment | SegmentUse]) -> bool:
+    """Whether it is more than litter."""
+    return len(left) >= WORTH_FILES or _held_bytes(left) >= WORTH_BYTES
+
+
+def _ours(snapshot: Snapshot, left: Sequence[Segment | SegmentUse]) -> Finding:
+    """What ended processes of this job left."""
+    total, shm = _held_bytes(left), snapshot.host.shm
     is_much = shm is not None and total >= WORTH_WARNING * shm.total_bytes
-    makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_much else Severity.INFO,
-        summary=f"{len(left)} segments of dead processes hold {bytes_text(total)} of /dev/shm",
-        evidence=(
-            f"made by {', '.join(map(str, makers[:6]))}, which no longer exist",
-            f"mapped by no process of this job, for example {left[0].path}",
+        summary=(
+            f"{_count(left)} made by ended processes of this job "
+            f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(total)} of /dev/shm"
         ),
-        cause=(
-            "Under the strategy file_system a shared tensor is a named file. A process that "
-            "crashes leaves it to torch_shm_manager, and when the whole tree is killed at once "
-            "(container stop, scheduler, kill of the group) that dies too."
-        ),
-        advice=(
-            "Remove them with mpwatch clean, which takes only what nobody maps and whose maker is "
-            "dead; a /dev/shm shared between containers makes pids ambiguous. Prefer the strategy "
-            "file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
-        ),
+        evidence=_evidence(left, "ended processes of this job"),
+        cause=_CAUSE,
+        advice=_ADVICE,
     )
+
+
+def _others(left: Sequence[Segment | SegmentUse]) -> Finding:
+    """What was there before, or comes from beside: this job is not at fault, whatever it holds."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        subject="other jobs",
+        summary=(
+            f"not of this job: {_count(left)} of dead processes elsewhere on this machine "
+            f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(_held_bytes(left))} of /dev/shm"
+        ),
+        evidence=_evidence(left, "no process of this job, and gone"),
+        cause=f"Another job left them. {_CAUSE}",
+        advice=_ADVICE,
+    )
+
+
+def _count(left: Sequence[Segment | SegmentUse]) -> str:
+    return f"{len(left)} segment{'' if len(left) == 1 else 's'}"
+
+
+def _evidence(left: Sequence[Segment | SegmentUse], who: str) -> tuple[str, ...]:
+    """Who made them, and one of them."""
+    makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
+    return (
+        f"made by {', '.join(map(str, makers[:6]))}: {who}",
+        f"mapped by no process of this job, for example {left[0].path}",
+    )
+
+
+_CAUSE = (
+    "Under the strategy file_system a shared tensor is a named file. A process that crashes leaves "
+    "it to torch_shm_manager, and when the whole tree is killed at once (container stop, "
+    "scheduler, kill of the group) that dies too."
+)
+_ADVICE = (
+    "mpwatch clean lists what nobody maps and whose maker is dead, mpwatch clean --yes removes it; "
+    "where containers share a /dev/shm pids are ambiguous, so look at the list first. Prefer the "
+    "strategy file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
+)
 
 
 def _is_old(snapshot: Snapshot, use: SegmentUse) -> bool:

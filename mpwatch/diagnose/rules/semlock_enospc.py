@@ -90,7 +90,7 @@ def _finding(
         ),
         advice=(
             "Make room: raise --shm-size, remove segments of dead jobs (mpwatch clean lists "
-            "them), keep fewer batches. If it says permission denied, mount /dev/shm writable for "
-            "this user."
+            "them, --yes removes them), keep fewer batches. If it says permission denied, mount "
+            "/dev/shm writable for this user."
         ),
     )

@@ -131,14 +131,30 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
 
     finding = only(file_system_strategy_leak.check, job)
 
-    assert finding.summary.startswith("1 segments of dead processes hold 1.0M")
+    assert finding.summary.startswith("not of this job: 1 segment of dead processes elsewhere")
     assert "made by 777" in finding.evidence[0]
 
 
 def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
-    job = world(main(), segments=(left(allocated_bytes=20 * MIB),), shm=room(64 * MIB, MIB))
+    dead = process(777, "spawned", ended=gone(777, signal=9))
+    much = (left(allocated_bytes=20 * MIB),)
+    job = world(main(), dead, segments=much, shm=room(64 * MIB, MIB))
 
-    assert only(file_system_strategy_leak.check, job).severity is Severity.WARNING
+    finding = only(file_system_strategy_leak.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "of this job hold" in finding.summary
+
+
+def test_what_other_jobs_left_is_information_however_much_it_is() -> None:
+    much = (left(allocated_bytes=60 * MIB),)
+    job = world(main(), segments=much, shm=room(64 * MIB, MIB))
+
+    finding = only(file_system_strategy_leak.check, job)
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary.startswith("not of this job: ")
+    assert "mpwatch clean --yes removes" in finding.advice
 
 
 def test_a_segment_whose_maker_was_seen_to_end_is_left_too() -> None:
