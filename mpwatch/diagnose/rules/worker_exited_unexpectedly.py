@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mpwatch.diagnose.complaints import heard, said
 from mpwatch.diagnose.deaths import (
+    TOGETHER_S,
     ParentFate,
     death_of,
     died_with_parent,
@@ -18,7 +20,7 @@ from mpwatch.diagnose.deaths import (
 from mpwatch.diagnose.generations import GAP_TICKS
 from mpwatch.diagnose.loader_wait import is_loader_poll
 from mpwatch.diagnose.stack_shapes import main_shape, main_thread
-from mpwatch.diagnose.tree import called, family_head
+from mpwatch.diagnose.tree import WORK_ROLES, called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -26,6 +28,8 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "worker-exited-unexpectedly"
+INTERRUPTED_S = 4.0
+"""How long a parent that a ctrl-c interrupted as well may take to end."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -43,7 +47,51 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             alike[None if head is None else head.process, ended.words].append((process, ended))
     for members in alike.values():
         process, ended = members[0]
-        yield _finding(process, ended, parent_fate(snapshot, process, ended), members)
+        is_doubtful = _may_be_interrupted(snapshot, members)
+        if is_doubtful and not _has_settled(snapshot, process, ended):
+            continue
+        found = _finding(process, ended, parent_fate(snapshot, process, ended), members)
+        if is_doubtful and _ended_well(snapshot, process):
+            found = replace(found, severity=Severity.INFO, cause=_INTERRUPTED)
+        yield found
+
+
+def _may_be_interrupted(snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]) -> bool:
+    """Whether a ctrl-c may have ended them, which reaches all children of a terminal at once.
+
+    `multiprocessing` makes an exit code of 1 out of KeyboardInterrupt, as of any exception, and
+    says so nowhere else. A DataLoader's workers take it as a request to leave.
+    """
+    first, ended = members[0]
+    head = family_head(snapshot, first)
+    siblings = [
+        process
+        for process in snapshot.processes
+        if process.role in WORK_ROLES and _has_head(process, snapshot, head)
+    ]
+    return (
+        first.role in ("spawned", "pool-worker")
+        and ended.exit_code == 1
+        and all(p.ended and abs(p.ended.at_s - ended.at_s) <= TOGETHER_S for p in siblings)
+    )
+
+
+def _has_head(process: Process, snapshot: Snapshot, head: Process | None) -> bool:
+    """Whether a process was started by this one."""
+    return head is not None and family_head(snapshot, process) == head
+
+
+def _has_settled(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
+    """Whether its parent has ended as well, or has had the time to."""
+    head = family_head(snapshot, process)
+    is_down = head is not None and head.is_gone
+    return is_down or snapshot.at_s - ended.at_s >= INTERRUPTED_S
+
+
+def _ended_well(snapshot: Snapshot, process: Process) -> bool:
+    """Whether its parent took the end for what it expected."""
+    head = family_head(snapshot, process)
+    return head is not None and head.ended is not None and death_of(head.ended) == "normal"
 
 
 def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> bool:
@@ -109,6 +157,11 @@ def _finding(
     )
 
 
+_INTERRUPTED = (
+    "All of them ended at once with the code of an uncaught exception, and their parent ended "
+    "well: after a ctrl-c, which Python raises in every process of the terminal, that is ordinary. "
+    "Otherwise each raised an exception of its own."
+)
 _QUIET = (
     "It left without an error while its parent still counted on it: os._exit or sys.exit in "
     "dataset code, or the whole set of workers was shut down from a forked child. The parent "

@@ -243,6 +243,29 @@ def test_workers_shut_down_before_a_parent_exits_with_a_code_of_its_own_are_quie
     ]
 
 
+def test_children_that_a_ctrl_c_may_have_ended_with_a_content_parent_are_information() -> None:
+    interrupted = dead_worker(role="spawned", exit_code=1)
+    twin = process(201, "spawned", ended=gone(201, exit_code=1))
+    saved = dead_main(NOW_S - 1, exit_code=0)
+
+    finding = only(worker_exited_unexpectedly.check, world(saved, interrupted, twin))
+
+    assert finding.severity is Severity.INFO
+    assert "ctrl-c" in finding.cause
+
+
+def test_children_that_failed_together_wait_for_their_parents_fate_for_a_moment() -> None:
+    just_now = dead_worker(NOW_S - 2, role="spawned", exit_code=1)
+    working = process(201, "spawned")
+
+    assert found(worker_exited_unexpectedly.check, world(main(), just_now)) == []
+    for job in (
+        world(main(), dead_worker(role="spawned", exit_code=1)),
+        world(main(), just_now, working),
+    ):
+        assert only(worker_exited_unexpectedly.check, job).severity is Severity.CRITICAL
+
+
 def test_a_quiet_end_beside_a_failed_sibling_is_no_second_failure() -> None:
     failed = process(201, ended=gone(201, exit_code=3))
     job = world(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0), failed)
