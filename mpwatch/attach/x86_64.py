@@ -12,6 +12,7 @@ import errno
 import re
 import signal
 import struct
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -76,6 +77,9 @@ _SOFTWARE = struct.Struct("<IIQI28x")
 _HEADER_AT = 512
 _MAGIC1, _MAGIC2 = 0x46505853, 0x46505845
 _TILES = 0x60000  # XFEATURE_MASK_XTILE: AMX, state that a process has to ask for
+
+
+_LOOKING = threading.Lock()
 
 
 class Registers:
@@ -235,9 +239,19 @@ def _signal_vectors(xsave: bytes) -> bytes:
     return bytes(area) + struct.pack("<I", _MAGIC2)
 
 
-@lru_cache(maxsize=1)
 def own_signal_layout() -> tuple[int, int]:
     """Which vector state the kernel puts into signal frames here, and its size in bytes.
+
+    One thread at a time: if two took and gave back the handler crosswise, the signal of the second
+    would find none, and end this process.
+    """
+    with _LOOKING:
+        return _look_at_a_frame()
+
+
+@lru_cache(maxsize=1)
+def _look_at_a_frame() -> tuple[int, int]:
+    """Send a signal to ourselves and read what it left on the stack.
 
     ptrace shows the largest state the processor has, signal frames hold what a process may use,
     and a frame that claims more is restored without its vector registers. The difference (AMX) is
