@@ -13,6 +13,8 @@ from mpwatch.model.ids import ProcessId
 
 SCAN_INTERVAL_S = 5.0
 MEMBERS_LIMIT = 10_000
+NEWBORN_LIMIT = 256
+"""More new pids than this, and asking all members for their children is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Membership:
         self._clock = clock
         self._parents: dict[ProcessId, ProcessId | None] = {root: None}
         self._has_children_files = procfs.has_children_files(proc)
-        self._last_pid = b""
+        self._last_pid: int | None = None
+        self._descended_at_s = -SCAN_INTERVAL_S
         self._scanned: tuple[float, frozenset[int]] = (-SCAN_INTERVAL_S, frozenset())
 
     def update(self) -> list[Member]:
@@ -53,38 +56,77 @@ class Membership:
                 living[stat.pid] = stat
             else:
                 del self._parents[process]
-        if self._may_have_births():
-            self._descend(list(living.values()), living)
+        given = self._pids_given_out()
+        if given is None or self._clock() - self._descended_at_s >= SCAN_INTERVAL_S:
+            self._descend_all(living)
+        else:
+            self._take_newborn(given, living)
         self._find_strays(living)
         return self._ordered(living)
 
     def births(self) -> list[ProcessId]:
         """Members born since the last look, found cheaply enough to ask ten times a second.
 
-        One read tells whether the machine made any process at all; only then are children listed.
+        One read tells whether the machine made any process at all; only then is anybody looked at.
         """
-        if not self._may_have_births():
+        given = self._pids_given_out()
+        if given is not None and not given:
             return []
         before = set(self._parents)
-        living = {}
-        for process in before:
-            stat = procfs.read_stat(self._proc, process.pid)
-            if stat is not None and stat.process == process:
-                living[process.pid] = stat
-        self._descend(list(living.values()), living)
+        living: dict[int, Stat] = {}
+        if given is not None:
+            self._take_newborn(given, living)
+        else:
+            for process in before:
+                stat = procfs.read_stat(self._proc, process.pid)
+                if stat is not None and stat.process == process:
+                    living[process.pid] = stat
+            self._descend_all(living)
         return [process for process in self._parents if process not in before]
 
-    def _may_have_births(self) -> bool:
-        """Whether any process was made on this machine since the last look.
+    def _pids_given_out(self) -> range | None:
+        """The pids that the machine gave out since the last look; `None` if that cannot be told.
 
-        The kernel shows the pid it gave out last in `loadavg`: one read instead of one a thread.
+        The kernel shows the last one in `loadavg` and counts upwards until it wraps around; threads
+        get theirs from the same numbers. One read instead of one for each thread of the job.
         """
+        before = self._last_pid
         try:
-            last = procfs.read(f"{self._proc}/loadavg", 256).split()[-1]
-        except (OSError, IndexError):
-            return True
-        is_same, self._last_pid = last == self._last_pid, last
-        return not is_same
+            last = int(procfs.read(f"{self._proc}/loadavg", 256).split()[-1])
+        except (OSError, IndexError, ValueError):
+            return None
+        self._last_pid = last
+        if before is None or not 0 <= last - before <= NEWBORN_LIMIT:
+            return None
+        return range(before + 1, last + 1)
+
+    def _take_newborn(self, given: range, living: dict[int, Stat]) -> None:
+        """Take in the new pids whose parent belongs to the job, parents before children."""
+        known = {process.pid: process for process in self._parents} if given else {}
+        for pid in given:
+            stat = procfs.read_stat(self._proc, pid) if pid not in living else None
+            parent = known.get(stat.parent_pid) if stat is not None else None
+            if stat is None or parent is None or not self._is_process(pid):
+                continue
+            # The parent's pid may have been given to a stranger since.
+            elder = living.get(parent.pid) or procfs.read_stat(self._proc, parent.pid)
+            if elder is not None and elder.process == parent:
+                living[pid] = stat
+                self._parents[stat.process] = parent
+                known[pid] = stat.process
+
+    def _is_process(self, pid: int) -> bool:
+        """Whether this is a process: `/proc/TID` leads to a thread as well."""
+        try:
+            status = procfs.parse_status(procfs.read(f"{self._proc}/{pid}/status"))
+        except OSError:
+            return False
+        return status.get(b"Tgid") == str(pid).encode()
+
+    def _descend_all(self, living: dict[int, Stat]) -> None:
+        """Ask every member for its children."""
+        self._descended_at_s = self._clock()
+        self._descend(list(living.values()), living)
 
     def _descend(self, parents: list[Stat], living: dict[int, Stat]) -> None:
         """Find children, their children, and so on."""

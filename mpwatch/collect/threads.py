@@ -25,8 +25,8 @@ class KeptThread(NamedTuple):
     sample: ThreadSample
 
 
-_STEADY = frozenset(("poll", "pipe-read", "socket-read", "accept", "child"))
-"""Waits that mean the same as long as call and arguments are the same."""
+_STEADY = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "timer"))
+"""Waits of the same kind as long as call and arguments are the same."""
 
 
 def read_threads(
@@ -107,21 +107,7 @@ def _read_thread(
     except OSError:  # hidden, or the kernel does not tell (CONFIG_HAVE_ARCH_TRACEHOOK)
         line = b""
     if before is not None and counters and line == before.call and _is_steady(before.sample):
-        known = before.sample
-        return KeptThread(
-            counters,
-            line,
-            ThreadSample(
-                known.tid,
-                known.name,
-                known.state,
-                _ticks(counters),
-                known.wchan,
-                known.syscall,
-                known.waits_on,
-                known.start_ticks,
-            ),
-        )
+        return KeptThread(counters, line, _still_waiting(before.sample, counters, line, resolver))
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
@@ -142,6 +128,25 @@ def _read_thread(
             waits_on=resolver.resolve(call, stat.state, wchan) if resolver is not None else None,
             start_ticks=stat.start_ticks,
         ),
+    )
+
+
+def _still_waiting(
+    known: ThreadSample, counters: bytes, line: bytes, resolver: WaitResolver | None
+) -> ThreadSample:
+    """A thread back in the same call: only its cpu time is new, and how long it will sleep."""
+    waits_on = known.waits_on
+    if resolver is not None and waits_on is not None and waits_on.kind == "timer":
+        waits_on = resolver.resolve(parse_syscall(line), known.state, known.wchan)
+    return ThreadSample(
+        known.tid,
+        known.name,
+        known.state,
+        _ticks(counters),
+        known.wchan,
+        known.syscall,
+        waits_on,
+        known.start_ticks,
     )
 
 

@@ -307,6 +307,21 @@ def test_a_thread_that_has_not_run_is_not_read_again(proc: FakeProc) -> None:
     assert (moved[10].sample.state, moved[10].sample.waits_on) == ("R", None)
 
 
+def test_a_thread_back_in_the_same_sleep_says_anew_how_long(proc: FakeProc) -> None:
+    proc.process(10)
+    memory = Memory(proc, 10)
+    line = f"230 0x1 0x0 {memory.put(0x5000, struct.pack('<qq', 60, 0)):#x} 0x0 0x0 0x0 0x7f 0x7f\n"
+    proc.thread(10, 10, syscall=line)
+    first = threads(proc, {})
+    memory.put(0x5000, struct.pack("<qq", 9, 0))
+    proc.thread(10, 10, syscall=line, counters="11 20 31\n")
+
+    second = threads(proc, first)
+
+    waits = [kept[10].sample.waits_on for kept in (first, second)]
+    assert [wait.timeout_s for wait in waits if wait is not None] == [60.0, 9.0]
+
+
 def test_without_counters_every_thread_is_read_each_time(proc: FakeProc) -> None:
     proc.process(10)
     proc.thread(10, 10, counters="0 0 0\n")

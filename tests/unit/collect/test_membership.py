@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from mpwatch.collect.membership import SCAN_INTERVAL_S, Membership
+import pytest
+
+from mpwatch.collect.membership import NEWBORN_LIMIT, SCAN_INTERVAL_S, Membership
 from mpwatch.model.ids import ProcessId
 
 from .conftest import FakeProc
@@ -102,6 +104,40 @@ def test_births_tell_of_each_child_once(proc: FakeProc) -> None:
     assert members.births() == [(11, 11)]
     assert members.births() == []
     assert pids(members) == [10, 11]
+
+
+def test_a_new_thread_of_a_sibling_is_no_child(proc: FakeProc) -> None:
+    proc.process(10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+    status = (proc.root / "11/status").read_text().replace("Tgid:\t11", "Tgid:\t9")
+    proc.write("11/status", status)
+
+    assert members.births() == []
+
+
+def test_a_child_of_a_stranger_with_a_members_old_pid_stays_out(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.end(11)
+    proc.process(11, parent=1, start=99)
+    proc.process(12, parent=11)
+
+    assert members.births() == []
+
+
+@pytest.mark.parametrize("last", [11 + NEWBORN_LIMIT, 5], ids=["far ahead", "wrapped around"])
+def test_a_child_is_found_whatever_pid_came_last(proc: FakeProc, last: int) -> None:
+    proc.process(10)
+    members = Membership(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+    proc.write("loadavg", f"0 0 0 1/2 {last}\n")
+
+    assert members.births() == [(11, 11)]
 
 
 def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
