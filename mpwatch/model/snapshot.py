@@ -89,6 +89,10 @@ class WorkerLoad:
     """For how long it has been at that batch."""
     index: str | None = None
     """The sample index within the batch, where the hook could tell."""
+    queued: int | None = None
+    """Batches main has handed it that it has not begun."""
+    parked: int | None = None
+    """Batches it has finished that main has not taken yet."""
 
 
 @dataclass(frozen=True, slots=True)

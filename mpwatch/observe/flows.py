@@ -160,6 +160,11 @@ class FlowTable:
         flows.sort(key=lambda flow: (-flow.bytes, flow.sender, flow.receiver))
         return tuple(flows)
 
+    def forget(self, process: ProcessId) -> None:
+        """Drop everything about a process that nobody shows any more."""
+        for pair in [pair for pair in self._tallies if process in pair]:
+            del self._tallies[pair]
+
     def _entry(self, event: HookEvent) -> _Open:
         key = (event.key, event.key2)
         entry = self._open.get(key)

@@ -20,6 +20,7 @@ from mpwatch.observe.flows import FlowTable
 from mpwatch.observe.history import HistoryKeeper
 from mpwatch.observe.journal import Journal
 from mpwatch.observe.ledger import HookLedger
+from mpwatch.observe.loader_queues import with_queues
 from mpwatch.observe.note_words import note_words
 from mpwatch.observe.people import Member, build_process, cpu_percent, label, own_frames
 from mpwatch.observe.segments import join_segments
@@ -167,15 +168,24 @@ class Fold:
         self._journal.add(ended.at_s, "ended", sample.process, words, _end_details(ended))
 
     def _forget_oldest(self) -> None:
+        """Keep the memory of a job bounded whose processes come and go for days."""
+        strangers = [process for process in self._ledgers if process not in self._members]
+        for process in strangers[: max(0, len(strangers) - ENDED_KEPT)]:
+            self._forget(process)
         ended = [m for m in self._members.values() if m.ended is not None]
         if len(ended) <= ENDED_KEPT:
             return
         ended.sort(key=lambda member: member.ended.at_s if member.ended else 0.0)
         for member in ended[: len(ended) - ENDED_KEPT]:
-            process = member.sample.process
-            del self._members[process]
-            self._ledgers.pop(process, None)
-            self._history.forget(process)
+            self._forget(member.sample.process)
+
+    def _forget(self, process: ProcessId) -> None:
+        self._members.pop(process, None)
+        self._ledgers.pop(process, None)
+        self._history.forget(process)
+        self._flows.forget(process)
+        if self._by_pid.get(process.pid) == process:
+            del self._by_pid[process.pid]
 
     def _take_stacks(self, taken: StacksTaken) -> None:
         self._at_s = max(self._at_s, taken.at_s)
@@ -255,7 +265,7 @@ class Fold:
         )
 
     def _processes(self, tree: TreeSample) -> list[Process]:
-        return [
+        found = [
             build_process(
                 member,
                 self._ledgers.get(process),
@@ -266,6 +276,8 @@ class Fold:
             )
             for process, member in self._members.items()
         ]
+        books = {process: ledger.batches for process, ledger in self._ledgers.items()}
+        return with_queues(found, books)
 
     def _ordered(self, processes: Iterable[Process]) -> Iterable[Process]:
         """Root first, children after their parents in order of birth, orphans last."""

@@ -11,6 +11,7 @@ from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, Hoo
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, SharedCache, WorkerLoad
 from mpwatch.observe.flows import quantile
+from mpwatch.observe.loader_queues import BatchBook
 
 FETCHES_KEPT = 256
 RECENT_SHOWN = 30
@@ -41,6 +42,7 @@ class HookLedger:
         self._first_next_ns: int | None = None
         self._batches: dict[int, int] = {}
         self._last_next: dict[int, HookEvent] = {}
+        self.batches = BatchBook()
 
     def add_status(self, status: HookStatus) -> None:
         """Note a change of state."""
@@ -72,6 +74,7 @@ class HookLedger:
 
     def _follow(self, event: HookEvent) -> None:
         kind = event.kind
+        self.batches.add(event)
         if kind == wire.LOADER_FETCH_BEGIN:
             self._fetching = event
             self._worker_id = event.key2
