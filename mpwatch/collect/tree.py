@@ -124,6 +124,7 @@ class _Crew:
         self._readers: dict[ProcessId, ProcessReader] = {}
         self._identities: dict[ProcessId, Identity] = {}
         self._workers = roles.WorkerNumbers(TICKS_PER_S)
+        self._cast: tuple[list[object], dict[ProcessId, Part]] = [], {}
         self._memory_read_at_s = -math.inf
         self._extents = ExtentCache(proc)
         self._boot_wall_s = procfs.boot_wall_s(proc)
@@ -193,7 +194,20 @@ class _Crew:
         return memory.read_rollups(self._proc, pids, at_s) if len(pids) >= MANY else {}
 
     def _parts(self, members: list[Member]) -> dict[ProcessId, Part]:
-        """What each member is for, with the numbers of DataLoader workers."""
+        """What each member is for, with the numbers of DataLoader workers.
+
+        It follows from the lasting facts alone, so it stays while those do.
+        """
+        basis: list[object] = [
+            (m.stat.process, m.parent, m.stat.name, self._identities[m.stat.process])
+            for m in members
+        ]
+        if basis != self._cast[0]:
+            self._cast = basis, self._assign(members)
+        return self._cast[1]
+
+    def _assign(self, members: list[Member]) -> dict[ProcessId, Part]:
+        """Derive the parts anew."""
         facts = [self._facts(member) for member in members]
         parts = roles.assign(facts)
         workers = [
