@@ -33,6 +33,8 @@ class Scenario:
     """The most it takes beyond what torch itself takes, `/dev/shm` included."""
     not_runnable: str = ""
     """Why there is no program for this entry; empty if there is one."""
+    is_alone: bool = False
+    """It loads the machine or leaves something on it: nothing else is to be measured beside it."""
     program: str = ""
     """Stem of the program's file, where several scenarios share one."""
 

@@ -11,6 +11,7 @@ SCENARIOS = (
         expected=("loader-starvation",),
         layer="stacks",
         shows_s=20,
+        is_alone=True,
     ),
     Scenario(
         name="straggler-worker",
@@ -26,6 +27,7 @@ SCENARIOS = (
         expected=("cpu-oversubscription",),
         also=("loader-starvation",),
         shows_s=15,
+        is_alone=True,
     ),
     Scenario(
         name="cpu-affinity-collapse",
@@ -33,6 +35,7 @@ SCENARIOS = (
         expected=("cpu-affinity-collapse",),
         also=("loader-starvation", "cpu-oversubscription"),
         shows_s=15,
+        is_alone=True,
     ),
     Scenario(
         name="gil-bound-threads",
@@ -40,5 +43,6 @@ SCENARIOS = (
         expected=("gil-bound-threads",),
         layer="stacks",
         shows_s=15,
+        is_alone=True,
     ),
 )

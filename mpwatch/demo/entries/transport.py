@@ -56,6 +56,7 @@ SCENARIOS = (
         name="file-system-strategy-leak",
         title="train where the segments of a killed job stayed behind",
         expected=("file-system-strategy-leak",),
+        is_alone=True,
     ),
     Scenario(
         name="shm-manager-failure",
@@ -116,6 +117,7 @@ SCENARIOS = (
         name="unreused-buffers-copied",
         title="send a fresh tensor each time instead of a buffer sent back",
         expected=("unreused-buffers-copied",),
+        is_alone=True,
     ),
     Scenario(
         name="spawn-temporary-tensor-fd",

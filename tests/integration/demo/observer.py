@@ -1,0 +1,69 @@
+"""Watches a job as `mpwatch diagnose` does, and prints its findings whenever they change.
+
+    python -m tests.integration.demo.observer PID SECONDS [--settle SECONDS RULE...]
+
+A process of its own, as it is for a user: what it costs does not slow down whoever started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from mpwatch.collect.proc import identify
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.once import LookOptions, watch_for
+from mpwatch.report.json import diagnose_json
+
+
+class Telling:
+    """Prints each finding once, and says when all that is expected has been named."""
+
+    def __init__(self, expected: tuple[str, ...], settle_s: float) -> None:
+        self._began_s = time.monotonic()
+        self._said: set[tuple[str, str, str | None]] = set()
+        self._waiting = set(expected)
+        self._settle_s = settle_s
+        self._enough_s: float | None = None
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Print what is new in a snapshot."""
+        after_s = time.monotonic() - self._began_s
+        for finding in diagnose_json(snapshot)["findings"]:
+            key = (finding["rule"], finding["severity"], finding["effect_of"])
+            if key not in self._said:
+                self._said.add(key)
+                print(json.dumps({"after_s": after_s, "finding": finding}), flush=True)
+            if finding["rule"] in self._waiting:
+                self._waiting.discard(finding["rule"])
+                if not self._waiting:
+                    self._enough_s = after_s + self._settle_s
+
+    def is_over(self) -> bool:
+        """Whether everything was named a while ago."""
+        return self._enough_s is not None and time.monotonic() - self._began_s > self._enough_s
+
+
+def main() -> None:
+    """Watch one job."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pid", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--settle", nargs="+", default=["inf"], metavar=("SECONDS", "RULE"))
+    options = parser.parse_args()
+    settle_s, *expected = options.settle
+    telling = Telling(tuple(expected), float(settle_s))
+    last = watch_for(
+        identify(options.pid),
+        options.seconds,
+        LookOptions(),
+        stop=telling.is_over,
+        each=telling.tell,
+    )
+    if last is not None:
+        telling.tell(last)
+
+
+if __name__ == "__main__":
+    main()
