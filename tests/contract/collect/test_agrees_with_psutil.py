@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -37,7 +39,21 @@ def program() -> Iterator[subprocess.Popen[bytes]]:
     ) as running:
         assert running.stdout is not None
         running.stdout.readline()
+        for each in family(running.pid):
+            until_it_reads(each.pid)
         yield running
+
+
+def family(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+def until_it_reads(pid: int) -> None:
+    # Until then it still runs, and its counters move between our look and psutil's.
+    deadline_s = time.monotonic() + 30
+    while "pipe_read" not in Path(f"/proc/{pid}/wchan").read_text():
+        assert time.monotonic() < deadline_s
 
 
 @pytest.fixture
@@ -50,15 +66,14 @@ def samples(program: subprocess.Popen[bytes]) -> tuple[ProcSample, ...]:
 def test_the_tree_is_the_same(
     program: subprocess.Popen[bytes], samples: tuple[ProcSample, ...]
 ) -> None:
-    theirs = psutil.Process(program.pid)
-    family = [theirs, *theirs.children(recursive=True)]
+    theirs = family(program.pid)
 
-    assert [s.process.pid for s in samples] == [p.pid for p in family]
-    assert [s.parent_pid for s in samples] == [p.ppid() for p in family]
-    assert [s.cmdline[0] for s in samples] == [p.cmdline()[0] for p in family]
+    assert [s.process.pid for s in samples] == [p.pid for p in theirs]
+    assert [s.parent_pid for s in samples] == [p.ppid() for p in theirs]
+    assert [s.cmdline[0] for s in samples] == [p.cmdline()[0] for p in theirs]
     assert all(
         abs((s.born_wall_s or 0) - p.create_time()) < 1.5
-        for s, p in zip(samples, family, strict=True)
+        for s, p in zip(samples, theirs, strict=True)
     )
 
 
