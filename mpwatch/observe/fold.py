@@ -46,6 +46,8 @@ class Fold:
         self._members: dict[ProcessId, Member] = {}
         self._by_pid: dict[int, ProcessId] = {}
         self._ledgers: dict[ProcessId, HookLedger] = {}
+        self._gone: dict[ProcessId, Process] = {}
+        """Ended processes as they are shown, until something more is heard of them."""
         self._flows = FlowTable()
         self._history = HistoryKeeper()
         self._journal = Journal()
@@ -163,6 +165,7 @@ class Fold:
 
     def _end(self, member: Member, ended: Ended) -> None:
         member.ended = ended
+        self._gone.pop(ended.process, None)
         sample = member.sample
         words = f"{label(sample)} {sample.process.pid} ended: {ended.words}"
         self._journal.add(ended.at_s, "ended", sample.process, words, _end_details(ended))
@@ -181,6 +184,7 @@ class Fold:
 
     def _forget(self, process: ProcessId) -> None:
         self._members.pop(process, None)
+        self._gone.pop(process, None)
         self._ledgers.pop(process, None)
         self._history.forget(process)
         self._flows.forget(process)
@@ -192,6 +196,7 @@ class Fold:
         member = self._members.get(taken.process)
         if member is None:
             return
+        self._gone.pop(taken.process, None)
         member.stacks_problem = taken.problem
         if taken.problem is None or taken.stacks:
             member.stacks = _by_thread(taken.stacks)
@@ -230,6 +235,7 @@ class Fold:
             self._journal.add(status.at_s, "hook", status.process, words)
 
     def _ledger(self, process: ProcessId) -> HookLedger:
+        self._gone.pop(process, None)
         ledger = self._ledgers.get(process)
         if ledger is None:
             ledger = self._ledgers[process] = HookLedger(process)
@@ -265,8 +271,16 @@ class Fold:
         )
 
     def _processes(self, tree: TreeSample) -> list[Process]:
-        found = [
-            build_process(
+        found = [self._process(process, tree) for process in self._members]
+        books = {process: ledger.batches for process, ledger in self._ledgers.items()}
+        return with_queues(found, books)
+
+    def _process(self, process: ProcessId, tree: TreeSample) -> Process:
+        """One process; those that have ended, often hundreds, are built once."""
+        found = self._gone.get(process)
+        if found is None:
+            member = self._members[process]
+            found = build_process(
                 member,
                 self._ledgers.get(process),
                 tree.gpus or (),
@@ -274,10 +288,9 @@ class Fold:
                 self._at_s,
                 tree.ticks_per_s,
             )
-            for process, member in self._members.items()
-        ]
-        books = {process: ledger.batches for process, ledger in self._ledgers.items()}
-        return with_queues(found, books)
+            if member.ended is not None:
+                self._gone[process] = found
+        return found
 
     def _ordered(self, processes: Iterable[Process]) -> Iterable[Process]:
         """Root first, children after their parents in order of birth, orphans last."""
