@@ -28,7 +28,9 @@ reason = ""
 def load(
     hook_directory: str, started_by: str, birth: dict[str, Any] | None = None
 ) -> ModuleType | None:
-    """Bring the hook in, once per process; never raises.
+    """Bring the hook in, once per process; raises nothing of its own.
+
+    What a signal handler of the program raises meanwhile belongs to the program and passes.
 
     Args:
         hook_directory: Path of the package `mpwatch/hook`, readable for this process.
@@ -46,27 +48,44 @@ def load(
         if not package.enter(started_by, birth):
             reason = "the hook refused"
             return None
-    except Exception as error:  # noqa: BLE001 - a guest that cannot come in stays outside
+    except Exception as error:
+        if not _is_ours(error, hook_directory):
+            raise
         reason = f"{type(error).__name__}: {error}"
         return None
     return package
 
 
+def _is_ours(error: Exception, directory: str) -> bool:
+    """What `errors.is_ours` says; that file is read apart, for the package may be what failed."""
+    try:
+        errors = _execute("_mpwatch_errors", directory + "/errors.py")
+    except (OSError, ImportError, SyntaxError):
+        # Not even this can be read, so reading is what failed.
+        return True
+    return bool(errors.is_ours(error))
+
+
 def _import(directory: str) -> ModuleType:
     """Import the package under a private name, from its directory."""
-    spec = importlib.util.spec_from_file_location(
-        RENDEZVOUS, directory + "/__init__.py", submodule_search_locations=[directory]
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(directory)
-    package = importlib.util.module_from_spec(spec)
-    sys.modules[RENDEZVOUS] = package
     try:
-        spec.loader.exec_module(package)
+        return _execute(RENDEZVOUS, directory + "/__init__.py", directory)
     except BaseException:
-        del sys.modules[RENDEZVOUS]
+        sys.modules.pop(RENDEZVOUS, None)
         raise
-    return package
+
+
+def _execute(name: str, path: str, package_directory: str | None = None) -> ModuleType:
+    """Make a module out of a file; a package is entered in `sys.modules`."""
+    folders = None if package_directory is None else [package_directory]
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    if package_directory is not None:
+        sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 if __name__ == ARRIVAL:
