@@ -14,10 +14,12 @@ points the thread at the function nothing has changed; from then on the thread r
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from mpwatch.attach import held
 from mpwatch.attach.elf import Mapping
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.machine import Context, Frame, Machine
@@ -29,6 +31,7 @@ from mpwatch.attach.target import age_s
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1
 ATTEMPTS = 20
+_PAUSE_S, _PATIENCE = 0.0002, 1.3  # together 0.13 s for all attempts
 SURELY_STARTED_S = 30.0
 """Age from which an interpreter is believed to have started, where it cannot be read."""
 _STACK_NEED_BYTES = 16384
@@ -59,6 +62,8 @@ class Plan:
     """Address of instructions that perform `rt_sigreturn`."""
     started_at: int | None
     """Address of the flag that `Py_IsInitialized` returns; `None` if its code is not understood."""
+    locking: tuple[tuple[int, int], ...] = ()
+    """Start and end of each function in which the lock around the pending calls may be held."""
 
 
 def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, text_at: int) -> Plan:
@@ -73,7 +78,7 @@ def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, te
     started_at = machine.loaded_from(
         code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
     )
-    return Plan(interpreter, machine, text_at, return_to, started_at)
+    return Plan(interpreter, machine, text_at, return_to, started_at, interpreter.locking_ranges)
 
 
 def queue(
@@ -90,16 +95,17 @@ def queue(
         step: Called after each step with its name.
 
     Returns:
-        Seconds for which the thread was stopped or borrowed.
+        Seconds for which the thread was stopped or borrowed, from when it was last seen running.
 
     Raises:
         Refused: The thread cannot be borrowed now.
         OSError: There are no rights.
     """
     pid, machine = plan.interpreter.pid, plan.machine
-    with Tracee(pid, step) as tracee:
-        started_s = time.perf_counter()
+    held.be_prompt()
+    with held.uncollected(), Tracee(pid, step) as tracee:
         context = _stop_safely(plan, tracee, memory)
+        stopped_s = tracee.stopped_s
         _require_started(plan, memory)
         frame = machine.frame(context, plan.return_to)
         _require_stack(plan.interpreter.mappings, machine.stack_pointer(context), frame)
@@ -111,8 +117,10 @@ def queue(
         # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
         tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
         _follow(plan, tracee, context)
+        # From here on the target runs, it may be in our place.
+        ended_s = time.perf_counter()
         tracee.let_go()
-        return time.perf_counter() - started_s
+        return ended_s - stopped_s
 
 
 def _require_started(plan: Plan, memory: TargetMemory) -> None:
@@ -155,8 +163,10 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
     """Stop the thread where it certainly does not hold the lock around the pending calls.
 
     That lock is only ever taken when a call is queued or executed, so one attempt is nearly always
-    enough; the exception is another debugger that queues calls as well.
+    enough; the exceptions are another debugger that queues calls as well, and words left over on
+    the stack from an earlier call, which look the same.
     """
+    pause_s = _PAUSE_S
     for _ in range(ATTEMPTS):
         blocked = _blocked_call(plan.interpreter.pid)
         tracee.interrupt(STOP_WITHIN_S)
@@ -164,7 +174,8 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
         if not _is_delicate(plan, context, tracee, memory):
             return context
         tracee.resume()
-        time.sleep(0.0002)
+        time.sleep(pause_s)
+        pause_s *= _PATIENCE
     raise Refused("its main thread is busy with other pending calls")
 
 
@@ -179,10 +190,12 @@ def _is_delicate(plan: Plan, context: Context, tracee: Tracee, memory: TargetMem
             length = int.from_bytes(memory.read(section + 16, 8), "little")
             if start <= counter < start + length:
                 return True
-    ranges = plan.interpreter.locking_ranges
     stack = memory.read(plan.machine.stack_pointer(context), 8 * _STACK_WORDS)
-    words = [int.from_bytes(stack[at : at + 8], "little") for at in range(0, len(stack) - 7, 8)]
-    return any(start <= word < end for word in (counter, *words) for start, end in ranges)
+    words = struct.unpack_from(f"<{len(stack) // 8}Q", stack)
+    low = min(start for start, _ in plan.locking)
+    high = max(end for _, end in plan.locking)
+    near = [word for word in (counter, *words) if low <= word < high]
+    return any(start <= word < end for word in near for start, end in plan.locking)
 
 
 def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from mpwatch.attach import held
 from mpwatch.attach.outcome import Refused
 
 # linux/ptrace.h
@@ -29,7 +30,13 @@ SYSCALL_STOP = signal.SIGTRAP | 0x80
 """Stop signal of a system-call stop under PTRACE_O_TRACESYSGOOD."""
 _SPIN_S = 0.0001
 """A target that is scheduled at once answers within this; on a busy machine it needs our cpu."""
+_NAP_NS = 20_000
+_HELD_S = 0.01
+"""For how long a stop is awaited with the GIL held, so that it is noticed when it comes."""
 _SLEEP_S = 0.00005
+_PID, _STATUS = 4, 6  # words of siginfo_t
+_REGISTERS_BYTES = 16384
+_STATUS_BYTES = 4096
 _STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -66,22 +73,19 @@ class Tracee:
     def __init__(self, tid: int, step: Callable[[str], None] = lambda name: None) -> None:
         self._tid = tid
         self._step = step
-        # PyDLL keeps the GIL: requests take microseconds, and giving the GIL up in the middle can
-        # cost 5 ms each time another thread of the observer computes, while the target stands.
-        self._libc = ctypes.PyDLL(None, use_errno=True)
-        self._libc.ptrace.argtypes = (
-            ctypes.c_long,
-            ctypes.c_long,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-        )
-        self._libc.ptrace.restype = ctypes.c_long
+        self._libc = held.libc()
+        self._status = -1
         self._is_stopped = False
         self._is_seized = False
+        self._buffer = ctypes.create_string_buffer(_REGISTERS_BYTES)
+        self._found = (ctypes.c_int * 32)()  # siginfo_t
+        self.stopped_s = 0.0
+        """When it was last seen running before it stopped, by `time.perf_counter`."""
 
     def __enter__(self) -> Tracee:
         self._request("seize", _SEIZE, 0, _O_TRACESYSGOOD)
         self._is_seized = True
+        self._status = os.open(f"/proc/{self._tid}/status", os.O_RDONLY | os.O_CLOEXEC)
         return self
 
     def __exit__(
@@ -90,6 +94,8 @@ class Tracee:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._status >= 0:
+            os.close(self._status)
         self.let_go()
 
     def interrupt(self, within_s: float) -> None:
@@ -133,16 +139,18 @@ class Tracee:
         """Let the thread run on, still seized."""
         self._resume("resume", _CONT, 0)
 
-    def read_registers(self, kind: int, limit_bytes: int = 16384) -> bytes:
+    def read_registers(self, kind: int, limit_bytes: int = _REGISTERS_BYTES) -> bytes:
         """A register set (`NT_...` of linux/elf.h) as the kernel lays it out.
 
         Raises:
             OSError: The machine has no such set.
         """
-        buffer = ctypes.create_string_buffer(limit_bytes)
-        piece = _Slice(ctypes.addressof(buffer), limit_bytes)
+        if limit_bytes > len(self._buffer):
+            self._buffer = ctypes.create_string_buffer(limit_bytes)
+        place = ctypes.addressof(self._buffer)
+        piece = _Slice(place, limit_bytes)
         self._request("read registers", _GETREGSET, kind, ctypes.addressof(piece))
-        return buffer.raw[: piece.length]
+        return ctypes.string_at(place, piece.length)
 
     def write_registers(self, kind: int, content: bytes) -> None:
         """Set a register set; the thread has it when it next runs."""
@@ -164,10 +172,9 @@ class Tracee:
     def has_signal(self, mask: int) -> bool:
         """Whether a signal waits for the thread or its process that this mask does not block."""
         pending = 0
-        with open(f"/proc/{self._tid}/status", "rb") as file:
-            for line in file:
-                if line.startswith((b"SigPnd:", b"ShdPnd:")):
-                    pending |= int(line.split()[1], 16)
+        for line in held.read(self._status, _STATUS_BYTES, 0).splitlines():
+            if line.startswith((b"SigPnd:", b"ShdPnd:")):
+                pending |= int(line.split()[1], 16)
         return bool(pending & ~mask)
 
     def rseq_address(self) -> int:
@@ -201,29 +208,31 @@ class Tracee:
 
     def _wait(self, deadline_s: float, within_s: float) -> tuple[int, int]:
         """Stop signal and event of the next stop."""
-        spin_until_s = time.perf_counter() + _SPIN_S
         # Asked for stops only: to ask for its end as well would take the exit status from its
         # parent, which may be the rest of this very process.
-        found = (
-            ctypes.c_int * 32
-        )()  # siginfo_t; the pid is its fifth word, the status its seventh
-        options = os.WSTOPPED | os.WNOHANG | _WALL
+        found, options = self._found, os.WSTOPPED | os.WNOHANG | _WALL
+        now_s = self.stopped_s = time.perf_counter()
+        spin_until_s, patient_from_s = now_s + _SPIN_S, now_s + _HELD_S
         while True:
-            found[4] = 0
+            found[_PID] = 0
             if self._libc.waitid(os.P_PID, self._tid, found, options) == -1:
                 raise ThreadGone
-            if found[4]:
+            if found[_PID]:
                 break
+            self.stopped_s = now_s
             now_s = time.perf_counter()
             if now_s > spin_until_s:
                 if self._has_ended():
                     raise ThreadGone
                 if now_s > deadline_s:
                     raise NotStopping(within_s)
-                time.sleep(_SLEEP_S)
+                if now_s < patient_from_s:
+                    held.nap(_NAP_NS)
+                else:
+                    time.sleep(_SLEEP_S)
         self._is_stopped = True
         self._step("stopped")
-        return found[6] & 0xFF, found[6] >> 8
+        return found[_STATUS] & 0xFF, found[_STATUS] >> 8
 
     def _has_ended(self) -> bool:
         try:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from mpwatch.attach import elf
+from mpwatch.attach import elf, held
 from mpwatch.attach.elf import PAGE_BYTES, Mapping, Module
 from mpwatch.attach.outcome import Refused
 
 _MARGIN_BYTES = 64
 _WRITABLE = 2  # PF_W
+_BRIEF_BYTES = 65536
+"""More is only read while the target runs, and then others may have the GIL."""
 
 
 class TargetMemory:
@@ -36,7 +38,9 @@ class TargetMemory:
         Raises:
             OSError: They are not mapped.
         """
-        return os.pread(self._fd, count, address)
+        if count > _BRIEF_BYTES:
+            return os.pread(self._fd, count, address)
+        return held.read(self._fd, count, address)
 
     def write(self, address: int, content: bytes) -> None:
         """Write all of it.
@@ -44,7 +48,7 @@ class TargetMemory:
         Raises:
             OSError: It is not mapped.
         """
-        if os.pwrite(self._fd, content, address) != len(content):
+        if held.write(self._fd, content, address) != len(content):
             raise OSError(f"only a part of {len(content)} bytes could be written")
 
     def close(self) -> None:

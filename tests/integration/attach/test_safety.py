@@ -51,12 +51,19 @@ def attach_and_die_after(process: ProcessId, count: int) -> bool:
 
 
 def steps_of_a_visit(process: ProcessId) -> list[str]:
-    """What an undisturbed attach does, step by step; the hook is taken out again."""
-    steps: list[str] = []
-    bring_in(process, timeout_s=5.0, step=steps.append)
-    detach(process, timeout_s=5.0)
-    assert len(steps) > 10
-    return steps
+    """What an undisturbed attach does, step by step; the hook is taken out again.
+
+    Now and then the thread is stopped in a bad place and let go to be stopped again.
+    """
+    visits: list[list[str]] = []
+    for _ in range(4):
+        steps: list[str] = []
+        bring_in(process, timeout_s=0.1, step=steps.append)
+        detach(process, timeout_s=0.1)
+        if "interrupt" in steps:
+            visits.append(steps)
+    assert visits
+    return min(visits, key=len)
 
 
 def require_right_digest(line: str) -> None:
@@ -97,8 +104,8 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
 def test_vector_registers_survive_a_hundred_visits(start: Start) -> None:
     running = start("attach_vectors")
     for _ in range(100):
-        assert bring_in(running.process).state == "ready"
-        assert detach(running.process).state == "absent"
+        assert bring_in(running.process, timeout_s=20).state == "ready"
+        assert detach(running.process, timeout_s=20).state == "absent"
     running.lines.clear()
     assert [running.line() for _ in range(3)] == ["right"] * 3
 
