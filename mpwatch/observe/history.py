@@ -10,9 +10,12 @@ from mpwatch.model.history import History, HostMetric, Point, ProcessMetric, Ser
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
+from mpwatch.observe.people import RATE_S
 from mpwatch.observe.segments import mapped_shm_bytes
 
 POINTS_KEPT = 240
+SPACING_S = RATE_S
+"""Readings that follow each other faster, around births and ends, add no points of their own."""
 TREND_POINTS = 60
 
 _TRENDS: tuple[ProcessMetric, ...] = ("cpu_percent", "private_bytes", "fds", "maps", "shm_bytes")
@@ -30,6 +33,8 @@ class _Line:
         self.points: list[Point] = []
 
     def add(self, point: Point) -> None:
+        if self.points and 0 <= point.at_s - self.points[-1].at_s < SPACING_S:
+            return
         self.points.append(point)
         if len(self.points) > POINTS_KEPT:
             half = len(self.points) // 2
@@ -142,9 +147,6 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
     if host.cgroup is not None:
         values["cgroup_memory_bytes"] = host.cgroup.memory_bytes
         values["cgroup_pids"] = host.cgroup.pids_current
-        values["cgroup_oom_kills"] = host.cgroup.oom_kills
-        values["cgroup_limit_hits"] = host.cgroup.limit_hits
-        values["cgroup_throttled_periods"] = host.cgroup.throttled_periods
         values["cgroup_oom_kills"] = host.cgroup.oom_kills
         values["cgroup_limit_hits"] = host.cgroup.limit_hits
         values["cgroup_throttled_periods"] = host.cgroup.throttled_periods

@@ -15,6 +15,7 @@ from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken, TreeSample
+from mpwatch.observe.last_words import LastWords
 
 HookUse: TypeAlias = Literal["use", "bring", "ignore"]
 """`use` a hook that is there, `bring` one in where there is none, `ignore` it."""
@@ -30,9 +31,13 @@ class Intake:
         self.deaths = DeathWatch()
         self.hooks = HookClients() if hooks else None
         self.stacks = StackCollector()
+        self.has_changed = False
+        """Whether a process was born or has ended since the last reading."""
+        self._last_words = LastWords()
 
     def read(self, wanted: Wanted) -> TreeSample | None:
         """Read the tree once; `None` once the root and all it started are gone."""
+        self.has_changed = False
         tree = self.tree.collect(wanted)
         if tree is None:
             return None
@@ -43,15 +48,31 @@ class Intake:
 
     def listen(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> list[Input]:
         """Wait for what hooks say and processes that end, at most this long."""
-        inputs: list[Input] = []
-        if self.hooks is not None:
-            inputs.extend(self.hooks.poll(timeout_s))
-        else:
+        if self.hooks is None:
             sleep(timeout_s)
+        inputs = self._hear(timeout_s)
         # Children that live shorter than the time between two readings are caught here.
-        self.deaths.watch(self.tree.births())
-        inputs.extend(self.deaths.poll())
+        born = self.tree.births()
+        self.deaths.watch(born)
+        ended = self.deaths.poll()
+        self.has_changed = self.has_changed or bool(born or ended)
+        if ended:
+            # What a hook sent last may still lie in its socket, and comes before what it left.
+            inputs.extend(self._hear(0.0))
+        for end in ended:
+            if self.hooks is not None:
+                inputs.extend(self._last_words.of(end))
+            inputs.append(end)
         return inputs
+
+    def _hear(self, timeout_s: float) -> list[Input]:
+        """What hooks have said; nothing where they are ignored."""
+        if self.hooks is None:
+            return []
+        heard = self.hooks.poll(timeout_s)
+        for each in heard:
+            self._last_words.take(each)
+        return heard
 
     def take(
         self, process: ProcessId, *, native: bool = False, locals: bool = False

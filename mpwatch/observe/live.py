@@ -30,6 +30,7 @@ from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
 from mpwatch.observe.looks import LookPlan, Request, StackThread
 from mpwatch.observe.own import OwnMeter
+from mpwatch.observe.pace import Pace
 from mpwatch.observe.recording import RecordingWriter
 from mpwatch.observe.recording_file import CannotRecord
 from mpwatch.observe.source import Deliver
@@ -72,7 +73,7 @@ class LiveSource:
         self._intake = intake or Intake(root, hooks=self._options.hook != "ignore")
         self._bring = bring if self._options.hook == "bring" else None
         self._clock = clock
-        self._period_s = 1.0 / self._options.refresh_hz
+        self._pace = Pace(1.0 / self._options.refresh_hz, clock)
         self._fold = Fold()
         self._lock = threading.Lock()
         self._inbox = Inbox()
@@ -84,6 +85,7 @@ class LiveSource:
         self._own = OwnMeter(clock)
         self._is_ended = False
         self._ticks = 0
+        self._cost_s: float | None = None
         self._stopping = threading.Event()
         self._failure: str | None = None
         self._listen_s = 0.0
@@ -120,7 +122,7 @@ class LiveSource:
             case Follow(process=process):
                 self._plan.followed = process
             case SetRefresh(hz=hz):
-                self._period_s = 1.0 / max(0.05, hz)
+                self._pace.period_s = 1.0 / max(0.05, hz)
             case StartRecording(path=path):
                 return self._switch_recording(path)
             case Pause():
@@ -132,24 +134,20 @@ class LiveSource:
     # --- the observing thread --------------------------------------------------------------------
 
     def _run(self) -> None:
-        next_s = self._clock()
         try:
             while not self._stopping.is_set():
-                if self._clock() >= next_s:
+                if self._pace.left_s == 0.0:
+                    began_s = self._clock()
                     self._guarded(self._tick)
-                    next_s = self._next_s(next_s)
-                self._listen_s = min(LISTEN_S, max(0.0, next_s - self._clock()))
+                    self._pace.has_read(began_s, self._cost_s)
+                self._listen_s = min(LISTEN_S, self._pace.left_s)
                 self._guarded(self._hear)
+                if self._intake.has_changed and not self._is_ended:
+                    self._pace.has_changed()
         finally:
             if self._recorder is not None:
                 self._recorder.close()
             self._intake.close()
-
-    def _next_s(self, last_s: float) -> float:
-        """When to read again: soon after the very first reading, which leaves much out."""
-        if self._ticks == 1:
-            return self._clock() + min(0.3, self._period_s)
-        return max(last_s + self._period_s, self._clock() + self._period_s / 4)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Do one step; what goes wrong in it is shown, and watching goes on."""
@@ -175,23 +173,26 @@ class LiveSource:
             self._deliver(self._current())
 
     def _tick(self) -> None:
-        if self._is_ended:
-            self._deliver(self._current())
-            return
-        tree = self._intake.read(self._wanted())
-        if tree is None:
-            self._listen_s = 0.0
-            self._hear()
-            self._is_ended = True
-            self._period_s = max(self._period_s, ENDED_REFRESH_S)
-        else:
-            self._apply(tree)
+        if not self._is_ended:
+            self._read()
         snapshot = self._current()
         if not self._is_ended:
             self._look(snapshot)
             self._ask_gauges(snapshot)
             self._bring_in(snapshot)
         self._deliver(snapshot)
+
+    def _read(self) -> None:
+        """Read the job once, or note that all of it is gone."""
+        tree = self._intake.read(self._wanted())
+        if tree is not None:
+            self._cost_s = tree.cost_s
+            self._apply(tree)
+            return
+        self._listen_s = 0.0
+        self._hear()
+        self._is_ended = True
+        self._pace.period_s = max(self._pace.period_s, ENDED_REFRESH_S)
 
     def _wanted(self) -> Wanted:
         """The first readings fill in what later ones read in rotation; the very first is quick."""

@@ -12,12 +12,19 @@ from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample, StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
+from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
 from mpwatch.observe.live import Bring
-from mpwatch.observe.looks import take_each
+from mpwatch.observe.looks import StackThread, take_each
+from mpwatch.observe.pace import Pace
+from mpwatch.observe.stack_rounds import StackRounds
 
 HELLO_S = 0.3
 """How long hooks may take to say hello; one that does not answer in 250 ms is silent."""
+MOMENT_S = 0.02
+"""How long a child has to live to be seen in any case."""
+STACKS_S = 2.0
+"""How long the last round of stacks may take."""
 BETWEEN_S = 0.1
 """Between the two readings that a cpu percentage needs."""
 
@@ -36,19 +43,30 @@ class Watch:
     """Folds readings of one job in the caller's own thread."""
 
     def __init__(
-        self, root: ProcessId, options: LookOptions, *, keep: Callable[[Input], None] | None = None
+        self,
+        root: ProcessId,
+        options: LookOptions,
+        *,
+        keep: Callable[[Input], None] | None = None,
+        period_s: float = 0.5,
     ) -> None:
         self._options = options
         self._keep = keep
         self._intake = Intake(root, hooks=options.hook != "ignore")
+        self._inbox = Inbox()
+        self._rounds = StackRounds(StackThread(self._intake, self._inbox))
+        self._pace = Pace(period_s)
         self.fold = Fold()
 
     def read(self, wanted: Wanted) -> bool:
         """Read the tree; `False` once the whole job is gone."""
+        began_s = time.monotonic()
         tree = self._intake.read(wanted)
-        if tree is not None:
-            self.take(tree)
-        return tree is not None
+        if tree is None:
+            return False
+        self.take(tree)
+        self._pace.has_read(began_s, tree.cost_s)
+        return True
 
     def take(self, each: Input) -> None:
         """Fold one input, and hand it on to be kept."""
@@ -59,12 +77,24 @@ class Watch:
     def listen(self, seconds: float) -> None:
         """Take in what hooks say and processes that end, for so long."""
         end_s = time.monotonic() + seconds
-        while True:
-            left_s = end_s - time.monotonic()
-            for each in self._intake.listen(max(0.0, min(0.05, left_s))):
-                self.take(each)
-            if left_s <= 0:
-                return
+        while self._hear(end_s - time.monotonic()):
+            pass
+
+    def wait(self, seconds: float, stop: Callable[[], bool]) -> None:
+        """As `listen`, until it is time for the next reading, or to stop, at the latest so long."""
+        end_s = time.monotonic() + seconds
+        while self._hear(min(end_s - time.monotonic(), self._pace.left_s)) and not stop():
+            pass
+
+    def _hear(self, left_s: float) -> bool:
+        """Listen for a moment; whether there is time left for another."""
+        for each in (*self._intake.listen(max(0.0, min(MOMENT_S, left_s))), *self._inbox.drain()):
+            self.take(each)
+            if isinstance(each, StacksTaken):
+                self._rounds.has_taken(each)
+        if self._intake.has_changed:
+            self._pace.has_changed()
+        return left_s > 0
 
     def ask_hooks(self, what: str) -> None:
         """Ask every hook that answers for `gauges` or `stacks`."""
@@ -96,6 +126,22 @@ class Watch:
         for taken in take_each(one, bare):
             self.take(taken)
 
+    def begin_stacks(self) -> None:
+        """Have the stacks of every Python process taken; they come in while it listens."""
+        now_s = time.monotonic()
+        if self._rounds.is_due(now_s):
+            self.ask_hooks("stacks")
+            self._rounds.begin(self.fold.snapshot(), now_s)
+
+    def finish_stacks(self) -> None:
+        """Wait for the stacks that were asked for, and see that all were asked for once."""
+        end_s = time.monotonic() + STACKS_S
+        while not self._rounds.has_begun:
+            self.listen(MOMENT_S)
+            self.begin_stacks()
+        while self._rounds.is_under_way and time.monotonic() < end_s:
+            self.listen(MOMENT_S)
+
     def bring_in(self, bring: Bring) -> None:
         """Bring the hook into every process that has none."""
         samples: Iterable[ProcSample] = (
@@ -107,6 +153,7 @@ class Watch:
 
     def close(self) -> None:
         """Close all connections."""
+        self._rounds.stop()
         self._intake.close()
 
 
@@ -165,31 +212,29 @@ def watch_for(
     Returns:
         The last state; `None` if the job was gone before it could be read.
     """
-    watch = Watch(root, options, keep=keep)
+    watch = Watch(root, options, keep=keep, period_s=period_s)
     end_s = time.monotonic() + seconds
-    stacks_at_s = 0.0
     try:
         if not watch.read(Wanted.everything()):
             return None
-        watch.listen(HELLO_S)
         if options.hook == "bring" and bring is not None:
+            watch.listen(HELLO_S)
             watch.bring_in(bring)
-        while True:
+        while time.monotonic() < end_s:
             watch.ask_hooks("gauges")
-            if options.stacks and time.monotonic() - stacks_at_s >= 2.0:
-                watch.take_stacks()
-                stacks_at_s = time.monotonic()
+            if options.stacks:
+                watch.begin_stacks()
             if each is not None:
                 each(watch.fold.snapshot())
-            left_s = end_s - time.monotonic()
-            if left_s <= 0 or stop():
+            watch.wait(end_s - time.monotonic(), stop)
+            if stop() or not watch.read(Wanted(links_count=None, maps_count=None, memory_count=4)):
                 break
-            watch.listen(min(period_s, left_s))
-            if not watch.read(Wanted(links_count=None, maps_count=None, memory_count=4)):
-                watch.listen(0.0)
-                return watch.fold.snapshot()
+        else:
+            if options.stacks:
+                watch.finish_stacks()
         # What is told is the state now: lists of short-lived segments must not be old ones.
         watch.read(Wanted.everything())
+        watch.listen(0.0)
         return watch.fold.snapshot()
     finally:
         watch.close()

@@ -19,6 +19,9 @@ from mpwatch.observe.doing import doing
 from mpwatch.observe.ledger import HookLedger
 from mpwatch.observe.segments import mapped_shm_bytes
 
+RATE_S = 0.4
+"""Time is counted in ticks of 10 ms: over less than this, one tick looks like work."""
+PAST_LIMIT = 16
 _HOOK_PART = "/mpwatch/hook/"
 
 
@@ -28,7 +31,9 @@ class Member:
 
     sample: ProcSample
     earlier: ProcSample | None = None
-    """The reading before, for rates."""
+    """The newest reading that is `RATE_S` older, or else the oldest there is: for rates."""
+    between: tuple[ProcSample, ...] = ()
+    """The readings since then."""
     parent: ProcessId | None = None
     original_parent: ProcessId | None = None
     ended: Ended | None = None
@@ -48,7 +53,11 @@ class Member:
             if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
                 since[thread.tid] = (self.still_since or {}).get(thread.tid, self.sample.at_s)
         self.still_since = since
-        self.earlier, self.sample = self.sample, sample
+        past = (self.earlier, *self.between, self.sample) if self.earlier else (self.sample,)
+        old_enough = sum(each.at_s <= sample.at_s - RATE_S for each in past)
+        # Never many, also where a clock went back and none of them is old enough.
+        self.earlier, *between = past[max(0, old_enough - 1, len(past) - PAST_LIMIT) :]
+        self.between, self.sample = tuple(between), sample
 
 
 def _with_last_possessions(sample: ProcSample, earlier: ProcSample) -> ProcSample:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mpwatch.collect.black_boxes import BlackBox, folders_of_user, read_boxes
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice
 from mpwatch.model.ids import ProcessId, Role
@@ -17,7 +18,6 @@ from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, HostSample, ProcSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
-from mpwatch.report.black_boxes import BlackBox, folders_of_user, read_boxes
 
 NO_EXIT = "it noted no exit: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
 _BEGINS = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}

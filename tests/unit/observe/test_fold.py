@@ -38,6 +38,25 @@ def test_cpu_is_unknown_after_one_reading_and_a_rate_after_two() -> None:
     assert fold.snapshot().processes[0].cpu_percent == 50.0
 
 
+def test_a_rate_is_taken_over_long_enough_a_time_that_one_tick_is_no_work() -> None:
+    fold = Fold()
+    ticks = {10.0: 0, 10.1: 0, 10.3: 0, 10.5: 1, 10.6: 1, 11.6: 21}
+    rates = []
+    for at_s, used in ticks.items():
+        fold.apply(job(at_s, cpu_ticks=used))
+        rates.append(fold.snapshot().processes[0].cpu_percent)
+
+    assert rates == [None, 0, 0, pytest.approx(2.5), pytest.approx(2.0), pytest.approx(20.0)]
+
+
+def test_a_clock_that_goes_back_leaves_rates_unknown_until_it_has_caught_up() -> None:
+    fold = Fold()
+    for at_s in (10.0, 11.0, *(5.0 + n / 10 for n in range(30))):
+        fold.apply(job(at_s, cpu_ticks=int(at_s * 100)))
+
+    assert fold.snapshot().processes[0].cpu_percent == pytest.approx(100.0)
+
+
 def test_the_root_comes_first_and_children_stand_below_their_parents() -> None:
     child = ProcessId(103, 1003)
     fold = Fold()

@@ -15,6 +15,16 @@ def test_a_series_grows_with_each_reading() -> None:
     assert [(point.at_s, point.value) for point in points] == [(0, 20), (1, 22), (2, 24)]
 
 
+def test_readings_in_quick_succession_add_one_point() -> None:
+    keeper = HistoryKeeper()
+    for at_s in (1.0, 1.1, 1.3, 1.5, 2.0, 1.0):
+        keeper.add(tree(at_s, sample(MAIN, at_s)), (), {})
+
+    times = [point.at_s for point in keeper.history().of(MAIN, "fds")]
+
+    assert times == [1.0, 1.5, 2.0, 1.0]
+
+
 def test_a_full_series_is_thinned_in_its_older_half_and_keeps_its_beginning() -> None:
     keeper = HistoryKeeper()
     for second in range(POINTS_KEPT * 3):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.collect.black_boxes import read_boxes
 from mpwatch.collect.procfs import read_stat
 from mpwatch.diagnose.catalogue import Rule
 from mpwatch.diagnose.engine import Engine
@@ -21,10 +22,9 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, ended
 from mpwatch.report.autopsy_text import autopsy_text
-from mpwatch.report.black_boxes import read_boxes
 from mpwatch.report.table import Paper, cell_width
 from tests.conftest import Start
-from tests.unit.report.boxes import birth, leave
+from tests.unit.boxes import birth, leave
 from tests.unit.report.jobs import finding
 
 # Above the largest pid there can be, so that none of them is alive.

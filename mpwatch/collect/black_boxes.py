@@ -67,7 +67,7 @@ def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, .
             processes = {_process_of(name) for name in os.listdir(folder)}
         except OSError:
             continue
-        boxes += [_read_box(folder, process, proc) for process in processes if process]
+        boxes += [read_box(folder, process, proc) for process in processes if process]
     return tuple(sorted(boxes, key=lambda box: box.process.start_ticks))
 
 
@@ -82,7 +82,13 @@ def _process_of(name: str) -> ProcessId | None:
     return ProcessId(int(pid), int(ticks))
 
 
-def _read_box(folder: str, process: ProcessId, proc: str) -> BlackBox:
+def has_box(folder: str, process: ProcessId) -> bool:
+    """Whether a process left a ring in a folder; the pid is the one it saw itself."""
+    return os.path.exists(f"{folder}/{wire.stem(*process)}{wire.RING_SUFFIX}")
+
+
+def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
+    """The files of one process in one folder, as far as they are there and make sense."""
     stem = f"{folder}/{wire.stem(*process)}"
     ring = read_ring(stem + wire.RING_SUFFIX)
     notes, written_ns, problems = _read_notes(stem + wire.NOTES_SUFFIX, process)

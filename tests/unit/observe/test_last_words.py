@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import Ended
+from mpwatch.observe.last_words import LastWords
+from tests.unit.boxes import MADE_NS, leave
+
+# No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).
+DEAD = ProcessId(4_200_001, 77)
+END = Ended(DEAD, 60.0, signal=9)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    records = [(wire.LOADER_FETCH_BEGIN, ms) for ms in (1, 2, 3)]
+    notes = [{"kind": "exception", "ms": ms, "text": f"no {ms}"} for ms in (1, 3)]
+    leave(tmp_path, DEAD, records, notes)
+    return tmp_path
+
+
+def last_words(folder: Path) -> LastWords:
+    return LastWords(lambda: (str(folder),))
+
+
+def told(words: LastWords) -> tuple[list[int], list[str]]:
+    """Sequence numbers of records, and texts of notes."""
+    inputs = list(words.of(END))
+    records = [event.sequence for each in inputs for event in getattr(each, "events", ())]
+    return records, [each.data["text"] for each in inputs if isinstance(each, HookNote)]
+
+
+def test_a_process_nobody_listened_to_tells_everything_after_its_death(folder: Path) -> None:
+    inputs: list[Input] = list(last_words(folder).of(END))
+
+    assert [type(each) for each in inputs] == [HookSlice, HookNote, HookNote, HookStatus]
+    assert {getattr(each, "process", None) for each in inputs} == {DEAD}
+    assert inputs[-1] == HookStatus(DEAD, END.at_s, "gone", inputs[-1].reason)  # type: ignore[union-attr]
+
+
+def test_only_what_was_not_heard_is_told(folder: Path) -> None:
+    words = last_words(folder)
+    (whole, *_) = last_words(folder).of(END)
+    assert isinstance(whole, HookSlice)
+    words.take(HookSlice(DEAD, 59.0, whole.events[:2], 0))
+    words.take(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
+
+    assert told(words) == ([2], ["no 3"])
+
+
+def test_the_files_lie_where_the_hook_said_under_the_number_it_has_inside(tmp_path: Path) -> None:
+    inside = ProcessId(4_200_002, DEAD.start_ticks)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    leave(elsewhere, inside, [(wire.SHARE, 1)])
+    words = last_words(tmp_path)
+
+    ring = f"{elsewhere}/{wire.stem(*inside)}{wire.RING_SUFFIX}"
+    words.take(HookHello(DEAD, 50.0, 1, "3.11", None, inside.pid, data={"ring": ring}))
+
+    assert told(words) == ([0], [])
+
+
+def test_a_process_that_left_nothing_says_nothing(tmp_path: Path) -> None:
+    assert told(last_words(tmp_path)) == ([], [])
+
+
+def test_a_file_of_noise_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / (wire.stem(*DEAD) + wire.RING_SUFFIX)).write_bytes(b"\xff" * 5000)
+
+    assert told(last_words(tmp_path)) == ([], [])
+
+
+def test_what_was_told_once_is_forgotten(folder: Path) -> None:
+    words = last_words(folder)
+    words.take(HookNote(DEAD, MADE_NS + 2_000_000, "exception", {"text": "no 2"}))
+
+    assert told(words)[1] == ["no 3"]
+    assert told(words)[1] == ["no 1", "no 3"]

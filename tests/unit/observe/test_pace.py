@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from mpwatch.observe.pace import PATIENCE, SOON_S, Pace
+
+
+class Reader:
+    """Reads whenever the pace says so, each reading taking no time but the cpu time told."""
+
+    def __init__(self, period_s: float, cost_s: float = 0.0) -> None:
+        self.now_s = 100.0
+        self.times_s: list[float] = []
+        self.pace = Pace(period_s, lambda: self.now_s)
+        self._cost_s = cost_s
+
+    def go_on(self, seconds: float) -> None:
+        end_s = self.now_s + seconds
+        while self.now_s + self.pace.left_s < end_s:
+            self.now_s += self.pace.left_s
+            self.times_s.append(self.now_s)
+            self.pace.has_read(self.now_s, self._cost_s)
+        self.now_s = end_s
+
+    @property
+    def gaps_s(self) -> list[float]:
+        return [
+            round(later - earlier, 3)
+            for earlier, later in zip(self.times_s, self.times_s[1:], strict=False)
+        ]
+
+
+def test_a_watch_begins_with_readings_in_quick_succession_and_settles_to_its_period() -> None:
+    reader = Reader(1.0)
+
+    reader.go_on(5)
+
+    assert reader.gaps_s == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+
+
+def test_after_a_birth_the_next_reading_is_soon_and_the_period_returns() -> None:
+    reader = Reader(1.0)
+    reader.go_on(4.75)
+    at_s = reader.now_s
+    reader.times_s.clear()
+
+    reader.pace.has_changed()
+    reader.go_on(3)
+
+    assert reader.times_s[0] - at_s <= SOON_S
+    assert reader.gaps_s[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
+
+
+def test_births_without_end_make_readings_no_closer_than_the_shortest_gap() -> None:
+    reader = Reader(1.0)
+
+    for _ in range(300):
+        reader.pace.has_changed()
+        reader.go_on(0.01)
+
+    assert min(reader.gaps_s) >= SOON_S - 0.01
+
+
+def test_expensive_readings_are_early_only_as_far_as_they_can_be_afforded() -> None:
+    cost_s = 0.03
+    reader = Reader(1.0, cost_s)
+
+    for _ in range(300):
+        reader.pace.has_changed()
+        reader.go_on(0.01)
+
+    assert min(reader.gaps_s) >= PATIENCE * cost_s - 0.01
+
+
+def test_a_period_shorter_than_the_quick_gaps_is_kept() -> None:
+    reader = Reader(0.05)
+
+    reader.go_on(1)
+
+    assert set(reader.gaps_s) == {0.05}
+
+
+def test_a_reading_that_takes_longer_than_its_period_is_followed_by_a_rest() -> None:
+    reader = Reader(1.0)
+    reader.go_on(5)
+
+    began_s = reader.now_s
+    reader.now_s += 3.0
+    reader.pace.has_read(began_s, 0.0)
+
+    assert reader.pace.left_s == 0.25
