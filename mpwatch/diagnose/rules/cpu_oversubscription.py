@@ -15,6 +15,9 @@ from mpwatch.model.units import rate_text
 RULE = "cpu-oversubscription"
 BUSY_PERCENT = 4.0
 """A thread that gets this much of a core wants more of it."""
+CROWDED_PERCENT = 2.0
+"""As much as one of a hundred threads on two cores gets. Where others load the machine, threads
+that hardly compute, such as feeders and the hook's, stand in line most of the time as well."""
 RUNNABLE_PER_CPU = 1.5
 THREADS_PER_CPU = 2.5
 POOL = 3
@@ -45,7 +48,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def busy_threads(process: Process) -> int:
     """Threads that compute, as far as they get to."""
     return sum(
-        thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
+        (thread.cpu_percent or 0.0) >= (CROWDED_PERCENT if thread.state == "R" else BUSY_PERCENT)
         for thread in process.threads
     )
 

@@ -189,8 +189,8 @@ def test_workers_of_one_speed_or_unknown_speed_are_quiet(job: Snapshot, past: Hi
     assert found(straggler_worker.check, job, past) == []
 
 
-def crowd(number: int, threads: int = 4) -> Process:
-    busy = [thread(10 * number + i, state="R", cpu_percent=20.0) for i in range(threads)]
+def crowd(number: int, threads: int = 4, percent: float = 20.0) -> Process:
+    busy = [thread(10 * number + i, state="R", cpu_percent=percent) for i in range(threads)]
     return process(number, threads=busy, environment={"OMP_NUM_THREADS": "4"})
 
 
@@ -216,6 +216,7 @@ def test_pools_of_threads_in_every_worker_are_named() -> None:
         (world(main(), crowd(200), crowd(201), usable_cpus=16), RUNNABLE),
         (world(main(), crowd(200, 1), crowd(201, 1), usable_cpus=2), RUNNABLE),
         (world(main(), crowd(200), usable_cpus=2), RUNNABLE),
+        (world(main(), crowd(200, percent=1.0), crowd(201, percent=1.0), usable_cpus=2), RUNNABLE),
         (world(main(), usable_cpus=2), RUNNABLE),
     ],
 )
