@@ -6,9 +6,8 @@ a signal handler of the program raised; such a signal's handler runs again once 
 
 Python 3.12 and later warn when a process of several threads forks, and some of them count the
 threads only after these functions have run (`counts_late`). There the thread of a process that has
-no other starts again with the next record instead, which for multiprocessing is that of
-`Process.start` returning. What remains: a process of one thread that calls `os.fork` itself and
-never records again is silent to observers until the hook is brought in anew.
+no other starts again as `os.fork` returns (`points.forking`), or with the next record where the
+program kept the original `os.fork` from before the hook came in.
 """
 
 from __future__ import annotations

@@ -32,6 +32,11 @@ class Identity:
         self.started_by = started_by
         self.birth = birth or {}
 
+    def look_again(self, system: System) -> None:
+        """Ask for the start time once more, if no descriptor could be had for it in the fork."""
+        if not self.start_ticks:
+            self.start_ticks = places.start_ticks(system) or 0
+
     @property
     def stem(self) -> str:
         """Name without suffix of this process's files."""
@@ -102,6 +107,7 @@ class Session:
     def open(self) -> None:
         """Make the files and the socket; without them the hook works on and says so."""
         self.state = "on"
+        self.identity.look_again(self.system)
         directory, problem = places.find_directory(self.system, os.environ)
         if problem:
             self.problems.append(problem)
@@ -136,7 +142,7 @@ class Session:
     def note_end(self) -> None:
         """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if isinstance(error, BaseException):
+        if isinstance(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
             self.note(
                 "exception",
@@ -161,9 +167,10 @@ class Session:
         if self.state == "off":
             return
         self.state = "asleep"
-        self.server.forget()
+        # First of all, so that whatever fails after it, nothing is written to the parent's file.
         self.ring.restart()
         self._restart_record()
+        self.server.forget()
         self.notes.restart()
         self.jobs.clear()
         self.problems = []

@@ -32,6 +32,7 @@ def main() -> None:
         if pid == 0:
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
+        print("thread is back", wait_for_tasks(2), flush=True)
     context = multiprocessing.get_context("fork")
     for _ in range(3):
         process = context.Process(target=os.getpid)

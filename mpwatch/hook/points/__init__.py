@@ -7,10 +7,12 @@ and `Session.note` never raise, and anything else they must survive is caught an
 
 from __future__ import annotations
 
-from . import cuda, faults, loader, pickling, processes, queues, sharing, tickets
+from . import cuda, faults, forking, loader, pickling, processes, queues, sharing, tickets
 
 TABLE = (
     *processes.POINTS,
+    *ends.POINTS,
+    *contexts.POINTS,
     *queues.POINTS,
     *tickets.POINTS,
     *faults.POINTS,
@@ -18,5 +20,6 @@ TABLE = (
     *sharing.POINTS,
     *loader.POINTS,
     *cuda.POINTS,
+    *forking.POINTS,
 )
 """All patch points. Modules that are loaded are patched at once, in this order."""

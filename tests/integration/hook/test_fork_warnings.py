@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 PYENV = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))) / "versions"
 INTERPRETERS = sorted(PYENV.glob("3.1[0-9].*/bin/python"))
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
-QUIET = "thread is back True\n" * 3
+QUIET = "thread is back True\n" * 6
 PROGRAM = PROGRAMS / "hook_fork_warnings.py"
 
 
