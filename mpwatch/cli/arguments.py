@@ -50,6 +50,9 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     attach.add_argument("--record", metavar="FILE", help="also write a recording")
     attach.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
     attach.add_argument("--readonly", action="store_true", help="nothing can be changed from it")
+    attach.add_argument(
+        "--inline", action="store_true", help="a few lines that stay in the scrollback"
+    )
     attach.set_defaults(command=("mpwatch.cli.dashboards", "attach"))
 
     serve = commands.add_parser("serve", help="the dashboard in a browser on this machine")

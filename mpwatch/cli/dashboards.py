@@ -37,6 +37,7 @@ def attach(arguments: argparse.Namespace) -> int:
         refresh_hz=arguments.refresh,
         record=arguments.record,
         readonly=arguments.readonly,
+        inline=arguments.inline,
     )
 
 
@@ -83,17 +84,21 @@ def watch(
     refresh_hz: float,
     record: str | None = None,
     readonly: bool = False,
+    inline: bool = False,
 ) -> int:
-    """The dashboard on a live job."""
+    """The dashboard on a live job, or a few lines of it."""
     from mpwatch.observe.live import LiveOptions, LiveSource
 
     if record is not None:
         check_recordable(record)
     options = LiveOptions(refresh_hz=refresh_hz, hook=hook, record=record)
     source = LiveSource(process, options, bring=bring)
-    return show(
-        source, title=str(process.pid), refresh_hz=refresh_hz, readonly=readonly, recording=record
-    )
+    title = str(process.pid)
+    if inline:
+        from mpwatch.tui.inline import run_inline
+
+        return run_inline(source, title=title, refresh_hz=refresh_hz)
+    return show(source, title=title, refresh_hz=refresh_hz, readonly=readonly, recording=record)
 
 
 def show(

@@ -106,6 +106,10 @@ class MpwatchApp(ReplayVerbs):
         self.watch_state.toggle_pause()
         self.redraw()
 
+    def action_help_quit(self) -> None:
+        """Take ctrl+c for what it means in every other monitor."""
+        self.exit()
+
     def action_help(self) -> None:
         """Explain the screen in front and its keys."""
         screen = self.screen

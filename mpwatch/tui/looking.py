@@ -8,6 +8,8 @@ from mpwatch.model.snapshot import Process
 
 HOOKED_S = 3.0
 """A hook answers in microseconds: its stacks may be asked for this often."""
+REMEMBERED = 512
+"""Processes whose last look is remembered: the least recently asked for is forgotten first."""
 OUTSIDE_S = 30.0
 """py-spy halts the process for some milliseconds: rarely, unless it is followed."""
 
@@ -37,5 +39,8 @@ class Glance:
         every_s = HOOKED_S if process.hook.state == "ready" else OUTSIDE_S
         if at_s - self._asked_s.get(process.process, float("-inf")) < every_s:
             return None
+        self._asked_s.pop(process.process, None)
         self._asked_s[process.process] = at_s
+        if len(self._asked_s) > REMEMBERED:
+            del self._asked_s[next(iter(self._asked_s))]
         return TakeStacks(process.process)

@@ -20,7 +20,9 @@ COLUMNS = (
     Column("FETCH p50", 9, align="right", keep=8),
     Column("p99", 8, align="right", keep=6),
     Column("LAST BATCHES", 14, align="right", keep=7, most=31, spreads=RECENT_WIDTH),
-    Column("DONE", 6, align="right", keep=5),
+    Column("QUEUED", 6, align="right", keep=6),
+    Column("PARKED", 6, align="right", keep=6),
+    Column("DONE", 6, align="right", keep=2),
     Column("NOW", 22, keep=9, grows=True),
 )
 
@@ -50,6 +52,8 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),
             Trend(load.recent_s, top=slowest or 1.0),
+            cell(count_text(load.queued)),
+            cell(count_text(load.parked), "accent" if load.parked else ""),
             cell(count_text(load.fetched) if process.loader else "-"),
             _now(process, load, moment),
         ),
@@ -179,12 +183,16 @@ PAGE: Page[Process] = Page(
     sorts={
         "FETCH p50": lambda p: p.loader.fetch_p50_s if p.loader else None,
         "p99": lambda p: p.loader.fetch_p99_s if p.loader else None,
+        "QUEUED": lambda p: p.loader.queued if p.loader else None,
+        "PARKED": lambda p: p.loader.parked if p.loader else None,
         "DONE": lambda p: float(p.loader.fetched) if p.loader else None,
     },
     help=(
         "DataLoader workers with the time a batch takes in each, as their hooks measured it.",
         "LAST BATCHES  one block a batch, all workers on one scale: a straggler stands out.",
         "main takes batches in order; the owner of the next one holds up all others.",
-        "parked  batches that are finished and wait for an earlier one.",
+        "QUEUED  batches it was told to fetch and has not begun.",
+        "PARKED  batches it has finished that main has not taken: they wait for an earlier one,",
+        "or for main. DONE  batches fetched since its hook came in.",
     ),
 )

@@ -169,6 +169,9 @@ def _hook(process: Process) -> list[Fact]:
     if hook.state == "absent":
         return found
     found.append(Fact("hook", "events", f"{count_text(hook.events)}, lost {count_text(hook.lost)}"))
+    if hook.own_cost_ns is not None:
+        words = f"{seconds_text(hook.own_cost_ns / 1e9)} of cpu time since it came in"
+        found.append(Fact("hook", "its thread took", words))
     found += [Fact("hook", f"cannot see {n}", why, "warning") for n, why in hook.missing.items()]
     cache = process.shared_cache
     if cache is not None:

@@ -62,8 +62,7 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
         Part(hooks_line(snapshot), 6),
         Part(lost_line(snapshot), 5),
     ]
-    if snapshot.own.cpu_percent is not None:
-        right.append(Part(cell(f"own {percent_text(snapshot.own.cpu_percent)}% "), 1))
+    right += _costs(snapshot)
     if viewing.filter:
         right.insert(0, Part(line(("filter ", "accent"), viewing.filter), 10))
     if viewing.recording:
@@ -71,6 +70,17 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
     if viewing.is_readonly:
         right.append(Part(cell("readonly "), 4))
     return fitted(left, right, width)
+
+
+def _costs(snapshot: Snapshot) -> list[Part]:
+    """What watching takes of one core: this program, and the hooks inside the job together."""
+    own = snapshot.own
+    found = []
+    if own.cpu_percent is not None:
+        found.append(Part(cell(f"own {percent_text(own.cpu_percent)}%"), 1))
+    if own.target_ns_per_s is not None:
+        found.append(Part(cell(f"in the job {own.target_ns_per_s / 1e7:.2g}%"), 0))
+    return found
 
 
 def program(root: Process | None) -> str:

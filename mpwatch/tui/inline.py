@@ -1,0 +1,113 @@
+"""A status of a few lines below the prompt, that stays in the scrollback when one leaves."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+
+from mpwatch.observe.source import Source
+from mpwatch.tui.messages import SnapshotArrived
+from mpwatch.tui.present.cells import cell
+from mpwatch.tui.present.endings import is_over
+from mpwatch.tui.present.inline import status_lines
+from mpwatch.tui.watch import Watch
+from mpwatch.tui.widgets.line_view import LineView
+
+LAST_PAINT_S = 0.1
+"""Time to paint once more without the keys, before what is on screen stays there."""
+
+
+class InlineApp(App[int]):
+    """Redraws a few lines with each snapshot; ends with the job, or when told to.
+
+    Args:
+        source: Where snapshots come from; started on mount, stopped before the program ends.
+        title: What is watched, until the first snapshot says it.
+        refresh_hz: How often snapshots are expected; shown in the status line.
+    """
+
+    CSS_PATH = "dashboard.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,escape,enter", "quit", "Leave", id="quit"),
+        Binding("space", "pause", "Pause, go on", id="pause"),
+    ]
+
+    def __init__(self, source: Source, *, title: str = "", refresh_hz: float = 1.0) -> None:
+        super().__init__()
+        self.watch_state = Watch(source, title, refresh_hz)
+        self.status = LineView(classes="inline")
+        self.keys = LineView(classes="bar")
+
+    def compose(self) -> ComposeResult:
+        """The status, and the two keys there are."""
+        yield self.status
+        yield self.keys
+
+    def on_mount(self) -> None:
+        """Let the source begin."""
+        self.status.show((cell(f" mpwatch   {self.watch_state.viewing.title}   reads the job"),))
+        self.keys.show((cell(" q leave, the status stays   space pause", "dim"),))
+        # Called on the source's thread; posting a message is what may be done from there.
+        self.watch_state.source.start(lambda found: self._deliver(SnapshotArrived(found)))
+
+    def _deliver(self, message: SnapshotArrived) -> None:
+        self.post_message(message)
+
+    def on_unmount(self) -> None:
+        """Let the source end before the program does."""
+        self.watch_state.source.stop()
+
+    def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
+        """Show the newest state; the last one of a job that has ended stays."""
+        if not self.watch_state.arrived(message.snapshot):
+            return
+        self._draw()
+        if is_over(message.snapshot) and message.snapshot.mode == "ended":
+            self._leave()
+
+    def on_resize(self) -> None:
+        """Fit the lines to the new width."""
+        self._draw()
+
+    def _draw(self) -> None:
+        moment = self.watch_state.moment
+        if moment is not None:
+            size = self.console.size
+            lines = status_lines(moment, self.watch_state.viewing, size.width, size.height)
+            self.status.show(lines)
+
+    def action_pause(self) -> None:
+        """Hold the lines still, or go on."""
+        self.watch_state.toggle_pause()
+        self._draw()
+
+    async def action_quit(self) -> None:
+        """Leave the status where it is, without its keys."""
+        self._leave()
+
+    def action_help_quit(self) -> None:
+        """Take ctrl+c for what it means everywhere else."""
+        self._leave()
+
+    def _leave(self) -> None:
+        self.keys.display = False
+        self.set_timer(LAST_PAINT_S, lambda: self.exit(0))
+
+
+def run_inline(source: Source, *, title: str, refresh_hz: float = 1.0) -> int:
+    """Show a few lines about a job until it ends or the person leaves.
+
+    Args:
+        source: Not yet started; it is stopped before this returns.
+        title: What is watched, until the first snapshot says it.
+        refresh_hz: How often the source samples.
+
+    Returns:
+        An exit code.
+    """
+    app = InlineApp(source, title=title, refresh_hz=refresh_hz)
+    app.run(inline=True, inline_no_clear=True, mouse=False)
+    return app.return_code or 0

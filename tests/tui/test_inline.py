@@ -1,0 +1,78 @@
+"""The status of a few lines that stays in the scrollback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.tui.inline import LAST_PAINT_S, InlineApp
+from mpwatch.tui.present.cells import text_of, width_of
+from mpwatch.tui.present.inline import MOST_ROWS, status_lines
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.status import Viewing
+from tests.tui import scripted
+from tests.tui.golden_text import check_golden
+from tests.tui.screen_text import screen_text
+from tests.tui.scripted import ScriptedSource, loader_job
+
+VIEWING = Viewing("train.py", 1.0)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_status_reads_as_last_approved(width: int) -> None:
+    lines = status_lines(Moment(loader_job()), VIEWING, width, 24)
+
+    check_golden(f"inline-{width}", "\n".join(text_of(line).rstrip() for line in lines))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_no_line_of_the_status_is_wider_than_the_terminal(width: int) -> None:
+    lines = status_lines(Moment(loader_job()), VIEWING, width, 24)
+
+    assert all(width_of(line) <= width for line in lines)
+
+
+def test_of_very_many_processes_the_worst_are_shown_and_the_others_counted() -> None:
+    lines = [text_of(x) for x in status_lines(Moment(scripted.crowd(64)), VIEWING, 120, 50)]
+
+    assert "  and 57 more processes" in lines
+    assert len(lines) <= MOST_ROWS + 6
+
+
+def test_a_low_terminal_gets_fewer_processes() -> None:
+    low = status_lines(Moment(scripted.crowd(64)), VIEWING, 120, 12)
+
+    assert len(low) < 12
+
+
+async def test_the_lines_follow_the_job_and_q_leaves() -> None:
+    source = ScriptedSource(scripted.healthy_job())
+    app = InlineApp(source, title="train.py")
+    async with app.run_test(size=(120, 20)) as pilot:
+        await pilot.pause()
+        assert "healthy nothing wrong found" in screen_text(app)
+        source.push(loader_job())
+        await pilot.pause()
+        assert "CRITICAL main reaches its limit" in screen_text(app)
+        await pilot.press("q")
+        await pilot.pause(LAST_PAINT_S)
+        await pilot.pause()
+
+    assert source.is_stopped
+    assert app.return_value == 0
+
+
+async def test_the_lines_end_with_the_job_and_say_how_it_ended() -> None:
+    source = ScriptedSource(loader_job())
+    app = InlineApp(source, title="train.py")
+    async with app.run_test(size=(120, 20)) as pilot:
+        await pilot.pause()
+        source.push(replace(scripted.ended_job(), mode="ended"))
+        await pilot.pause()
+        text = screen_text(app)
+        await pilot.pause(LAST_PAINT_S)
+        await pilot.pause()
+
+    assert "ENDED main (41823): signal 7 (SIGBUS)" in text
+    assert app.return_value == 0
