@@ -123,10 +123,12 @@ def build_process(
     sample = member.sample
     now_ns = int(at_s * 1e9)
     hook = ledger.hook() if ledger else None
-    worker = ledger.worker_load(now_ns) if ledger and sample.role == "loader-worker" else None
+    may_fetch = sample.role in ("loader-worker", "spawned")
+    worker = ledger.worker_load(now_ns) if ledger and may_fetch else None
     loaders = ledger.loaders(now_ns) if ledger else ()
-    if worker is not None and worker.worker_id != sample.worker_id:
-        sample = replace(sample, worker_id=worker.worker_id)
+    if worker is not None:
+        # One that died young was read before its threads had the name that tells its role.
+        sample = replace(sample, role="loader-worker", worker_id=worker.worker_id)
     threads = _threads(member, ticks_per_s)
     problems = sample.problems
     if member.stacks_problem:

@@ -57,7 +57,7 @@ def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
         "segments": [segment_json(segment) for segment in snapshot.segments],
         "gpus": [gpu_json(gpu) for gpu in snapshot.gpus or ()],
         "flows": [flow_json(flow) for flow in snapshot.flows],
-        "findings": [finding_json(finding) for finding in snapshot.findings],
+        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
         "problems": list(snapshot.problems),
         "loaders": [loader_json(loader) for loader in snapshot.loaders],
         "waits": waits_json(snapshot.waits),
@@ -72,7 +72,7 @@ def diagnose_json(snapshot: Snapshot) -> Document:
         "at": utc_text(snapshot.wall_s),
         "root": snapshot.root.pid,
         "host": host_json(snapshot.host),
-        "findings": [finding_json(finding) for finding in snapshot.findings],
+        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
         "waits": waits_json(snapshot.waits),
         "problems": list(snapshot.problems),
     }

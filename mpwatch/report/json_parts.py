@@ -14,8 +14,16 @@ from mpwatch.model.waits import WaitGraph
 Document: TypeAlias = dict[str, Any]
 
 
-def finding_json(finding: Finding) -> Document:
-    """One finding, schema 1."""
+def finding_json(finding: Finding, at_s: float) -> Document:
+    """One finding, schema 1.
+
+    `first_seen_s` and `resolved_s` are seconds before the moment of the document, as `eta_s` is
+    seconds after it.
+
+    Args:
+        finding: What was found.
+        at_s: The moment of the document, monotonic seconds.
+    """
     return {
         "rule": finding.rule,
         "severity": finding.severity.word,
@@ -29,7 +37,14 @@ def finding_json(finding: Finding) -> Document:
         "subject": finding.subject,
         "effect_of": finding.effect_of,
         "resolved": finding.resolved_s is not None,
+        "first_seen_s": _ago_s(finding.first_seen_s, at_s),
+        "resolved_s": _ago_s(finding.resolved_s, at_s),
     }
+
+
+def _ago_s(then_s: float | None, at_s: float) -> float | None:
+    """Seconds from then until a moment, never negative."""
+    return None if then_s is None else _finite(max(0.0, at_s - then_s))
 
 
 def host_json(host: HostSample) -> Document:

@@ -227,6 +227,19 @@ def test_a_number_json_does_not_have_becomes_null(eta_s: float) -> None:
     assert json.loads(text_of(diagnose_json(snapshot)))["findings"][0]["eta_s"] is None
 
 
+def test_a_finding_says_how_long_ago_it_was_first_seen_and_resolved() -> None:
+    snapshot = job()
+    finding = replace(snapshot.findings[0], first_seen_s=snapshot.at_s - 4.5)
+    passed = replace(finding, resolved_s=snapshot.at_s - 1.5)
+    snapshot = replace(snapshot, findings=(finding, passed))
+
+    read = json.loads(text_of(diagnose_json(snapshot)))["findings"]
+
+    assert [each["first_seen_s"] for each in read] == [4.5, 4.5]
+    assert [each["resolved_s"] for each in read] == [None, 1.5]
+    assert [each["resolved"] for each in read] == [False, True]
+
+
 def test_the_diagnosis_holds_findings_and_chains() -> None:
     read = json.loads(text_of(diagnose_json(job())))
 

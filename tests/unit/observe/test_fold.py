@@ -273,6 +273,16 @@ def test_what_a_worker_fetches_is_what_it_does() -> None:
     assert worker.doing.startswith("batch 417, 2.8 s")
 
 
+def test_who_fetches_batches_is_a_worker_whatever_its_threads_were_called() -> None:
+    fold = Fold()
+    fold.apply(tree(10.0, sample(MAIN, 10.0), sample(WORKER_0, 10.0, parent=100, role="spawned")))
+    fold.apply(part(WORKER_0, 10.1, event(wire.LOADER_FETCH_BEGIN, 10.1, key2=3)))
+
+    worker = fold.snapshot().processes[1]
+
+    assert (worker.role, worker.label) == ("loader-worker", "worker 3")
+
+
 def test_main_says_for_which_batch_of_which_worker_it_waits() -> None:
     fold = Fold()
     fold.apply(job(100.0))
