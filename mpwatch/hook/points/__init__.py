@@ -7,13 +7,26 @@ and `Session.note` never raise, and anything else they must survive is caught an
 
 from __future__ import annotations
 
-from . import cuda, faults, forking, loader, pickling, processes, queues, sharing, tickets
+from . import (
+    contexts,
+    cuda,
+    ends,
+    faults,
+    forking,
+    loader,
+    pickling,
+    processes,
+    queues,
+    sharing,
+    tickets,
+)
 
 TABLE = (
     *processes.POINTS,
     *ends.POINTS,
     *contexts.POINTS,
     *queues.POINTS,
+    *pools.POINTS,
     *tickets.POINTS,
     *faults.POINTS,
     *pickling.POINTS,
