@@ -83,6 +83,8 @@ EXCEPTION = 60
 """An exception crossed a wrapper; the text is in a note. aux: kind of the wrapped call."""
 RELEASE = 61
 """A shared storage died here. As SHARE."""
+KNOWN = 62
+"""A storage that this process had sent or received before its hook came. As SHARE."""
 
 KIND_NAMES: dict[int, str] = {
     SHARE: "share",
@@ -110,6 +112,7 @@ KIND_NAMES: dict[int, str] = {
     CUDA_EVENT: "cuda event",
     EXCEPTION: "exception",
     RELEASE: "release",
+    KNOWN: "known",
 }
 
 # Flags.
@@ -143,7 +146,11 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
-- `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`}.
+- `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`};
+- `stock`: what was there before the hook came, null unless it came into a running program:
+  `took_ms`, `loaders` and `storages` (how many, those in SharedCache), `storage_bytes`,
+  `queues` [{`key`, `kind` (class), `reader`, `writer` (inodes of the pipe's ends), `maxsize`,
+  `buffered`}], `problem`: why something was not looked for, or null.
 
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
 
