@@ -9,6 +9,7 @@ import sys
 import weakref
 
 from . import errors
+from .depths import Depths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ _TENSORS = 16
 class Items:
     """Looks at some of the items a process puts into queues."""
 
-    __slots__ = ("_count", "_session", "_sites", "_watched")
+    __slots__ = ("_count", "_session", "_sites", "_watched", "depths")
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.depths = Depths()
         self._count = itertools.count()
         self._sites: dict[tuple[str, str, int], list[int]] = {}
         self._watched: collections.deque[tuple[Any, int, tuple[str, str, int]]] = collections.deque(

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .pristine import System
 
 
+POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
+"""What the processes of pools run; the first argument is the queue of their tasks."""
+_STARS = ("mapstar", "starmapstar")
+
+
 class Here:
     """What one thread has to remember between two wrapped calls; see `make_here`."""
 
@@ -28,6 +33,8 @@ class Here:
     """The key under which this thread shared last."""
     entries: int
     """Entries of SharedCache when this thread saw it last."""
+    way_out: tuple[str, list[list[Any]] | None]
+    """Type of the exception with which `Process.run` ended in this thread, and its frames."""
 
 
 def make_here(system: System) -> Here:
@@ -38,15 +45,26 @@ def make_here(system: System) -> Here:
         "began_ns": 0,
         "shared_key": None,
         "entries": 0,
+        "way_out": ("", None),
     }
     here: Here = type("Here", (system.local,), defaults)()
     return here
 
 
 class Worker:
-    """This process as a DataLoader worker, if it is one."""
+    """This process as a worker of a DataLoader, or of a pool of processes, if it is one."""
 
-    __slots__ = ("fetched", "is_worker", "loader", "number", "since_ns", "task")
+    __slots__ = (
+        "done",
+        "fetched",
+        "is_worker",
+        "job",
+        "loader",
+        "number",
+        "since_ns",
+        "source",
+        "task",
+    )
 
     def __init__(self) -> None:
         self.clear()
@@ -60,6 +78,11 @@ class Worker:
         """Batch index of the task taken from the index queue last."""
         self.since_ns: int | None = None
         self.fetched = 0
+        self.source = 0
+        """`id` of the queue from which a pool's worker takes its tasks, 0 if this is none."""
+        self.job: dict[str, Any] | None = None
+        """What a pool's worker works on."""
+        self.done = 0
 
     def begin(self, number: int, loader: int) -> None:
         """Be worker `number` of the loader with this key, 0 if that is not known."""
@@ -78,6 +101,52 @@ class Worker:
             "index": None if self.since_ns is None else _index_in_fetch(),
             "fetched": self.fetched,
         }
+
+    def recognise_pool(self, target: Any, arguments: Any) -> None:
+        """Be the worker of a pool if that is what a new process is about to run."""
+        name = f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', '')}"
+        if name in POOL_WORKERS and arguments:
+            self.source = id(arguments[0])
+
+    def begin_job(self, taken: Any, now_ns: int) -> None:
+        """Work on what was taken out of a pool's queue; `None` asks the worker to leave.
+
+        A Pool sends (job, part, function, arguments, keywords), an executor an object.
+        """
+        if type(taken) is tuple and len(taken) == 5:
+            job, part, function, arguments, _ = taken
+            # `map` wraps the function and a share of its arguments.
+            inner = arguments[0][0] if getattr(function, "__name__", "") in _STARS else function
+        elif hasattr(taken, "work_id"):
+            job, part = taken.work_id, None
+            inner = taken.fn
+            if getattr(getattr(inner, "func", None), "__name__", "") == "_process_chunk":
+                inner = inner.args[0]
+        else:
+            return
+        self.job = {
+            "job": job,
+            "part": part,
+            "function": _name_of(inner),
+            "since_ns": now_ns,
+        }
+
+    def end_job(self) -> None:
+        """Be done with it: the worker asks for more."""
+        if self.job is not None:
+            self.job = None
+            self.done += 1
+
+    def show_job(self) -> dict[str, Any] | None:
+        """The gauge `job`; see `wire`."""
+        if not self.source:
+            return None
+        return {"job": None, **(self.job or {}), "done": self.done}
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', '')}.{name}"[:256]
 
 
 def _index_in_fetch() -> str | None:

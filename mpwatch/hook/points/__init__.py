@@ -15,6 +15,7 @@ from . import (
     forking,
     loader,
     pickling,
+    pools,
     processes,
     queues,
     sharing,

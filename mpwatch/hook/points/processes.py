@@ -67,37 +67,6 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return join
 
 
-def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
-        session.wake()
-        code = original(self, *args, **kwargs)
-        # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
-        # spawned child the end of the interpreter.
-        if code:
-            session.note("exit", code=code)
-        session.close("exit")
-        return code
-
-    return bootstrap
-
-
-def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    now = session.system.monotonic_ns
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        began_ns = now()
-        try:
-            return original(self, *args, **kwargs)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                session.is_crashed = True
-                session.failed(wire.PROCESS_START, began_ns, error, where_in="run")
-            errors.unframe(error)
-            raise
-
-    return run
-
-
 class Stowaway:
     """An entry of the preparation data that brings the hook into the child that reads it.
 
@@ -165,12 +134,6 @@ def _directory() -> str:
 POINTS = (
     Point("Process.start", "multiprocessing.process", attribute("BaseProcess.start", _start)),
     Point("Process.join", "multiprocessing.process", attribute("BaseProcess.join", _join)),
-    Point("Process.run", "multiprocessing.process", attribute("BaseProcess.run", _run)),
-    Point(
-        "Process._bootstrap",
-        "multiprocessing.process",
-        attribute("BaseProcess._bootstrap", _bootstrap),
-    ),
     Point(
         "get_preparation_data",
         "multiprocessing.spawn",

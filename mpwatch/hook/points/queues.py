@@ -22,16 +22,19 @@ POLL_NS = 1_000_000
 
 def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, seen = session.record, session.system.monotonic_ns, session.items.seen
+    known, meet = session.items.depths.known, session.items.depths.meet
 
     def put(self: Any, *args: Any, **kwargs: Any) -> Any:
-        began_ns = now()
+        began_ns, key = now(), id(self)
+        if key not in known:
+            meet(self)
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
             _failed(session, wire.QUEUE_PUT, self, began_ns, error)
             errors.unframe(error)
             raise
-        record(wire.QUEUE_PUT, began_ns, 0, 0, id(self))
+        record(wire.QUEUE_PUT, began_ns, 0, 0, key)
         if args:
             seen(args[0])
         return result
@@ -41,27 +44,45 @@ def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
 
 def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
+    known, meet = session.items.depths.known, session.items.depths.meet
 
     def get(self: Any, *args: Any, **kwargs: Any) -> Any:
-        began_ns = now()
+        began_ns, key = now(), id(self)
+        if key not in known:
+            meet(self)
+        if key == worker.source:
+            worker.end_job()
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
             _failed(session, wire.QUEUE_GET, self, began_ns, error)
             errors.unframe(error)
             raise
-        record(wire.QUEUE_GET, began_ns, 0, 0, id(self))
+        record(wire.QUEUE_GET, began_ns, 0, 0, key)
         if worker.is_worker and type(result) is tuple and result and type(result[0]) is int:
             # A task of the index queue: batch index and sample indices.
             worker.task = result[0]
+        elif key == worker.source:
+            _begin_job(session, result)
         return result
 
     return get
 
 
-def _sites(module: ModuleType, session: Session) -> Undo:
+def _begin_job(session: Session, taken: Any) -> None:
+    """Remember what the worker of a pool has just taken up; never raises."""
+    try:
+        session.worker.begin_job(taken, session.system.monotonic_ns())
+    except Exception as error:
+        if not errors.is_ours(error):
+            raise
+
+
+def _gauges(module: ModuleType, session: Session) -> Undo:
     session.gauges["sites"] = session.items.show
-    return lambda: session.drop_gauges("sites")
+    session.gauges["queues"] = session.items.depths.show
+    session.gauges["job"] = session.worker.show_job
+    return lambda: session.drop_gauges("sites", "queues", "job")
 
 
 def _failed(session: Session, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
@@ -90,7 +111,7 @@ def _on_feeder_error(original: Callable[..., Any], session: Session) -> Callable
 
 
 POINTS = (
-    Point("sites gauge", "multiprocessing.queues", _sites),
+    Point("queue gauges", "multiprocessing.queues", _gauges),
     Point("Queue.put", "multiprocessing.queues", attribute("Queue.put", _put)),
     Point("Queue.get", "multiprocessing.queues", attribute("Queue.get", _get)),
     Point("JoinableQueue.put", "multiprocessing.queues", attribute("JoinableQueue.put", _put)),

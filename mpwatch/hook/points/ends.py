@@ -1,0 +1,95 @@
+"""How processes end: the exception that ended one, `sys.exit`, `os._exit`, Ctrl-C."""
+
+from __future__ import annotations
+
+from .. import errors, wire
+from ..patching import Point, attribute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from ..patching import Undo
+    from ..session import Session
+
+
+def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    now = session.system.monotonic_ns
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            # `multiprocessing` makes an exit code out of all of them, and says no more.
+            session.here.way_out = type(error).__name__, errors.frames_of(error, 8)
+            cause = error.__context__ if isinstance(error, SystemExit) and error.code else error
+            # `torch.multiprocessing.spawn` hands an exception to the parent by a file, and exits.
+            if isinstance(cause, Exception):
+                session.is_crashed = True
+                session.failed(wire.PROCESS_START, began_ns, cause, where_in="run")
+            errors.unframe(error)
+            raise
+
+    return run
+
+
+def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
+        session.wake()
+        session.worker.recognise_pool(getattr(self, "_target", None), getattr(self, "_args", ()))
+        code = original(self, *args, **kwargs)
+        # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
+        # spawned child the end of the interpreter.
+        how, frames = session.here.way_out
+        if code or how:
+            session.note("exit", code=code, how=how, frames=frames)
+        session.close("exit")
+        return code
+
+    return bootstrap
+
+
+def _exit_at_once(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    """Note who ends a process without further ado: no traceback will say so."""
+
+    def _exit(*args: Any, **kwargs: Any) -> Any:
+        # A forked child that has done nothing yet stays as it is; `multiprocessing` has ended the
+        # session before it comes here.
+        if session.state == "on":
+            code = args[0] if args else kwargs.get("status")
+            session.note("exit", code=code, how="os._exit", frames=errors.frames_here(1, 8))
+        return original(*args, **kwargs)
+
+    return _exit
+
+
+def _main_ended(module: ModuleType, session: Session) -> Undo:
+    """Be called as the main thread has ended, before the interpreter waits for other threads.
+
+    It may wait for ever, and the exception that ended the main thread should be known by then.
+    The list is there since Python 3.9 and was in 3.15 (`threading._register_atexit`).
+    """
+    calls: list[Any] = module._threading_atexits
+    note_end = session.note_end
+    calls.append(note_end)
+
+    def undo() -> None:
+        if note_end in calls:
+            calls.remove(note_end)
+
+    return undo
+
+
+POINTS = (
+    Point("Process.run", "multiprocessing.process", attribute("BaseProcess.run", _run)),
+    Point(
+        "Process._bootstrap",
+        "multiprocessing.process",
+        attribute("BaseProcess._bootstrap", _bootstrap),
+    ),
+    Point("os._exit", "os", attribute("_exit", _exit_at_once)),
+    Point("end of main", "threading", _main_ended),
+)
