@@ -316,4 +316,4 @@ def test_leaving_without_ceremony_prints_nothing_and_the_next_hook_sweeps(runtim
         after.tell("end")
         after.finish()
 
-    assert {Path(name).suffix for name in left} == {".ring"}
+    assert {Path(name).suffix for name in left} == {".ring", ".notes"}
