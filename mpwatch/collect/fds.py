@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
+from collections.abc import Callable
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
+from mpwatch.collect.sockets import SocketEnd
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdKind, FdLink
 from mpwatch.model.text import clean
@@ -24,6 +26,9 @@ _ANON: dict[str, FdKind] = {
 }
 _GPU = ("/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel")
 SHM_PLACES = ("/dev/shm/", "/run/shm/", "/memfd:")
+
+
+SocketEndOf = Callable[[int], SocketEnd | None]
 
 
 class HeldFile(NamedTuple):
@@ -91,8 +96,13 @@ def inode_of(target: str) -> int | None:
     return int(digits) if is_numbered else None
 
 
-def read_descriptors(proc: str, pid: int) -> Descriptors:
+def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptors:
     """List the descriptors of a process and resolve each.
+
+    Args:
+        proc: Where procfs is.
+        pid: The process.
+        socket_end: Where a socket leads, by its inode.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -101,12 +111,12 @@ def read_descriptors(proc: str, pid: int) -> Descriptors:
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
-        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo")
+        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end)
     finally:
         os.close(folder)
 
 
-def _resolve(folder: int, fds: list[int], infos: str) -> Descriptors:
+def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -> Descriptors:
     """What each of these descriptors points to."""
     is_long = len(fds) > LINKS_LIMIT
     kinds: dict[FdKind, int] = {}
@@ -120,9 +130,11 @@ def _resolve(folder: int, fds: list[int], infos: str) -> Descriptors:
             continue  # closed since the listing
         kind = kind_of(target)
         kinds[kind] = kinds.get(kind, 0) + 1
-        if kind in ("pipe", "socket"):
-            writable = is_writable(name, folder) if kind == "pipe" else None
-            links.append(FdLink(fd, kind, target, inode_of(target), writable))
+        if kind == "pipe":
+            links.append(FdLink(fd, kind, target, inode_of(target), is_writable(name, folder)))
+            continue
+        if kind == "socket":
+            links.append(_socket(fd, target, socket_end))
             continue
         file = _examine(name, folder, target) if kind in ("torch", "shm") else None
         if file is not None:
@@ -133,6 +145,15 @@ def _resolve(folder: int, fds: list[int], infos: str) -> Descriptors:
             position = _position(infos, name) if writable is False else None
             links.append(FdLink(fd, kind, clean(target), inode, writable, position))
     return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held))
+
+
+def _socket(fd: int, target: str, socket_end: SocketEndOf) -> FdLink:
+    """A socket with where it leads."""
+    inode = inode_of(target)
+    end = socket_end(inode) if inode is not None else None
+    if end is None:
+        return FdLink(fd, "socket", target, inode, None)
+    return FdLink(fd, "socket", target, inode, None, peer=end.peer, address=end.address)
 
 
 def _position(infos: str, name: str) -> int | None:

@@ -18,6 +18,7 @@ from mpwatch.collect.pacing import NEAR, SLOW_S, Due, Plan, Slow
 from mpwatch.collect.procfs import Stat
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf, ExtentCache
+from mpwatch.collect.sockets import SocketTable
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import (
     FdSample,
@@ -63,6 +64,7 @@ class Surroundings:
     syscalls: dict[int, str]
     max_map_count: int | None
     extents: ExtentCache
+    sockets: SocketTable
     cpu_clock: Callable[[], float]
     rollups: Mapping[int, MemorySample] = field(default_factory=dict)
     """`smaps_rollup` by pid, where all were read at once."""
@@ -129,7 +131,12 @@ class ProcessReader:
         kept, pid = self._kept, self._process.pid
         has_news = False
         if plan.links:
-            with_cost = self._timed(around, "descriptors", fds.read_descriptors, pid)
+            with_cost = self._timed(
+                around,
+                "descriptors",
+                lambda proc, p: fds.read_descriptors(proc, p, around.sockets.end),
+                pid,
+            )
             if with_cost is not None:
                 kept.descriptors, cost_s = with_cost
                 self._links.done((self._used or 0,), around.at_s, cost_s)

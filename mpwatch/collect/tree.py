@@ -17,6 +17,7 @@ from mpwatch.collect.pacing import Due, Plan, slow_s
 from mpwatch.collect.reading import ProcessReader, Surroundings
 from mpwatch.collect.roles import Facts, Part
 from mpwatch.collect.segments import ExtentCache
+from mpwatch.collect.sockets import SocketTable
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample, HostSample, MemorySample, ProcSample, TreeSample
@@ -127,6 +128,7 @@ class _Crew:
         self._cast: tuple[list[object], dict[ProcessId, Part]] = [], {}
         self._memory_read_at_s = -math.inf
         self._extents = ExtentCache(proc)
+        self._sockets = SocketTable()
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
     def identity(self, process: ProcessId) -> Identity:
@@ -164,6 +166,7 @@ class _Crew:
             syscalls=syscalls.names(os.uname().machine),
             max_map_count=max_map_count,
             extents=self._extents,
+            sockets=self._sockets,
             cpu_clock=time.thread_time,
             rollups=self._rollups(members, at_s) if wanted.is_full else {},
             slow_s=slow_s(len(members)),

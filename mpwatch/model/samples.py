@@ -52,6 +52,10 @@ class FdLink(NamedTuple):
     """Open for writing, from the flags in fdinfo; `None` where those were not read."""
     position: int | None = None
     """Offset in a regular file that is open for reading only; `None` where it was not read."""
+    peer: int | None = None
+    """Inode of the other end of a socket; `None` where that is elsewhere or unknown."""
+    address: str | None = None
+    """Of a socket: `unix listens on /tmp/a`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`."""
 
 
 @dataclass(frozen=True, slots=True)

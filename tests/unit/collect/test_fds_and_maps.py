@@ -58,13 +58,17 @@ def test_only_pipes_and_sockets_have_their_inode_in_the_link(
     assert fds.inode_of(target) == inode
 
 
+def nowhere(_inode: int) -> None:
+    return None
+
+
 def test_links_are_listed_by_kind_in_order_and_cleaned(proc: FakeProc) -> None:
     proc.process(42)
     proc.fd(42, 10, "pipe:[18174]")
     proc.fd(42, 3, "/tmp/\x1b[2Jlog\nx")
     proc.fd(42, 4, "socket:[5]")
 
-    found = fds.read_descriptors(str(proc), 42)
+    found = fds.read_descriptors(str(proc), 42, nowhere)
 
     assert found.used == 3
     assert found.by_kind == {"file": 1, "socket": 1, "pipe": 1}
@@ -79,7 +83,7 @@ def test_a_torch_descriptor_brings_the_size_and_identity_of_its_file() -> None:
     os.unlink(path)
     try:
         os.truncate(fd, 5000)
-        (held,) = fds.read_descriptors("/proc", os.getpid()).held
+        (held,) = fds.read_descriptors("/proc", os.getpid(), nowhere).held
         stat = os.fstat(fd)
     finally:
         os.close(fd)
@@ -93,7 +97,9 @@ def test_a_torch_descriptor_brings_the_size_and_identity_of_its_file() -> None:
 def test_the_ends_of_a_pipe_are_told_apart() -> None:
     read_end, write_end = os.pipe()
     try:
-        links = {link.fd: link for link in fds.read_descriptors("/proc", os.getpid()).links}
+        links = {
+            link.fd: link for link in fds.read_descriptors("/proc", os.getpid(), nowhere).links
+        }
     finally:
         os.close(read_end)
         os.close(write_end)
@@ -111,7 +117,7 @@ def test_very_many_descriptors_leave_only_pipes_and_sockets(
     for number in range(6):
         proc.fd(42, number, "/tmp/file" if number % 2 else f"pipe:[{number}]")
 
-    found = fds.read_descriptors(str(proc), 42)
+    found = fds.read_descriptors(str(proc), 42, nowhere)
 
     assert found.used == 6
     assert found.by_kind == {"file": 3, "pipe": 3}
