@@ -14,7 +14,8 @@ from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.messages import SnapshotArrived
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
-from tests.tui.scripted import ScriptedSource, crowd, healthy_job, worker_id
+from tests.tui.cast import worker_id
+from tests.tui.scripted import ScriptedSource, crowd, healthy_job
 
 SIZE = (160, 48)
 

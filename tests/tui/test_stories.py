@@ -18,8 +18,9 @@ from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.too_small import TooSmallScreen
 from tests.tui import scripted
+from tests.tui.cast import MAIN, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
-from tests.tui.scripted import MAIN, ScriptedSource, loader_job, worker_id
+from tests.tui.scripted import ScriptedSource, loader_job
 
 
 def dashboard(*snapshots: Snapshot, is_live: bool = True) -> tuple[MpwatchApp, ScriptedSource]:
@@ -273,7 +274,7 @@ async def test_when_all_have_ended_the_screen_says_how_and_keeps_the_last_state(
 
 async def test_ended_processes_can_be_hidden() -> None:
     job = loader_job()
-    gone = replace(job.processes[1], ended=Ended(worker_id(0), scripted.NOW_S - 5, exit_code=0))
+    gone = replace(job.processes[1], ended=Ended(worker_id(0), NOW_S - 5, exit_code=0))
     job = replace(job, processes=(job.processes[0], gone, *job.processes[2:]))
     app, _ = dashboard(job)
     async with app.run_test(size=(120, 36)) as pilot:

@@ -15,15 +15,15 @@ STRAGGLER_FACTOR = 3.0
 """A worker this many times slower than the middle one is marked."""
 
 COLUMNS = (
-    Column("WORKER", 10, keep=9),
+    Column("WORKER", 9, keep=9, most=12),
     Column("PID", 7, align="right", keep=3),
     Column("FETCH p50", 9, align="right", keep=8),
     Column("p99", 8, align="right", keep=6),
-    Column("LAST BATCHES", 14, align="right", keep=7, most=31, spreads=RECENT_WIDTH),
+    Column("LAST BATCHES", 14, align="right", keep=7, most=24, spreads=RECENT_WIDTH),
     Column("QUEUED", 6, align="right", keep=6),
     Column("PARKED", 6, align="right", keep=6),
     Column("DONE", 6, align="right", keep=2),
-    Column("NOW", 22, keep=9, grows=True),
+    Column("NOW", 20, keep=9, grows=True),
 )
 
 

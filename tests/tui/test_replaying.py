@@ -1,0 +1,57 @@
+"""Moving through a recording."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.commands import (
+    Command,
+    Seek,
+    SetSpeed,
+    Step,
+)
+from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.tui.app import MpwatchApp
+from tests.tui.scripted import ScriptedSource, loader_job
+
+SIZE = (120, 36)
+
+
+def asked(source: ScriptedSource, kind: type[Command]) -> list[Command]:
+    return [command for command in source.asked if isinstance(command, kind)]
+
+
+def replayed() -> Snapshot:
+    at = Playback(at_s=62.0, length_s=600.0, speed=2.0)
+    return replace(loader_job(), mode="replay", playback=at)
+
+
+async def test_a_replay_is_stepped_sought_and_sped_up() -> None:
+    source = ScriptedSource(replayed(), is_live=False)
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("full_stop", "comma", "right_square_bracket", "left_square_bracket")
+        await pilot.press("plus", "minus")
+
+    wanted = [Step(1), Step(-1), Seek(72.0), Seek(52.0), SetSpeed(4.0), SetSpeed(1.0)]
+    assert source.asked == wanted
+
+
+async def test_a_replay_goes_to_where_a_finding_began() -> None:
+    source = ScriptedSource(replayed(), is_live=False)
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        app.dashboard.overview.brief.focus()
+        await pilot.press("enter", "t")
+        await pilot.pause()
+
+    assert source.asked == [Seek(22.0)]
+
+
+async def test_keys_of_a_replay_do_nothing_on_a_running_job() -> None:
+    source = ScriptedSource(loader_job())
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("full_stop", "right_square_bracket", "plus")
+
+    assert not [c for c in source.asked if isinstance(c, (Step, Seek, SetSpeed))]

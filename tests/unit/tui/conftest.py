@@ -1,0 +1,13 @@
+"""The moment most tests of pages look at."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.tui.present.moment import Moment
+from tests.tui.scripted import loader_job
+
+
+@pytest.fixture
+def moment() -> Moment:
+    return Moment(loader_job())

@@ -1,0 +1,54 @@
+"""Findings as a list and in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.tui.present import (
+    findings,
+)
+from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.present.moment import Moment
+from tests.tui import scripted
+from tests.tui.scripted import loader_job
+
+
+def finding(rule: str, severity: Severity = Severity.WARNING, **changes: object) -> Finding:
+    values = {"summary": rule, "evidence": ("seen",), "cause": "c", "advice": "a"}
+    return Finding(rule=rule, severity=severity, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_effects_stand_below_their_cause_and_resolved_findings_last() -> None:
+    cause = finding("fd-exhaustion-receiver", Severity.CRITICAL)
+    effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
+    resolved = finding("straggler-worker", resolved_s=5.0)
+
+    found = findings.with_effects([resolved, effect, cause])
+
+    assert [f.rule for f in found] == [cause.rule, effect.rule, resolved.rule]
+
+
+def test_an_effect_whose_cause_is_not_reported_stands_for_itself() -> None:
+    effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
+
+    assert findings.with_effects([effect]) == [effect]
+
+
+def test_findings_that_no_longer_hold_are_not_on_the_first_screen() -> None:
+    job = replace(loader_job(), findings=(finding("x", resolved_s=5.0),))
+
+    assert findings.standing(job) == []
+
+
+def test_advice_is_shown_where_there_is_room_for_it() -> None:
+    job = loader_job()
+
+    assert [brief.is_advice for brief in findings.briefs(job, 2)] == [False, False]
+    assert [brief.is_advice for brief in findings.briefs(job, 3)] == [False, True, False]
+
+
+def test_without_any_hook_health_says_how_little_was_seen() -> None:
+    words = text_of(findings.health(Moment(scripted.without_hook())))
+
+    assert "seen from outside only" in words

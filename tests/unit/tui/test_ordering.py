@@ -1,0 +1,52 @@
+"""Sorting, holding and filtering rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.tui.present import (
+    files,
+    tree,
+)
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.page import Order, filtered, held, ordered
+
+
+def test_numbers_sort_largest_first_and_words_in_order(moment: Moment) -> None:
+    made = files.PAGE.items(moment)
+
+    by_number = ordered(files.PAGE, made, Order("USED"))
+    by_word = ordered(files.PAGE, made, Order("PROCESS"))
+
+    assert by_number[0].label == "main"
+    assert [p.label for p in by_word] == sorted(p.label for p in made)
+
+
+def test_choosing_a_column_again_reverses_and_a_third_time_restores() -> None:
+    order = Order().clicked("CPU")
+    again = order.clicked("CPU")
+
+    assert order == Order("CPU")
+    assert again == Order("CPU", is_reversed=True)
+    assert again.clicked("CPU") == Order()
+
+
+def test_held_rows_keep_their_places_and_new_ones_come_last(moment: Moment) -> None:
+    items = files.PAGE.items(moment)
+    before = [files.PAGE.key(item) for item in reversed(items[1:])]
+
+    found = held(files.PAGE, items, before)
+
+    assert [files.PAGE.key(item) for item in found] == [*before, files.PAGE.key(items[0])]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [("", 6), ("worker", 5), ("WORKER idle", 3), ("worker -idle", 2), ("nowhere", 0)],
+)
+def test_a_filter_wants_every_word_and_none_with_a_minus(
+    wanted: str, count: int, moment: Moment
+) -> None:
+    nodes = tree.nodes(moment, Order())
+
+    assert len(filtered(tree.PAGE, nodes, moment, wanted)) == count

@@ -1,0 +1,90 @@
+"""Segments, descriptors, flows, loaders: what their pages say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.model.samples import FdLink
+from mpwatch.model.snapshot import Flow
+from mpwatch.tui.present import (
+    files,
+    flows,
+    loader,
+    shm,
+)
+from mpwatch.tui.present.cells import drawn, text_of
+from mpwatch.tui.present.moment import Moment
+from tests.tui.cast import MAIN, worker_id
+from tests.tui.scripted import loader_job
+from tests.unit.tui.rows import row_text
+
+
+def test_segments_are_grouped_by_maker_and_line(moment: Moment) -> None:
+    found = shm.PAGE.items(moment)
+
+    assert [len(made.segments) for made in found] == [6, 6, 6, 6]
+    assert "collate.py:44 torch.stack" in row_text(shm.PAGE, found[0], moment)
+
+
+def test_a_named_segment_that_nobody_holds_is_counted_as_orphaned(moment: Moment) -> None:
+    first, *rest = moment.snapshot.segments
+    orphan = replace(first, mappers=(), holders=(), is_linked=True)
+    changed = Moment(replace(moment.snapshot, segments=(orphan, *rest)))
+
+    assert "orphaned 1" in text_of(shm.above(changed, 120)[1])
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("pipe:[18174]", "pipe"),
+        ("/dev/shm/torch_41827_3171_9 (deleted)", "torch segments made by worker 1"),
+        ("/dev/shm/torch_99_3171_9 (deleted)", "torch segments made by pid 99"),
+        ("/data/train.bin", "/data/train.bin"),
+    ],
+)
+def test_descriptors_are_told_by_what_they_point_to(
+    target: str, words: str, moment: Moment
+) -> None:
+    assert files.pointed_to(FdLink(3, "other", target, None, None), moment) == words
+
+
+def test_the_descriptors_of_a_leak_stand_on_top(moment: Moment) -> None:
+    lines = files.details(moment.by_id[MAIN], moment, 120)
+
+    assert "150  torch  torch segments made by worker 0" in text_of(lines[1])
+
+
+def test_a_worker_much_slower_than_the_middle_one_is_toned(moment: Moment) -> None:
+    slow = loader.PAGE.row(moment.by_id[worker_id(3)], moment)
+    normal = loader.PAGE.row(moment.by_id[worker_id(0)], moment)
+
+    assert drawn(slow.cells[2], 9)[0].tone == "warning"
+    assert drawn(normal.cells[2], 9)[0].tone == ""
+
+
+def test_the_batch_everybody_waits_for_is_marked(moment: Moment) -> None:
+    assert "main waits for it" in row_text(loader.PAGE, moment.by_id[worker_id(3)], moment)
+
+
+@pytest.mark.parametrize(
+    ("together", "picture"),
+    [
+        (1, ["────▶ "]),
+        (2, ["──┬─▶ ", "──┘   "]),
+        (3, ["──┐   ", "──┼─▶ ", "──┘   "]),
+        (5, ["──┐   ", "──┤   ", "──┼─▶ ", "──┤   ", "──┘   "]),
+    ],
+)
+def test_senders_meet_at_their_receiver(together: int, picture: list[str]) -> None:
+    assert [flows.bracket(n, together) for n in range(together)] == picture
+
+
+def test_flows_to_one_receiver_stand_together() -> None:
+    there, back = Flow(worker_id(0), MAIN, 1, 1, 0), Flow(MAIN, worker_id(1), 1, 1, 0)
+    other = Flow(worker_id(2), MAIN, 1, 1, 0)
+    found = flows.PAGE.items(Moment(replace(loader_job(), flows=(there, back, other))))
+
+    assert [arrow.flow.receiver for arrow in found] == [MAIN, MAIN, worker_id(1)]

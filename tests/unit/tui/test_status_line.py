@@ -1,0 +1,62 @@
+"""What the lines around every page say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.model.snapshot import Process
+from mpwatch.tui.present import (
+    endings,
+    status,
+)
+from mpwatch.tui.present.cells import text_of
+from tests.tui import scripted
+from tests.tui.scripted import loader_job
+
+
+def test_a_job_that_is_over_says_how_the_root_and_the_failed_ended() -> None:
+    lines = [text_of(found) for found in endings.over_lines(scripted.ended_job())]
+
+    assert "main (41823): signal 7 (SIGBUS)" in lines[0]
+    assert lines[1].strip() == "worker 3 (41829): exit code 1"
+    assert len(lines) == 2
+
+
+def with_cmdline(*words: str) -> Process:
+    main = loader_job().processes[0]
+    return replace(main, sample=replace(main.sample, cmdline=words))
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("python", "/home/ada/train.py", "--lr", "0.1"), "train.py"),
+        (("python", "-u", "train.py"), "train.py"),
+        (("python", "-m", "train.main"), "-m train.main"),
+        (("python", "-c", "import x"), "-c"),
+        (("python3", "/x/mpwatch/hook/run.py", "/home/ada/train.py"), "train.py"),
+        ((), "python"),
+    ],
+)
+def test_the_program_is_named_as_people_name_it(words: tuple[str, ...], name: str) -> None:
+    assert status.program(with_cmdline(*words)) == name
+
+
+def test_the_status_line_says_the_mode_at_every_width() -> None:
+    viewing = status.Viewing("train.py", 1.0)
+    for width in range(60, 201, 7):
+        assert "LIVE 1/s" in text_of(status.header(loader_job(), viewing, width))
+
+
+def test_helpers_of_torch_are_not_counted_as_lacking_a_hook() -> None:
+    assert text_of(status.hooks_line(loader_job())) == "hook 5/5"
+
+
+def test_lost_events_are_a_warning() -> None:
+    job = loader_job()
+    hook = replace(job.processes[0].hook, lost=7)
+    changed = replace(job, processes=(replace(job.processes[0], hook=hook), *job.processes[1:]))
+
+    assert status.lost_line(changed)[0] == ("lost 7", "warning")

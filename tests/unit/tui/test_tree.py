@@ -1,0 +1,87 @@
+"""The process tree as rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.waits import WaitGraph
+from mpwatch.tui.present import (
+    tree,
+)
+from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.present.page import Order
+from tests.tui import scripted
+from tests.tui.cast import MAIN, worker_id
+from tests.tui.scripted import loader_job
+
+
+def test_the_tree_puts_children_below_their_parents_and_trouble_first(moment: Moment) -> None:
+    found = tree.nodes(moment, Order())
+
+    assert [(node.process.label, node.depth) for node in found][:3] == [
+        ("main", 0),
+        ("worker 3", 1),
+        ("worker 0", 1),
+    ]
+
+
+def test_a_folded_branch_counts_what_it_hides(moment: Moment) -> None:
+    (only,) = tree.nodes(moment, Order(), folded=frozenset({MAIN}))
+
+    assert only.is_folded
+    assert only.children == 5
+
+
+def test_siblings_sort_by_a_column_and_unknown_values_go_last(moment: Moment) -> None:
+    found = tree.nodes(moment, Order("SHM"))
+
+    assert found[-1].process.label == "resource-tracker"
+
+
+def test_a_process_whose_parent_is_not_observed_is_still_shown() -> None:
+    job = loader_job()
+    orphan = replace(job.processes[1], parent=ProcessId(1, 0))
+    found = tree.nodes(Moment(replace(job, processes=(job.processes[0], orphan))), Order())
+
+    assert [node.depth for node in found] == [0, 0]
+
+
+def test_an_orphan_stays_below_the_parent_it_had() -> None:
+    job = scripted.ended_job()
+    orphans = tuple(replace(p, parent=None, original_parent=MAIN) for p in job.processes[1:])
+    found = tree.nodes(Moment(replace(job, processes=(job.processes[0], *orphans))), Order())
+
+    assert [node.depth for node in found] == [0, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("letter", "word"), [("R", "running"), ("D", "disk"), ("T", "stopped"), ("Z", "zombie")]
+)
+def test_the_kernels_letter_is_shown_as_a_word(letter: str, word: str, moment: Moment) -> None:
+    process = moment.snapshot.processes[1]
+    changed = replace(process, sample=replace(process.sample, state=letter))
+
+    assert moment.state(changed) == word
+
+
+def test_waiting_for_work_is_idle_and_waiting_for_a_batch_is_waiting(moment: Moment) -> None:
+    assert moment.state(moment.by_id[worker_id(0)]) == "idle"
+    assert moment.state(moment.by_id[MAIN]) == "waiting"
+
+
+def test_a_sleeper_that_used_much_cpu_is_at_work(moment: Moment) -> None:
+    bare = Moment(replace(moment.snapshot, waits=WaitGraph()))
+    busy = replace(bare.snapshot.processes[1], cpu_percent=80.0)
+
+    assert bare.state(busy) == "running"
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(None, "-"), (0, "0"), (9999, "9999"), (10_000, "10k"), (65_530, "66k"), (1_048_576, "1.0M")],
+)
+def test_counts_in_narrow_columns(count: int | None, words: str) -> None:
+    assert tree.short_count(count) == words

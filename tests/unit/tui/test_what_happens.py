@@ -1,0 +1,62 @@
+"""Waits, events, threads: what their pages say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.samples import Frame
+from mpwatch.model.waits import WaitGraph
+from mpwatch.tui.present import (
+    events,
+    threads,
+    waits,
+)
+from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.present.moment import Moment
+from tests.tui.cast import worker_id
+from tests.tui.scripted import loader_job
+from tests.unit.tui.rows import row_text
+
+
+def test_a_chain_of_waits_ends_with_its_verdict(moment: Moment) -> None:
+    found = waits.PAGE.items(moment)
+
+    assert [step.depth for step in found] == [0, 1, 2]
+    assert "DEAD END" in row_text(waits.PAGE, found[-1], moment)
+
+
+def test_ordinary_waits_are_left_out_and_counted_where_nothing_else_waits() -> None:
+    job = loader_job()
+    idle = Moment(replace(job, waits=WaitGraph(job.waits.edges[1:])))
+
+    assert waits.PAGE.items(idle) == []
+    assert "3 ordinary waits" in " ".join(waits.PAGE.empty(idle))
+
+
+def test_events_are_newest_first(moment: Moment) -> None:
+    assert [entry.sequence for entry in events.PAGE.items(moment)] == [3, 2, 1]
+
+
+def test_a_dropped_part_of_the_log_is_said() -> None:
+    dropped = Moment(replace(loader_job(), log_dropped=12))
+
+    assert "12 older events" in text_of(events.above(dropped, 80)[0])
+
+
+def test_threads_show_the_users_own_frame_and_what_it_called(moment: Moment) -> None:
+    (item,) = [i for i in threads.items(moment) if i.process.process == worker_id(3)]
+    inner = Frame("convert", "/usr/lib/python3.11/site-packages/PIL/Image.py", 804)
+    thread = replace(item.thread, stack=(inner, *item.thread.stack))
+
+    words = row_text(threads.PAGE, threads.InProcess(item.process, thread), moment)
+
+    assert "decode train/data.py:31 -> convert" in words
+
+
+def test_source_lines_and_locals_stand_beside_their_frames() -> None:
+    frame = Frame("decode", "/home/ada/data.py", 31, (("path", "'a.png'"),))
+
+    lines = threads.stack_lines((frame,), 100, lambda path, number: "img = open(path)")
+
+    assert "img = open(path)" in text_of(lines[0])
+    assert "path = 'a.png'" in text_of(lines[1])
