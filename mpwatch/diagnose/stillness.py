@@ -16,6 +16,8 @@ TICK_S = 0.02
 
 SAMPLES = 8
 """Fewer moments say nothing about a share."""
+SHARE_SPAN_S = 12.0
+"""Longer than `STANDING_S`: of a job that stands from its start on, that is told and no share."""
 WAKES = 3
 WAKES_PER_S = 0.6
 """Wake-ups of the main thread that still count as standing: a DataLoader polls every 5 s."""
@@ -90,8 +92,22 @@ def wait_share(process: Process, history: History, over_s: float = 30.0) -> floa
     """Part of the last seconds in which it waited as DataLoaders wait, 0 to 1.
 
     Returns:
-        The share of samples; `None` where there were fewer than `SAMPLES`.
+        The share of samples; `None` where there were fewer than `SAMPLES`, or over less than
+        `SHARE_SPAN_S`.
     """
     series = history.of(process.process, "loader_wait")
-    recent = [point.value for point in series if point.at_s >= series[-1].at_s - over_s]
-    return sum(recent) / len(recent) if len(recent) >= SAMPLES else None
+    recent = [point for point in series if point.at_s >= series[-1].at_s - over_s]
+    if len(recent) < SAMPLES or recent[-1].at_s - recent[0].at_s < SHARE_SPAN_S:
+        return None
+    return sum(point.value for point in recent) / len(recent)
+
+
+def waiting_s(process: Process, history: History) -> float:
+    """For how long it has been found waiting, at every look, as DataLoaders wait."""
+    series = history.of(process.process, "loader_wait")
+    since_s = None
+    for point in reversed(series):
+        if point.value < 1:
+            break
+        since_s = point.at_s
+    return 0.0 if since_s is None else series[-1].at_s - since_s

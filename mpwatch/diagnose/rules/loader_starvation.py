@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.stacks import merge
-from mpwatch.diagnose.stillness import all_stand, mean_cpu_percent, wait_share
+from mpwatch.diagnose.stillness import all_stand, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.tree import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -15,6 +15,11 @@ RULE = "loader-starvation"
 WAIT_SHARE = 0.5
 BATCHES = 20
 """The first batches wait for the workers' start."""
+BUSY_PERCENT = 10.0
+USUAL_S = 15.0
+STALL_S, STALLED_S = 3.0, 5.0
+"""A wait that has lasted this long may be the beginning of a hang: then only what the workers did
+in the last seconds counts, and not how busy they were before."""
 IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
 
@@ -29,16 +34,18 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         measured = [x for x in snapshot.loaders if x.process == owner.process]
         share = max((x.wait_share or 0.0 for x in measured if x.batches >= BATCHES), default=None)
         if share is not None:
-            if share >= WAIT_SHARE and _are_busy(workers, history):
+            waited_s = max(x.waiting_since_s or 0.0 for x in measured)
+            if share >= WAIT_SHARE and _are_busy(workers, history, waited_s):
                 yield _finding(owner, workers, history, share, measured)
         elif not measured and _looks_starved(owner, workers, history):
             yield _finding(owner, workers, history, None, ())
 
 
-def _are_busy(workers: Sequence[Process], history: History) -> bool:
-    """Whether the workers do something; a stall has other rules."""
-    loads = [mean_cpu_percent(worker, history) for worker in workers]
-    return any(load is None or load >= 10 for load in loads)
+def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> bool:
+    """Whether the workers do something while main has waited so long; a stall has other rules."""
+    over_s = USUAL_S if waited_s < STALL_S else STALLED_S
+    loads = [mean_cpu_percent(worker, history, over_s) for worker in workers]
+    return any(load is None or load >= BUSY_PERCENT for load in loads)
 
 
 def _looks_starved(owner: Process, workers: Sequence[Process], history: History) -> bool:
@@ -46,6 +53,8 @@ def _looks_starved(owner: Process, workers: Sequence[Process], history: History)
     main = wait_share(owner, history)
     shares = [wait_share(worker, history) for worker in workers]
     if main is None or main < WAIT_SHARE or all_stand(workers, history):
+        return False
+    if not _are_busy(workers, history, waiting_s(owner, history)):
         return False
     return all(share is not None and share <= IDLE_SHARE for share in shares)
 

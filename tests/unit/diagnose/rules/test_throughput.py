@@ -12,7 +12,13 @@ from mpwatch.diagnose.rules import (
     shared_file_offset,
     straggler_worker,
 )
-from mpwatch.diagnose.stillness import mean_cpu_percent, quiet_s, watched_s
+from mpwatch.diagnose.stillness import (
+    mean_cpu_percent,
+    quiet_s,
+    wait_share,
+    waiting_s,
+    watched_s,
+)
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.samples import FdLink
@@ -102,6 +108,31 @@ def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> No
     assert only(loader_starvation.check, job).evidence == (
         "main waited 89% of the last minute in next(loader)",
     )
+
+
+def worked_until(seconds_ago: float) -> History:
+    """Main and two workers that were busy, and then none of them used any cpu."""
+    busy = [Point(NOW_S - 20 + i, 95.0 if i < 20 - seconds_ago else 0.0) for i in range(21)]
+    waiting = [Point(at_s, float(load == 0)) for at_s, load in busy]
+    workers = [(n, "cpu_percent") for n in (200, 201)]
+    return history({**dict.fromkeys(workers, busy), (MAIN, "loader_wait"): waiting})
+
+
+def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None:
+    waits_for_ever = loader(waiting_since_s=6.0)
+    job = world(main(), *two(), loaders=(waits_for_ever,))
+
+    assert found(loader_starvation.check, job, worked_until(6)) == []
+    assert only(loader_starvation.check, job, BUSY).rule == "loader-starvation"
+
+
+def test_without_the_hook_few_looks_at_the_beginning_of_a_hang_say_nothing() -> None:
+    early = history({(MAIN, "loader_wait"): [Point(NOW_S - 5 + i / 2, 1.0) for i in range(11)]})
+
+    assert wait_share(main(), early) is None
+    assert wait_share(main(), waits(main=0.5)) == 0.5
+    assert waiting_s(main(), worked_until(6)) == 6.0
+    assert waiting_s(main(), history()) == 0.0
 
 
 @pytest.mark.parametrize(
