@@ -44,6 +44,7 @@ _INVALID_STACK_FLAGS = 0x40  # see mpwatch.attach.x86_64: leaves the alternate s
 class Aarch64:
     """The aarch64 architecture."""
 
+    futex = 98
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
@@ -69,6 +70,10 @@ class Aarch64:
     def program_counter(self, context: Context) -> int:
         """What it would execute next."""
         return int(_REGISTERS.unpack(context.general)[_PC])
+
+    def link(self, context: Context) -> int:
+        """The link register: helpers for atomic operations put it nowhere else."""
+        return int(_REGISTERS.unpack(context.general)[_X30])
 
     def frame(self, context: Context, return_to: int) -> Frame:
         """The signal frame: siginfo, ucontext, then records of vector state."""

@@ -12,14 +12,16 @@ from mpwatch.attach.outcome import Refused
 
 _ADD, _RUN, _IS_UP = "Py_AddPendingCall", "PyRun_SimpleString", "Py_IsInitialized"
 # Functions that hold, or are called by somebody who holds, the lock around the pending calls:
-# Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.13. Where one of them is running, calling
-# Py_AddPendingCall on the same thread would wait for itself.
+# Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.14. Where one of them is running, calling
+# Py_AddPendingCall on the same thread would wait for itself. Since 3.13 the lock is a PyMutex.
+_WAITING = (
+    "PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyMutex_Lock", "_PyMutex_LockSlow",
+    "_PyMutex_LockTimed", "_PyParkingLot_Park", "_PySemaphore_Wait",
+)  # fmt: skip
 _LOCKING = (
-    "PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyThread_release_lock",
-    "PyMutex_Lock", "PyMutex_Unlock", "_PyMutex_LockSlow", "_PyMutex_LockTimed",
-    "_PyMutex_UnlockSlow", "_PyMutex_TryUnlock", "_PySemaphore_Wait", "_PySemaphore_Wakeup",
-    "_PyParkingLot_Park", "_PyParkingLot_Unpark", "Py_AddPendingCall", "_PyEval_AddPendingCall",
-    "Py_MakePendingCalls", "_Py_MakePendingCalls",
+    *_WAITING, "PyThread_release_lock", "PyMutex_Unlock", "_PyMutex_UnlockSlow",
+    "_PyMutex_TryUnlock", "_PySemaphore_Wakeup", "_PyParkingLot_Unpark", "Py_AddPendingCall",
+    "_PyEval_AddPendingCall", "Py_MakePendingCalls", "_Py_MakePendingCalls",
 )  # fmt: skip
 # Only builds without the GIL export it (Include/internal/pycore_object.h, CPython 3.13 and later).
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"
@@ -57,8 +59,20 @@ class Interpreter:
     @property
     def locking_ranges(self) -> tuple[tuple[int, int], ...]:
         """Code in which the lock around the pending calls may be held."""
+        return self._ranges(_LOCKING)
+
+    @property
+    def waiting_ranges(self) -> tuple[tuple[int, int], ...]:
+        """The part of it in which a thread that sleeps does not hold that lock.
+
+        It waits for a lock there, and whoever holds the one around the pending calls takes no
+        other. `Event.wait`, `Thread.join` and `Future.result` sleep here.
+        """
+        return self._ranges(_WAITING)
+
+    def _ranges(self, names: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
         bias = self.module.bias(self.layout)
-        symbols = (self.layout.symbols[name] for name in _LOCKING if name in self.layout.symbols)
+        symbols = (self.layout.symbols[name] for name in names if name in self.layout.symbols)
         return tuple((bias + s.value, bias + s.value + max(s.size, 16)) for s in symbols)
 
     def _address(self, name: str) -> int:

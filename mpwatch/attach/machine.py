@@ -27,7 +27,10 @@ class Context:
     """Floating-point and vector registers."""
     signal_mask: int
     blocked_call: tuple[int, ...] = ()
-    """Number and arguments of the system call it was in, as far as procfs told beforehand."""
+    """The system call it was in, as far as procfs told beforehand.
+
+    Number, six arguments, stack pointer and program counter; empty if it ran.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Frame:
 class Machine(Protocol):
     """One processor architecture."""
 
+    futex: int
+    """Number of that system call."""
     return_code: bytes
     """Instructions that perform `rt_sigreturn`; the C library or the vDSO has them for handlers."""
 
@@ -55,6 +60,10 @@ class Machine(Protocol):
 
     def program_counter(self, context: Context) -> int:
         """What it would execute next."""
+        ...
+
+    def link(self, context: Context) -> int:
+        """Where the running function returns to, if that is in a register; else 0."""
         ...
 
     def frame(self, context: Context, return_to: int) -> Frame:

@@ -37,6 +37,9 @@ SURELY_STARTED_S = 30.0
 _STACK_NEED_BYTES = 16384
 _STACK_WORDS = 128
 _GETTER_BYTES = 32
+_FUTEX_COMMAND, _WAITS = 0x7F, (0, 9)  # linux/futex.h: FUTEX_WAIT, FUTEX_WAIT_BITSET
+_CALL_BYTES = 4
+"""The longest instruction that makes a system call: a stopped thread may stand before it."""
 # Signals the processor raises for the thread's own instructions: blocking them would turn a fault
 # into a certain death. Bit n - 1 is signal n: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
 _SYNCHRONOUS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10
@@ -64,6 +67,8 @@ class Plan:
     """Address of the flag that `Py_IsInitialized` returns; `None` if its code is not understood."""
     locking: tuple[tuple[int, int], ...] = ()
     """Start and end of each function in which the lock around the pending calls may be held."""
+    waiting: tuple[tuple[int, int], ...] = ()
+    """Those of them in which a thread that sleeps does not hold it."""
 
 
 def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, text_at: int) -> Plan:
@@ -78,7 +83,8 @@ def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, te
     started_at = machine.loaded_from(
         code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
     )
-    return Plan(interpreter, machine, text_at, return_to, started_at, interpreter.locking_ranges)
+    locking, waiting = interpreter.locking_ranges, interpreter.waiting_ranges
+    return Plan(interpreter, machine, text_at, return_to, started_at, locking, waiting)
 
 
 def queue(
@@ -192,10 +198,22 @@ def _is_delicate(plan: Plan, context: Context, tracee: Tracee, memory: TargetMem
                 return True
     stack = memory.read(plan.machine.stack_pointer(context), 8 * _STACK_WORDS)
     words = struct.unpack_from(f"<{len(stack) // 8}Q", stack)
-    low = min(start for start, _ in plan.locking)
-    high = max(end for _, end in plan.locking)
-    near = [word for word in (counter, *words) if low <= word < high]
-    return any(start <= word < end for word in near for start, end in plan.locking)
+    places = (counter, plan.machine.link(context), *words)
+    is_asleep = _is_waiting(plan, context)
+    ranges = [r for r in plan.locking if not (is_asleep and r in plan.waiting)]
+    low = min((start for start, _ in ranges), default=0)
+    high = max((end for _, end in ranges), default=0)
+    near = [word for word in places if low <= word < high]
+    return any(start <= word < end for word in near for start, end in ranges)
+
+
+def _is_waiting(plan: Plan, context: Context) -> bool:
+    """Whether the thread was asleep in a futex and has not come out of it before it was stopped."""
+    call = context.blocked_call
+    if len(call) < 9 or call[0] != plan.machine.futex or call[2] & _FUTEX_COMMAND not in _WAITS:
+        return False
+    is_there = abs(plan.machine.program_counter(context) - call[8]) <= _CALL_BYTES
+    return is_there and plan.machine.stack_pointer(context) == call[7]
 
 
 def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> None:
@@ -208,11 +226,11 @@ def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> N
 
 
 def _blocked_call(pid: int) -> tuple[int, ...]:
-    """Number and arguments of the system call the main thread is in; empty if it runs."""
+    """The system call the main thread is in, see `Context.blocked_call`; empty if it runs."""
     try:
         with open(f"/proc/{pid}/task/{pid}/syscall", "rb") as file:
             words = file.read().split()
-        return (int(words[0]), *(int(word, 16) for word in words[1:7]))
+        return (int(words[0]), *(int(word, 16) for word in words[1:9]))
     except (OSError, ValueError, IndexError):
         return ()
 

@@ -108,6 +108,7 @@ class Registers:
 class X8664:
     """The x86-64 architecture, 64-bit processes."""
 
+    futex = 202
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 
     def __init__(self) -> None:
@@ -129,6 +130,11 @@ class X8664:
     def program_counter(self, context: Context) -> int:
         """What it would execute next."""
         return int(Registers(context.general).values["rip"])
+
+    def link(self, context: Context) -> int:
+        """Nothing: calls put it on the stack."""
+        del context
+        return 0
 
     def frame(self, context: Context, return_to: int) -> Frame:
         """The signal frame, headed by the address the borrowed function returns to."""
