@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mpwatch.diagnose.pipes import PipeEnds, pipe_ends, pipes_among
+from mpwatch.diagnose.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.stack_shapes import Shape, collective_of, main_thread, own_frames, shape_of
 from mpwatch.diagnose.tree import SERVICE_ROLES, family_head, loader_owners
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -198,12 +198,15 @@ def _edge_from_call(
 ) -> WaitEdge:
     """What a system call waits for."""
     own = process.process
-    pipes = pipes_among(wait.targets)
-    if wait.kind == "pipe-write" and pipes:
-        readers = _others(around.pipes.readers.get(pipes[0], ()), own)
-        return _made(process, thread, wait.kind, f"a reader of pipe {pipes[0]}", readers)
-    if wait.kind in ("pipe-read", "poll") and pipes:
-        return _read_edge(around, process, thread, wait, pipes)
+    channels = channels_among(wait.targets)
+    ends = around.pipes
+    if ends.outward.isdisjoint(channels):
+        if wait.kind in ("pipe-write", "socket-write") and channels:
+            readers = _others(ends.readers.get(channels[0], ()), own)
+            what = f"a reader of {ends.words(channels[0])}"
+            return _made(process, thread, wait.kind, what, readers)
+        if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
+            return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
         users = _others(around.semaphore_users.get(wait.segment, ()), own)
         return _made(process, thread, wait.kind, f"semaphore {wait.segment}", users)
@@ -213,9 +216,18 @@ def _edge_from_call(
         # Only a thread of this very process can end it.
         what = "a lock or condition of its own process"
         return _made(process, thread, wait.kind, what, (own,) if len(process.threads) > 1 else ())
-    what = ", ".join(wait.targets[:3]) or wait.call
+    what = ", ".join(_target_words(ends, wait)[:3]) or wait.call
     is_ordinary = wait.kind in _OUTSIDE and not is_main
     return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)
+
+
+def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:
+    """What is waited for, sockets by their address."""
+    found = [(target, channels_among((target,))) for target in wait.targets]
+    return [
+        ends.words(numbers[0]) if numbers and numbers[0] in ends.addresses else target
+        for target, numbers in found
+    ]
 
 
 def _read_edge(
@@ -223,7 +235,7 @@ def _read_edge(
     process: Process,
     thread: Thread,
     wait: WaitedOn,
-    pipes: tuple[int, ...],
+    channels: tuple[int, ...],
 ) -> WaitEdge:
     """A wait for something to read: from whoever holds the other end.
 
@@ -232,10 +244,10 @@ def _read_edge(
     """
     writers = {
         holder: None
-        for pipe in pipes
-        for holder in _others(around.pipes.writers.get(pipe, ()), process.process)
+        for channel in channels
+        for holder in _others(around.pipes.writers.get(channel, ()), process.process)
     }
-    what = f"pipe {pipes[0]}" if len(pipes) == 1 else f"{len(pipes)} pipes"
+    what = _channels_words(around.pipes, channels)
     head = around.heads.get(process.process)
     if head is not None and head in writers:
         return _made(process, thread, wait.kind, f"work on {what}", (head,), is_ordinary=True)
@@ -243,6 +255,14 @@ def _read_edge(
     if mine:
         return _made(process, thread, wait.kind, f"a batch on {what}", mine)
     return _made(process, thread, wait.kind, what, tuple(writers))
+
+
+def _channels_words(ends: PipeEnds, channels: tuple[int, ...]) -> str:
+    """One by its name, more of them by their number."""
+    if len(channels) == 1:
+        return ends.words(channels[0])
+    has_sockets = not ends.addresses.keys().isdisjoint(channels)
+    return f"{len(channels)} pipes or sockets" if has_sockets else f"{len(channels)} pipes"
 
 
 def _children(

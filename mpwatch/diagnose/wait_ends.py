@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpwatch.diagnose.pipes import pipes_among
+from mpwatch.diagnose.pipes import channels_among
 from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
 from mpwatch.diagnose.tree import SERVICE_ROLES
 from mpwatch.diagnose.wait_edges import Surroundings, is_busy
+from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
+
+_SHARED: frozenset[WaitKind] = frozenset(
+    ("pipe-read", "pipe-write", "socket-read", "socket-write", "poll", "semaphore")
+)
+"""Waits that some process has to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +73,7 @@ def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> Wait
         return _end_of_futex(process, words)
     if edge.kind == "child":
         return WaitEnd("progress", words, "The child is no longer there.")
-    if edge.kind in ("pipe-read", "pipe-write", "poll", "semaphore") and _is_alone(
-        around, process, edge
-    ):
+    if edge.kind in _SHARED and _is_alone(around, process, edge):
         return WaitEnd("dead-end", words, "Nobody but itself holds the other end any more.")
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
 
@@ -86,11 +90,12 @@ def _is_alone(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
         return False
     if edge.kind == "semaphore":
         return len(process.threads) == 1
-    ends = around.pipes.readers if edge.kind == "pipe-write" else around.pipes.writers
-    pipes = pipes_among(wait.targets)
-    if not pipes or len(pipes) < len(wait.targets):
+    is_write = edge.kind in ("pipe-write", "socket-write")
+    ends = around.pipes.readers if is_write else around.pipes.writers
+    channels = channels_among(wait.targets)
+    if not channels or len(channels) < len(wait.targets):
         return False
-    return all(process.process in ends.get(pipe, ()) for pipe in pipes)
+    return all(process.process in ends.get(channel, ()) for channel in channels)
 
 
 def _end_of_futex(process: Process, words: str) -> WaitEnd:

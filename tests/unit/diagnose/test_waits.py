@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.pipes import pipe_ends, pipe_inode
+from mpwatch.diagnose.pipes import inode_of, pipe_ends
 from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, WaitedOn
@@ -430,7 +430,7 @@ def test_sides_of_a_pipe_are_kept_apart_and_unknown_ones_count_as_both() -> None
 
 
 @pytest.mark.parametrize(
-    ("target", "inode"), [("pipe:[7]", 7), ("pipe:[x]", None), ("socket:[7]", None), ("", None)]
+    ("target", "inode"), [("pipe:[7]", 7), ("pipe:[x]", None), ("socket:[7]", 7), ("", None)]
 )
 def test_only_pipes_have_a_pipes_inode(target: str, inode: int | None) -> None:
-    assert pipe_inode(target) == inode
+    assert inode_of(target) == inode

@@ -115,6 +115,10 @@ def pipe(fd: int, inode: int, is_writable: bool) -> FdLink:
     return FdLink(fd, "pipe", f"pipe:[{inode}]", inode, is_writable)
 
 
+def socket(fd: int, inode: int, peer: int | None, address: str = "unix") -> FdLink:
+    return FdLink(fd, "socket", f"socket:[{inode}]", inode, None, peer=peer, address=address)
+
+
 def maps(
     used: int, limit: int | None = 65_530, torch: int = 0, libraries: Sequence[str] = ()
 ) -> MapSample:
