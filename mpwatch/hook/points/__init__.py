@@ -10,6 +10,7 @@ from __future__ import annotations
 from . import (
     contexts,
     cuda,
+    cuda_ipc,
     ends,
     faults,
     forking,
@@ -19,6 +20,7 @@ from . import (
     processes,
     queues,
     sharing,
+    stores,
     tickets,
 )
 
@@ -34,6 +36,8 @@ TABLE = (
     *sharing.POINTS,
     *loader.POINTS,
     *cuda.POINTS,
+    *cuda_ipc.POINTS,
+    *stores.POINTS,
     *forking.POINTS,
 )
 """All patch points. Modules that are loaded are patched at once, in this order."""

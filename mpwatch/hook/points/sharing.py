@@ -38,6 +38,12 @@ def keys_of(cache_key: Any) -> tuple[int, int]:
     return hash(cache_key) & 0xFFFFFFFFFFFFFFFF, 0
 
 
+def size_of(reference: Any) -> int:
+    """Bytes of a storage that SharedCache refers to, 0 if it is no more."""
+    storage = sys.modules["torch"].UntypedStorage._new_with_weak_ptr(reference.cdata)
+    return 0 if storage is None else int(storage.nbytes())
+
+
 def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
     shared = session.origins.shared
@@ -94,12 +100,14 @@ def _register(module: ModuleType, session: Session) -> Undo:
 
 
 def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    made = session.origins.made
+    made, now = session.origins.made, session.system.monotonic_ns
 
     def make_shared(holder: Any, *args: Any, **kwargs: Any) -> Any:
+        began_ns = now()
         try:
             storage = original(holder, *args, **kwargs)
         except BaseException as error:
+            session.failed(wire.SHARE, began_ns, error)
             errors.unframe(error)
             raise
         made(storage)
@@ -134,10 +142,6 @@ def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., An
         flags = wire.FLAG_FILE_SYSTEM if type(cache_key) is bytes else 0
         key, key2 = keys_of(cache_key)
         record(kind, began_ns, flags, size_of(reference), key, key2, entries)
-
-    def size_of(reference: Any) -> int:
-        storage = sys.modules["torch"].UntypedStorage._new_with_weak_ptr(reference.cdata)
-        return 0 if storage is None else int(storage.nbytes())
 
     return setitem
 

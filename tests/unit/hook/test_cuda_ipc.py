@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook.points.cuda_ipc import COUNTER, HEADER_BYTES, Lent
+from mpwatch.hook.pristine import System
+
+NAME = b"/torch_4242_77_0"
+
+
+def counters(folder: Path, *values: int) -> None:
+    """Write a file of counters as torch lays it out."""
+    body = b"".join(map(COUNTER.pack, values))
+    (folder / NAME.decode().lstrip("/")).write_bytes(bytes(HEADER_BYTES) + body)
+
+
+def sent(number: int, size: int = 1024, *, event: bool = True) -> tuple[object, ...]:
+    """What `_share_cuda_` returns."""
+    return 0, b"handle", size, 0, NAME, number, b"event", event
+
+
+@pytest.fixture
+def lent(tmp_path: Path) -> Lent:
+    return Lent(System(), str(tmp_path))
+
+
+def test_nothing_is_said_before_anything_was_sent(lent: Lent) -> None:
+    assert lent.show() is None
+
+
+def test_what_receivers_have_not_released_is_counted(lent: Lent, tmp_path: Path) -> None:
+    counters(tmp_path, 1, 0, 1)
+    for number in range(3):
+        lent.send(sent(number))
+
+    shown = lent.show()
+
+    assert shown is not None
+    assert (shown["sent"], shown["unreleased"], shown["bytes"]) == (3, 2, 2048)
+    assert shown["oldest_ns"] > 0
+
+
+def test_what_was_released_is_not_looked_at_again(lent: Lent, tmp_path: Path) -> None:
+    counters(tmp_path, 0)
+    lent.send(sent(0))
+    lent.show()
+    counters(tmp_path, 1)
+
+    shown = lent.show()
+
+    assert shown is not None
+    assert shown["unreleased"] == 0
+
+
+def test_a_file_that_is_gone_holds_nothing(lent: Lent) -> None:
+    lent.send(sent(0))
+
+    shown = lent.show()
+
+    assert shown is not None
+    assert (shown["sent"], shown["unreleased"], shown["oldest_ns"]) == (1, 0, None)
+
+
+def test_sends_that_waited_for_the_stream_are_counted(lent: Lent) -> None:
+    lent.send(sent(0, event=False))
+    lent.send(sent(1))
+
+    shown = lent.show()
+
+    assert shown is not None
+    assert shown["synchronised"] == 1
