@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator
 
 from mpwatch.diagnose.forecast import growth
@@ -23,7 +24,7 @@ FEEDER = "QueueFeederThre"
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process with ever more sets of DataLoader workers."""
     for owner, workers in loader_owners(snapshot):
-        sets = generations(workers)
+        sets = _sets(owner, workers)
         rising = growth(history.of(owner.process, "children"))
         is_rising = rising is not None and rising.gained >= len(sets[-1])
         if len(sets) < SETS or not (is_rising or len(sets) >= MANY_SETS):
@@ -35,6 +36,28 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             len(sets),
             None if rising is None else (rising.gained, rising.span_s),
         )
+
+
+def _sets(owner: Process, workers: tuple[Process, ...]) -> list[tuple[Process, ...]]:
+    """Workers by iterator: those born close together, parted where a feeder thread came between.
+
+    An iterator starts all its workers before it hands out the first index, and only that starts
+    the feeder threads of its index queues: a worker that is younger than one is another iterator's.
+    """
+    feeders = sorted(
+        (thread.start_ticks, thread.tid)
+        for thread in owner.sample.threads or ()
+        if thread.name.startswith(FEEDER) and thread.start_ticks is not None
+    )
+    sets: list[tuple[Process, ...]] = []
+    for together in generations(workers):
+        # Within a hundredth of a second it is the ids that tell who came first.
+        before = [bisect(feeders, (each.process.start_ticks, each.pid)) for each in together]
+        sets += [
+            tuple(worker for worker, count in zip(together, before, strict=True) if count == born)
+            for born in sorted(set(before))
+        ]
+    return sets
 
 
 def _finding(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from mpwatch.diagnose.deaths import death_of
 from mpwatch.diagnose.stack_shapes import frame_words, own_frames, shape_of, user_frame
@@ -15,25 +15,26 @@ from mpwatch.model.units import seconds_text
 
 RULE = "pool-hang-after-worker-death"
 STUCK_S = 6.0
+REPLACED_S = 0.5
+"""Forking a Pool takes milliseconds a worker; spawned ones are started back to back as well."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process that waits for a Pool's result after a worker's death.
 
     The Pool has replaced the worker, so nothing looks wrong: all its workers are idle. While any of
-    them works, the result may be on its way.
+    them works, the result may be on its way. A death that nobody saw shows in a worker that is
+    younger than the others.
     """
-    if not any(_died_hard(process) for process in snapshot.processes):
-        return
     for process in snapshot.living():
         waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
         quiet = quiet_s(process, history)
         if not waits or quiet is None or quiet < STUCK_S:
             continue
         children = list(children_started_by(snapshot, process))
-        dead = [p for p in children if _died_hard(p)]
         living = [p for p in children if not p.is_gone and p.role in ("spawned", "pool-worker")]
-        if not dead or not all(stands(p, history, STUCK_S / 2) for p in living):
+        deaths = [*_seen_deaths(children), *_replaced(living)]
+        if not deaths or not all(stands(p, history, STUCK_S / 2) for p in living):
             continue
         frame = user_frame(own_frames(waits[0].stack))
         at = "" if frame is None else f", at {frame_words(frame)}"
@@ -44,7 +45,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             summary=f"{called(process)} waits for a Pool task whose worker died",
             evidence=(
                 f"in ApplyResult.wait for {seconds_text(quiet)}{at}",
-                *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
+                *deaths[:3],
                 f"{len(living)} workers of it live and do nothing",
             ),
             cause=(
@@ -59,6 +60,20 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         )
 
 
-def _died_hard(process: Process) -> bool:
-    """Whether it was killed, crashed, or left with an error."""
-    return process.ended is not None and death_of(process.ended) in ("killed", "crash", "failed")
+def _seen_deaths(children: Iterable[Process]) -> Iterator[str]:
+    """The children that were killed, crashed, or left with an error, in words."""
+    for process in children:
+        if process.ended is not None and death_of(process.ended) in ("killed", "crash", "failed"):
+            yield f"{called(process)} ended: {process.ended.words}"
+
+
+def _replaced(living: Sequence[Process]) -> Iterator[str]:
+    """Idle workers born well after the first ones, in words: a Pool starts all of its at once."""
+    idle = [p for p in living if any(shape_of(t.stack) == "pool-idle" for t in p.threads)]
+    if not idle or len(idle) < len(living):
+        return
+    first = min(process.process.start_ticks for process in idle)
+    for process in idle:
+        later_s = (process.process.start_ticks - first) / 100
+        if later_s >= REPLACED_S:
+            yield f"{called(process)} was started {seconds_text(later_s)} after the others"

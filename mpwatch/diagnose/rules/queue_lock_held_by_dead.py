@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.deaths import violent_deaths_near
-from mpwatch.diagnose.stack_shapes import calls, main_thread, own_frames
+from mpwatch.diagnose.stack_shapes import calls, innermost, main_thread, own_frames, user_frame
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import all_called, called
 from mpwatch.diagnose.wait_edges import is_busy, surroundings
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
@@ -36,7 +37,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             continue
         names = {process.process for process in waiting}
         others = [p for p in map(snapshot.get, users.get(segment, ())) if p is not None]
-        if any(_may_hold(p, names) for p in others if not p.is_gone):
+        readers_code = {code for p in (*waiting, *dead) if (code := _reads_in(p)) is not None}
+        if any(_may_hold(p, names, readers_code) for p in others if not p.is_gone):
             continue
         yield _finding(segment, waiting, dead, history)
 
@@ -49,19 +51,43 @@ def _waiters(snapshot: Snapshot, history: History) -> dict[SegmentId, list[Proce
         wait = thread.waits_on if thread is not None else None
         if wait is None or wait.segment is None or wait.value or wait.timeout_s is not None:
             continue
+        if _is_signalled(own_frames(thread.stack) if thread is not None else ()):
+            continue
         quiet = quiet_s(process, history)
         if quiet is not None and quiet >= STUCK_S:
             found[wait.segment].append(process)
     return dict(found)
 
 
-def _may_hold(process: Process, waiting: set[ProcessId]) -> bool:
-    """Whether a living process may hold the lock: it reads from a queue, or it runs."""
+def _is_signalled(frames: Sequence[Frame]) -> bool:
+    """Whether it is inside of a Condition or Event, whose semaphores count and are not held."""
+    return innermost(frames, "synchronize.py:notify", "synchronize.py:wait") is not None
+
+
+def _reads_in(process: Process) -> tuple[str, str] | None:
+    """The file and function of the user's that a process takes from a queue in."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return None if frame is None else (frame.file, frame.function)
+
+
+def _may_hold(
+    process: Process, waiting: set[ProcessId], readers_code: set[tuple[str, str]]
+) -> bool:
+    """Whether a living process may hold the lock: it reads from a queue, or it runs.
+
+    Who reads in other code than all that wait, and than the dead did, reads another queue: as the
+    parent does that hands out work on one and collects the results from another.
+    """
     if process.process in waiting:
         return False
+    code = _reads_in(process)
+    is_elsewhere = bool(readers_code) and code is not None and code not in readers_code
     for thread in process.threads:
         if is_busy(thread):
             return True
+        if is_elsewhere and thread == main_thread(process):
+            continue
         wait = thread.waits_on
         if wait is not None and wait.kind == "pipe-read":
             return True

@@ -6,17 +6,11 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules import (
-    event_set_hangs,
     feeder_thread_drops_batch,
     fork_openmp,
     fork_unsafe_library,
     fork_vs_pin_thread,
     fork_with_threads_lock,
-    half_message,
-    joinablequeue_join_hangs,
-    pool_hang_after_worker_death,
-    queue_join_feeder_deadlock,
-    queue_lock_held_by_dead,
     standing_still,
     stuck_worker_io,
 )
@@ -41,7 +35,6 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
-    segment,
     thread,
     world,
 )
@@ -192,8 +185,6 @@ def test_workers_older_than_the_pin_thread_or_spawned_are_no_risk() -> None:
     assert found(fork_vs_pin_thread.check, world(unknown, forked)) == []
 
 
-# --- loaders -------------------------------------------------------------------------------------
-
 POLL = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=5.0)
 
 
@@ -342,266 +333,7 @@ def test_idle_slow_and_computing_workers_are_not_blocked(worker: Process) -> Non
     assert found(stuck_worker_io.check, world(main(), worker)) == []
 
 
-# --- primitives ----------------------------------------------------------------------------------
-
-LOCK = SegmentId(9, 77)
-IN_LOCK = (
-    "multiprocessing/synchronize.py:__enter__",
-    "multiprocessing/queues.py:get",
-    "train.py:f",
-)
 KILLED = process(400, "spawned", ended=gone(400, signal=9))
-
-
-def at_lock(number: int, *stack: str, value: int = 0, **more: Any) -> Process:
-    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=value)
-    own = thread(number, *(stack or IN_LOCK), waits=wait, still_s=STILL)
-    return process(number, "spawned", threads=[own], **more)
-
-
-def lock(*users: int) -> Any:
-    return segment(77, kind="semaphore", mappers=tuple(map(pid, users)))
-
-
-def test_a_lock_taken_along_by_a_killed_reader_is_named() -> None:
-    job = world(main(), at_lock(300), at_lock(301), KILLED, segments=(lock(100, 300, 301),))
-
-    finding = only(queue_lock_held_by_dead.check, job)
-
-    assert "spawned 300 (300) and spawned 301 (301) wait for a lock" in finding.summary
-    assert any("SIGKILL" in each for each in finding.evidence)
-
-
-def test_a_single_waiter_is_named_in_the_singular() -> None:
-    job = world(main(), at_lock(300), KILLED, segments=(lock(300),))
-
-    assert "spawned 300 (300) waits for a lock" in only(queue_lock_held_by_dead.check, job).summary
-
-
-@pytest.mark.parametrize(
-    "others",
-    [
-        (),
-        (process(301, "spawned", threads=[thread(301, state="R")]), KILLED),
-        (
-            process(301, "spawned", threads=[thread(301, waits=WaitedOn("pipe-read", "read"))]),
-            KILLED,
-        ),
-        (process(301, "spawned", threads=[thread(301, "queues.py:get", "train.py:f")]), KILLED),
-    ],
-)
-def test_a_lock_that_somebody_may_hold_is_quiet(others: tuple[Process, ...]) -> None:
-    job = world(main(), at_lock(300), *others, segments=(lock(300, 301),))
-
-    assert found(queue_lock_held_by_dead.check, job) == []
-
-
-def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
-    job = world(main(), at_lock(300, value=1), KILLED, segments=(lock(300),))
-
-    assert found(queue_lock_held_by_dead.check, job) == []
-
-
-NOTIFY = (
-    "multiprocessing/synchronize.py:notify",
-    "multiprocessing/synchronize.py:notify_all",
-    "multiprocessing/synchronize.py:set",
-    "train.py:stop:31",
-)
-
-
-def test_an_event_whose_sleeper_was_killed_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), KILLED)
-
-    finding = only(event_set_hangs.check, job)
-
-    assert "from train.py:31 stop" in finding.evidence[0]
-    assert "SIGKILL" in finding.evidence[1]
-
-
-@pytest.mark.parametrize(
-    "own",
-    [
-        thread(MAIN, *NOTIFY, still_s=1.0),
-        thread(MAIN, *NOTIFY, state="R"),
-        thread(MAIN, "multiprocessing/synchronize.py:wait", still_s=STILL),
-    ],
-)
-def test_an_event_being_set_or_waited_for_is_ordinary(own: Thread) -> None:
-    assert found(event_set_hangs.check, world(main(threads=[own]), KILLED)) == []
-
-
-POOL = (
-    "threading.py:wait",
-    "multiprocessing/pool.py:wait",
-    "multiprocessing/pool.py:get",
-    "train.py:f",
-)
-
-
-def pool_worker(number: int, **thread_fields: Any) -> Process:
-    return process(
-        number, "spawned", threads=[thread(number, **{"still_s": STILL, **thread_fields})]
-    )
-
-
-def test_a_pool_that_lost_a_task_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), pool_worker(300), KILLED)
-
-    finding = only(pool_hang_after_worker_death.check, job)
-
-    assert "1 workers of it live and do nothing" in finding.evidence
-    assert "at train.py:1 f" in finding.evidence[0]
-
-
-@pytest.mark.parametrize(
-    "others",
-    [
-        (pool_worker(300),),
-        (pool_worker(300, still_s=1.0), KILLED),
-        (pool_worker(300), process(400, "spawned", ended=gone(400, exit_code=0))),
-    ],
-)
-def test_a_pool_that_may_still_answer_is_quiet(others: tuple[Process, ...]) -> None:
-    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), *others)
-
-    assert found(pool_hang_after_worker_death.check, job) == []
-
-
-def test_a_pool_waited_for_briefly_is_quiet() -> None:
-    job = world(main(threads=[thread(MAIN, *POOL, still_s=1.0)]), KILLED)
-
-    assert found(pool_hang_after_worker_death.check, job) == []
-
-
-JOIN = ("multiprocessing/synchronize.py:wait", "multiprocessing/queues.py:join", "train.py:end:34")
-
-
-def test_a_joinable_queue_nobody_works_on_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pool_worker(300), KILLED)
-
-    finding = only(joinablequeue_join_hangs.check, job)
-
-    assert "train.py:34 end" in finding.evidence[0]
-
-
-def test_a_joinable_queue_with_a_busy_consumer_is_quiet() -> None:
-    busy = pool_worker(300, still_s=None)
-    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), busy)
-
-    assert found(joinablequeue_join_hangs.check, job) == []
-    waits = world(main(threads=[thread(MAIN, *JOIN[:1], still_s=STILL)]))
-    assert found(joinablequeue_join_hangs.check, waits) == []
-
-
-def reader(*stack: str, wanted: int | None = 900_000, still_s: float = STILL) -> Process:
-    wait = WaitedOn("pipe-read", "read", ("pipe:[500]",), wanted_bytes=wanted, queued_bytes=0)
-    return main(
-        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
-        threads=[thread(MAIN, *stack, waits=wait, still_s=still_s)],
-    )
-
-
-RECV = (
-    "multiprocessing/connection.py:_recv",
-    "multiprocessing/connection.py:_recv_bytes",
-    "train.py:f",
-)
-
-
-def test_a_torn_message_is_named() -> None:
-    finding = only(half_message.check, world(reader(*RECV), KILLED))
-
-    assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
-    assert "SIGKILL" in finding.evidence[1]
-
-
-def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
-    assert len(only(half_message.check, world(reader(*RECV))).evidence) == 1
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        world(reader(*RECV, wanted=4), KILLED),
-        world(reader(*RECV, wanted=8), KILLED),
-        world(reader(*RECV, wanted=None), KILLED),
-        world(reader(*RECV, still_s=1.0), KILLED),
-        world(reader("subprocess.py:communicate", wanted=32_768), KILLED),
-        world(reader(wanted=32_768)),
-        world(
-            reader(*RECV),
-            process(
-                300,
-                "spawned",
-                fds=fds(9, links=[pipe(6, 500, True)]),
-                threads=[thread(300, state="R")],
-            ),
-            KILLED,
-        ),
-    ],
-)
-def test_readers_of_heads_and_buffers_are_quiet(job: Snapshot) -> None:
-    assert found(half_message.check, job) == []
-
-
-def joining(*stack: str, wait: WaitedOn | None = None, still_s: float = STILL) -> Process:
-    joins = wait or WaitedOn("child", "wait4", ("pid 300",))
-    return main(
-        fds=fds(9, links=[pipe(5, 500, False)]),
-        threads=[thread(MAIN, *stack, waits=joins, still_s=still_s)],
-    )
-
-
-def feeding(still_s: float = STILL) -> Process:
-    write = WaitedOn("pipe-write", "write", ("pipe:[500]",), queued_bytes=61_608)
-    return process(
-        300,
-        "spawned",
-        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
-        threads=[
-            thread(300, waits=futex(), still_s=still_s),
-            thread(301, name="QueueFeederThread", waits=write, still_s=still_s),
-        ],
-    )
-
-
-def test_a_join_before_the_queue_is_read_is_named() -> None:
-    finding = only(queue_join_feeder_deadlock.check, world(joining(), feeding()))
-
-    assert "main (100) joins spawned 300 (300) before reading" in finding.summary
-    assert "61608 unread" in finding.evidence[1]
-
-
-def test_a_join_under_spawn_is_told_by_its_stack() -> None:
-    poll = WaitedOn("poll", "poll", ("pipe:[9]",))
-    parent = joining("connection.py:wait", "process.py:join", "train.py:f", wait=poll)
-
-    assert only(queue_join_feeder_deadlock.check, world(parent, feeding())).process == pid(MAIN)
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        world(joining(still_s=1.0), feeding()),
-        world(joining(), feeding(still_s=1.0)),
-        world(joining(wait=WaitedOn("timer", "nanosleep")), feeding()),
-        world(main(), feeding()),
-        world(joining(), process(300, "spawned", threads=[thread(300)])),
-        world(
-            joining(),
-            feeding(),
-            process(
-                302,
-                "spawned",
-                fds=fds(9, links=[pipe(5, 500, False)]),
-                threads=[thread(302, state="R")],
-            ),
-        ),
-    ],
-)
-def test_back_pressure_is_no_deadlock(job: Snapshot) -> None:
-    assert found(queue_join_feeder_deadlock.check, job) == []
 
 
 def circle(still_s: float = STILL) -> Snapshot:

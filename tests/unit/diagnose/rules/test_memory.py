@@ -16,6 +16,7 @@ from mpwatch.diagnose.rules import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot
 from tests.unit.diagnose.worlds import (
@@ -262,6 +263,23 @@ def test_iterators_that_pile_up_are_counted() -> None:
 
 def test_very_many_sets_need_no_history() -> None:
     assert "8 sets" in only(loader_iterator_leak.check, sets(8)).evidence[0]
+
+
+def test_sets_made_in_quick_succession_are_told_apart_by_the_feeders_between_them() -> None:
+    born = [1000, 1001, 1050, 1051, 1100, 1101, 1150, 1151]
+    workers = [replace(process(n), process=ProcessId(n, n)) for n in born]
+    job = world(main(fds=fds(100, file=5)), *workers)
+    past = history({(MAIN, "children"): line(8, per_s=0.2)})
+
+    def with_feeders(*births: int) -> Snapshot:
+        feeders = tuple(ThreadSample(n, "QueueFeederThre", "S", 0, start_ticks=n) for n in births)
+        owner = replace(job.processes[0], sample=replace(job.processes[0].sample, threads=feeders))
+        return replace(job, processes=(owner, *workers))
+
+    one_loader = with_feeders(1152, 1153)
+    assert found(loader_iterator_leak.check, one_loader, past) == []
+    four = only(loader_iterator_leak.check, with_feeders(1002, 1003, 1052, 1102, 1152), past)
+    assert "keeps 4 DataLoader iterators" in four.summary
 
 
 def test_three_persistent_loaders_are_ordinary() -> None:

@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.diagnose.generations import generations
-from mpwatch.diagnose.rules import no_main_guard, spawn_startup_cost, start_method_inheritance
+from mpwatch.diagnose.rules import (
+    main_not_importable,
+    no_main_guard,
+    spawn_startup_cost,
+    start_method_inheritance,
+)
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
 from tests.unit.diagnose.worlds import (
@@ -125,3 +130,43 @@ def test_workers_fall_into_sets_by_birth() -> None:
 
     assert [len(group) for group in generations(births)] == [2, 2, 1]
     assert generations([]) == []
+
+
+def spawned(number: int, **how: int) -> Process:
+    return process(number, "spawned", start_method="spawn", ended=gone(number, **how))
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "source"),
+    [
+        (("python",), "standard input"),
+        (("python", "-u", "-"), "standard input"),
+        (("python", "-X", "dev", "-c", "import t"), "the option -c"),
+        (("python", "-m", "ipykernel_launcher", "-f", "k.json"), "a notebook"),
+    ],
+)
+def test_a_program_without_a_file_whose_children_all_fail_is_named(
+    cmdline: tuple[str, ...], source: str
+) -> None:
+    job = world(main(cmdline=cmdline), spawned(300, exit_code=1), spawned(301, exit_code=1))
+
+    assert f"read from {source}" in only(main_not_importable.check, job).summary
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "children"),
+    [
+        (("python", "train.py"), (spawned(300, exit_code=1), spawned(301, exit_code=1))),
+        (("python", "-m", "train"), (spawned(300, exit_code=1), spawned(301, exit_code=1))),
+        (("python", "-"), (spawned(300, exit_code=1),)),
+        (
+            ("python", "-"),
+            (spawned(300, exit_code=1), spawned(301, exit_code=1), spawned(302, exit_code=0)),
+        ),
+    ],
+    ids=["a file", "a module", "one of its own", "others came up"],
+)
+def test_failures_that_may_have_other_reasons_are_not_put_down_to_a_missing_file(
+    cmdline: tuple[str, ...], children: tuple[Process, ...]
+) -> None:
+    assert found(main_not_importable.check, world(main(cmdline=cmdline), *children)) == []

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import (
+    half_message,
+    joinablequeue_join_hangs,
+    pool_hang_after_worker_death,
+    queue_join_feeder_deadlock,
+)
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    fds,
+    found,
+    gone,
+    main,
+    only,
+    pid,
+    pipe,
+    process,
+    thread,
+    world,
+)
+
+STILL = 60.0
+
+
+KILLED = process(400, "spawned", ended=gone(400, signal=9))
+FAILED = process(400, "spawned", ended=gone(400, exit_code=1))
+
+
+POOL = (
+    "threading.py:wait",
+    "multiprocessing/pool.py:wait",
+    "multiprocessing/pool.py:get",
+    "train.py:f",
+)
+
+
+def pool_worker(number: int, **thread_fields: Any) -> Process:
+    return process(
+        number, "spawned", threads=[thread(number, **{"still_s": STILL, **thread_fields})]
+    )
+
+
+def test_a_pool_that_lost_a_task_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), pool_worker(300), KILLED)
+
+    finding = only(pool_hang_after_worker_death.check, job)
+
+    assert "1 workers of it live and do nothing" in finding.evidence
+    assert "at train.py:1 f" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (pool_worker(300),),
+        (pool_worker(300, still_s=1.0), KILLED),
+        (pool_worker(300), process(400, "spawned", ended=gone(400, exit_code=0))),
+    ],
+)
+def test_a_pool_that_may_still_answer_is_quiet(others: tuple[Process, ...]) -> None:
+    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), *others)
+
+    assert found(pool_hang_after_worker_death.check, job) == []
+
+
+POOL_IDLE = (
+    "multiprocessing/queues.py:get",
+    "multiprocessing/pool.py:worker",
+    "multiprocessing/process.py:run",
+    "multiprocessing/process.py:_bootstrap",
+)
+
+
+def idle_pool_worker(number: int, start_ticks: int) -> Process:
+    made = process(number, "spawned", threads=[thread(number, *POOL_IDLE, still_s=STILL)])
+    return replace(made, process=ProcessId(number, start_ticks))
+
+
+def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
+    own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
+    job = world(own, idle_pool_worker(300, 5000), idle_pool_worker(301, 5250))
+
+    finding = only(pool_hang_after_worker_death.check, job)
+
+    assert "spawned 301 (301) was started 2.5 s after the others" in finding.evidence
+
+
+def test_a_pool_of_one_age_or_with_one_at_work_is_quiet() -> None:
+    own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
+    first, last = idle_pool_worker(300, 5000), idle_pool_worker(301, 5250)
+
+    assert found(pool_hang_after_worker_death.check, world(own, first)) == []
+    assert (
+        found(pool_hang_after_worker_death.check, world(own, first, last, pool_worker(302))) == []
+    )
+
+
+def test_a_pool_waited_for_briefly_is_quiet() -> None:
+    job = world(main(threads=[thread(MAIN, *POOL, still_s=1.0)]), KILLED)
+
+    assert found(pool_hang_after_worker_death.check, job) == []
+
+
+JOIN = ("multiprocessing/synchronize.py:wait", "multiprocessing/queues.py:join", "train.py:end:34")
+
+
+def test_a_joinable_queue_nobody_works_on_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pool_worker(300), KILLED)
+
+    finding = only(joinablequeue_join_hangs.check, job)
+
+    assert "train.py:34 end" in finding.evidence[0]
+
+
+def test_a_joinable_queue_with_a_busy_consumer_is_quiet() -> None:
+    busy = pool_worker(300, still_s=None)
+    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), busy)
+
+    assert found(joinablequeue_join_hangs.check, job) == []
+    waits = world(main(threads=[thread(MAIN, *JOIN[:1], still_s=STILL)]))
+    assert found(joinablequeue_join_hangs.check, waits) == []
+
+
+def reader(*stack: str, wanted: int | None = 900_000, still_s: float = STILL) -> Process:
+    wait = WaitedOn("pipe-read", "read", ("pipe:[500]",), wanted_bytes=wanted, queued_bytes=0)
+    return main(
+        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
+        threads=[thread(MAIN, *stack, waits=wait, still_s=still_s)],
+    )
+
+
+RECV = (
+    "multiprocessing/connection.py:_recv",
+    "multiprocessing/connection.py:_recv_bytes",
+    "train.py:f",
+)
+
+
+def test_a_torn_message_is_named() -> None:
+    finding = only(half_message.check, world(reader(*RECV), KILLED))
+
+    assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
+    assert "SIGKILL" in finding.evidence[1]
+
+
+def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
+    assert len(only(half_message.check, world(reader(*RECV))).evidence) == 1
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(reader(*RECV, wanted=4), KILLED),
+        world(reader(*RECV, wanted=8), KILLED),
+        world(reader(*RECV, wanted=None), KILLED),
+        world(reader(*RECV, still_s=1.0), KILLED),
+        world(reader("subprocess.py:communicate", wanted=32_768), KILLED),
+        world(reader(wanted=32_768)),
+        world(
+            reader(*RECV),
+            process(
+                300,
+                "spawned",
+                fds=fds(9, links=[pipe(6, 500, True)]),
+                threads=[thread(300, state="R")],
+            ),
+            KILLED,
+        ),
+    ],
+)
+def test_readers_of_heads_and_buffers_are_quiet(job: Snapshot) -> None:
+    assert found(half_message.check, job) == []
+
+
+def joining(*stack: str, wait: WaitedOn | None = None, still_s: float = STILL) -> Process:
+    joins = wait or WaitedOn("child", "wait4", ("pid 300",))
+    return main(
+        fds=fds(9, links=[pipe(5, 500, False)]),
+        threads=[thread(MAIN, *stack, waits=joins, still_s=still_s)],
+    )
+
+
+def feeding(still_s: float = STILL) -> Process:
+    write = WaitedOn("pipe-write", "write", ("pipe:[500]",), queued_bytes=61_608)
+    return process(
+        300,
+        "spawned",
+        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
+        threads=[
+            thread(300, waits=WaitedOn("futex", "futex"), still_s=still_s),
+            thread(301, name="QueueFeederThread", waits=write, still_s=still_s),
+        ],
+    )
+
+
+def test_a_join_before_the_queue_is_read_is_named() -> None:
+    finding = only(queue_join_feeder_deadlock.check, world(joining(), feeding()))
+
+    assert "main (100) joins spawned 300 (300) before reading" in finding.summary
+    assert "61608 unread" in finding.evidence[1]
+
+
+def test_a_join_under_spawn_is_told_by_its_stack() -> None:
+    poll = WaitedOn("poll", "poll", ("pipe:[9]",))
+    parent = joining("connection.py:wait", "process.py:join", "train.py:f", wait=poll)
+
+    assert only(queue_join_feeder_deadlock.check, world(parent, feeding())).process == pid(MAIN)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(joining(still_s=1.0), feeding()),
+        world(joining(), feeding(still_s=1.0)),
+        world(joining(wait=WaitedOn("timer", "nanosleep")), feeding()),
+        world(main(), feeding()),
+        world(joining(), process(300, "spawned", threads=[thread(300)])),
+        world(
+            joining(),
+            feeding(),
+            process(
+                302,
+                "spawned",
+                fds=fds(9, links=[pipe(5, 500, False)]),
+                threads=[thread(302, state="R")],
+            ),
+        ),
+    ],
+)
+def test_back_pressure_is_no_deadlock(job: Snapshot) -> None:
+    assert found(queue_join_feeder_deadlock.check, job) == []

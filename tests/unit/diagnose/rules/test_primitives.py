@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import (
+    event_set_hangs,
+    queue_lock_held_by_dead,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Thread
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    found,
+    gone,
+    main,
+    only,
+    pid,
+    process,
+    segment,
+    thread,
+    world,
+)
+
+STILL = 60.0
+
+
+LOCK = SegmentId(9, 77)
+IN_LOCK = (
+    "multiprocessing/synchronize.py:__enter__",
+    "multiprocessing/queues.py:get",
+    "train.py:f",
+)
+KILLED = process(400, "spawned", ended=gone(400, signal=9))
+FAILED = process(400, "spawned", ended=gone(400, exit_code=1))
+
+
+def at_lock(number: int, *stack: str, value: int = 0, **more: Any) -> Process:
+    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=value)
+    own = thread(number, *(stack or IN_LOCK), waits=wait, still_s=STILL)
+    return process(number, "spawned", threads=[own], **more)
+
+
+def lock(*users: int) -> Any:
+    return segment(77, kind="semaphore", mappers=tuple(map(pid, users)))
+
+
+def test_a_lock_taken_along_by_a_killed_reader_is_named() -> None:
+    job = world(main(), at_lock(300), at_lock(301), KILLED, segments=(lock(100, 300, 301),))
+
+    finding = only(queue_lock_held_by_dead.check, job)
+
+    assert "spawned 300 (300) and spawned 301 (301) wait for a lock" in finding.summary
+    assert any("SIGKILL" in each for each in finding.evidence)
+
+
+def test_a_single_waiter_is_named_in_the_singular() -> None:
+    job = world(main(), at_lock(300), KILLED, segments=(lock(300),))
+
+    assert "spawned 300 (300) waits for a lock" in only(queue_lock_held_by_dead.check, job).summary
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (),
+        (process(301, "spawned", threads=[thread(301, state="R")]), KILLED),
+        (
+            process(301, "spawned", threads=[thread(301, waits=WaitedOn("pipe-read", "read"))]),
+            KILLED,
+        ),
+        (process(301, "spawned", threads=[thread(301, "queues.py:get", "train.py:f")]), KILLED),
+    ],
+)
+def test_a_lock_that_somebody_may_hold_is_quiet(others: tuple[Process, ...]) -> None:
+    job = world(main(), at_lock(300), *others, segments=(lock(300, 301),))
+
+    assert found(queue_lock_held_by_dead.check, job) == []
+
+
+def test_a_parent_that_collects_results_meanwhile_does_not_hold_the_lock_of_the_tasks() -> None:
+    get = "multiprocessing/queues.py:get"
+    collecting = main(
+        threads=[thread(MAIN, get, "train.py:collect", waits=WaitedOn("pipe-read", "read"))]
+    )
+    dead = replace(KILLED, threads=(thread(400, get, "train.py:consume"),))
+    waiting = at_lock(300, "multiprocessing/synchronize.py:__enter__", get, "train.py:consume")
+    job = world(collecting, waiting, dead, segments=(lock(300, MAIN),))
+
+    assert "spawned 300 (300) waits" in only(queue_lock_held_by_dead.check, job).summary
+
+
+def test_a_semaphore_inside_of_a_condition_is_not_held() -> None:
+    waiting = at_lock(300, "multiprocessing/synchronize.py:notify", "train.py:stop")
+
+    assert found(queue_lock_held_by_dead.check, world(main(), waiting, KILLED)) == []
+
+
+def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
+    job = world(main(), at_lock(300, value=1), KILLED, segments=(lock(300),))
+
+    assert found(queue_lock_held_by_dead.check, job) == []
+
+
+NOTIFY = (
+    "multiprocessing/synchronize.py:notify",
+    "multiprocessing/synchronize.py:notify_all",
+    "multiprocessing/synchronize.py:set",
+    "train.py:stop:31",
+)
+
+
+def test_an_event_whose_sleeper_was_killed_is_named() -> None:
+    job = world(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), KILLED)
+
+    finding = only(event_set_hangs.check, job)
+
+    assert "from train.py:31 stop" in finding.evidence[0]
+    assert "SIGKILL" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        thread(MAIN, *NOTIFY, still_s=1.0),
+        thread(MAIN, *NOTIFY, state="R"),
+        thread(MAIN, "multiprocessing/synchronize.py:wait", still_s=STILL),
+    ],
+)
+def test_an_event_being_set_or_waited_for_is_ordinary(own: Thread) -> None:
+    assert found(event_set_hangs.check, world(main(threads=[own]), KILLED)) == []
+
+
+AT_BARRIER = (
+    "multiprocessing/synchronize.py:wait",
+    "multiprocessing/synchronize.py:wait_for",
+    "threading.py:_wait",
+    "threading.py:wait",
+    "train.py:epoch:12",
+)
+
+
+def at_barrier(number: int, still_s: float = STILL) -> Process:
+    return process(number, "spawned", threads=[thread(number, *AT_BARRIER, still_s=still_s)])
+
+
+def test_a_barrier_that_one_party_died_before_is_named() -> None:
+    job = world(main(), at_barrier(300), at_barrier(301), FAILED)
+
+    finding = only(event_set_hangs.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "at a barrier for spawned 400 (400), which is gone" in finding.summary
+    assert "at train.py:12 epoch" in finding.evidence[0]
+
+
+def test_a_barrier_that_one_party_left_early_is_a_warning() -> None:
+    left = process(400, "spawned", ended=gone(400, exit_code=0))
+
+    assert only(event_set_hangs.check, world(main(), at_barrier(300), left)).severity is (
+        Severity.WARNING
+    )
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (),
+        (process(301, "spawned", threads=[thread(301, "train.py:step")]), FAILED),
+        (replace(FAILED, process=ProcessId(400, 1)),),
+    ],
+    ids=["nobody is gone", "one may still come", "the one gone belonged to another phase"],
+)
+def test_a_barrier_that_may_still_open_is_quiet(others: tuple[Process, ...]) -> None:
+    assert found(event_set_hangs.check, world(main(), at_barrier(300), *others)) == []
+
+
+def test_a_barrier_just_reached_is_quiet() -> None:
+    assert found(event_set_hangs.check, world(main(), at_barrier(300, 1.0), FAILED)) == []
