@@ -170,6 +170,8 @@ class Process:
     gpus: tuple[GpuUse, ...] = ()
     doing: str = ""
     """One line: what it does or waits for, from the best layer there is."""
+    stacks_cost_s: float | None = None
+    """CPU seconds the last taking of its stacks took, where that was measured."""
     trends: Trends = field(default_factory=Trends)
     ended: Ended | None = None
     gauges: Mapping[str, object] = field(default_factory=dict)

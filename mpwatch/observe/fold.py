@@ -197,7 +197,7 @@ class Fold:
         if member is None:
             return
         self._gone.pop(taken.process, None)
-        member.stacks_problem = taken.problem
+        member.stacks_problem, member.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             member.stacks = _by_thread(taken.stacks)
 

@@ -40,6 +40,7 @@ class Member:
     stacks: Mapping[int, StackSample] | None = None
     """By kernel thread id; those without one are under negative numbers."""
     stacks_problem: str | None = None
+    stacks_cost_s: float | None = None
     still_since: dict[int, float] | None = None
     """By thread: since when its cpu time has not moved."""
 
@@ -150,6 +151,7 @@ def build_process(
         loader=worker,
         gpus=_gpu_uses(sample.process.pid, gpus, ledger),
         doing=doing(sample.role, sample.state, threads, worker, loaders, member.ended),
+        stacks_cost_s=member.stacks_cost_s,
         trends=trends,
         ended=member.ended,
         gauges=ledger.gauges if ledger else {},

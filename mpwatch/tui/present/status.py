@@ -68,8 +68,8 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
     if viewing.recording:
         right.insert(0, Part(cell("REC", "critical"), 10))
     if viewing.is_readonly:
-        right.append(Part(cell("readonly "), 4))
-    return fitted(left, right, width)
+        right.append(Part(cell("readonly"), 4))
+    return fitted(left, right, width - 1)
 
 
 def _costs(snapshot: Snapshot) -> list[Part]:

@@ -99,15 +99,20 @@ def _top(thread: Thread, others_have: bool) -> Line:
     return line(frame_words(own), (f" -> {thread.stack[0].function}", "dim"))
 
 
-def stack_head(thread: Thread, at_s: float) -> Line:
-    """Where a stack comes from and how old it is."""
+def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line:
+    """Where a stack comes from, how old it is, and what it cost to take where that is known.
+
+    A hook answers within microseconds on its own thread; py-spy halts the process for a while.
+    """
     if not thread.stack:
         return cell(" no stack taken yet; s takes one of every process", "dim")
     age = None if thread.stack_at_s is None else max(0.0, at_s - thread.stack_at_s)
     gil = ", holds the GIL" if thread.has_gil else ""
+    cost = f", took {seconds_text(cost_s)} of cpu" if cost_s is not None else ""
+    source = "the hook" if thread.stack_source == "hook" else thread.stack_source or "unknown means"
     return line(
         (f" stack of {thread.name} {thread.tid}", "title"),
-        (f"  {thread.stack_source or 'unknown source'}, {seconds_text(age)} ago{gil}", "dim"),
+        (f"  by {source}{cost}, {seconds_text(age)} ago{gil}", "dim"),
     )
 
 
@@ -139,7 +144,7 @@ def _place(frame: Frame) -> str:
 
 def details(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
     """The stack of the thread under the cursor."""
-    head = stack_head(item.thread, moment.snapshot.at_s)
+    head = stack_head(item.thread, moment.snapshot.at_s, item.process.stacks_cost_s)
     return (head, *stack_lines(item.thread.stack, width))
 
 
@@ -198,7 +203,7 @@ def with_source_lines(page: Page[InProcess], source: SourceLine) -> Page[InProce
     """The page with the text of source lines beside the frames."""
 
     def with_source(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
-        head = stack_head(item.thread, moment.snapshot.at_s)
+        head = stack_head(item.thread, moment.snapshot.at_s, item.process.stacks_cost_s)
         return (head, *stack_lines(item.thread.stack, width, source))
 
     return replace(page, details=with_source)

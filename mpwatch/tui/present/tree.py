@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.model.ids import HookState, ProcessId
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text, seconds_text
 from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, Trend, cell, cut, line
 from mpwatch.tui.present.endings import ending_tone, ending_words
@@ -245,9 +245,15 @@ def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
     return (
         cut(line((words, "title"), "  ", ", ".join(facts)), width),
         cut(line("  ", second), width),
-        *((stack_head(thread, moment.snapshot.at_s),) if thread is not None else ()),
+        *_head_of(thread, process, moment),
         *stack,
     )
+
+
+def _head_of(thread: Thread | None, process: Process, moment: Moment) -> tuple[Line, ...]:
+    if thread is None:
+        return ()
+    return (stack_head(thread, moment.snapshot.at_s, process.stacks_cost_s),)
 
 
 def command(process: Process) -> str:
