@@ -7,6 +7,7 @@ wait that nobody can end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from mpwatch.diagnose.stack_shapes import main_thread
@@ -27,6 +28,7 @@ class ChainBuilder:
 
     def __init__(self, around: Surroundings, edges: Sequence[WaitEdge]) -> None:
         self._processes = {process.process: process for process in around.snapshot.processes}
+        self._names = _names(around.snapshot.processes)
         by_waiter: dict[ProcessId, list[WaitEdge]] = {}
         for edge in edges:
             by_waiter.setdefault(edge.waiter, []).append(edge)
@@ -80,12 +82,12 @@ class ChainBuilder:
             process = self._processes[at]
             end = self._ends.get(at)
             if end is not None:
-                links.append(_link(process, end.words))
+                links.append(self._last(process, end.words))
                 return WaitChain(tuple(links), end.verdict, end.conclusion)
             edge = self._deciding_edge(process)
-            links.extend(_edge_links(process, self._edges[at][0], edge))
+            links.extend(self._step(process, self._edges[at][0], edge))
             at = self._next(process, edge)
-        return _circle(links, self._processes[at])
+        return _circle(links, self._names[at])
 
     def _deciding_edge(self, process: Process) -> WaitEdge:
         """The edge to follow: one towards somebody who can move, else any that leads on."""
@@ -95,12 +97,49 @@ class ChainBuilder:
         return next((e for e in outside if any(p in self._steps for p in e.providers)), outside[0])
 
     def _next(self, process: Process, edge: WaitEdge) -> ProcessId:
-        """Whom to follow: whoever is nearest to moving, else one at a dead end, else the first."""
+        """Whom to follow: whoever is nearest to moving, else one at a dead end, else the first.
+
+        A forked child holds the ends that its elder siblings talk to their parent with, and never
+        uses them: so the parent or a child comes before anybody else.
+        """
         others = [p for p in edge.providers if p != process.process]
         movable = [p for p in others if p in self._steps]
         if movable:
             return min(movable, key=self._steps.__getitem__)
-        return next((p for p in others if p in self._ends), others[0])
+        kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
+        return next((p for p in kin or others if p in self._ends), (kin or others)[0])
+
+    @staticmethod
+    def _is_kin(one: Process, other: Process | None) -> bool:
+        """Whether one of them started the other."""
+        return other is not None and (
+            one.sample.parent_pid == other.pid or other.sample.parent_pid == one.pid
+        )
+
+    def _step(self, process: Process, first: WaitEdge, edge: WaitEdge) -> Iterable[WaitLink]:
+        """The step along an edge; where not the main thread waits, by way of the one that does."""
+        name = self._names[process.process]
+        if edge is not first:
+            thread = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
+            words = f"waits for {first.what}, by way of its thread {thread}"
+            yield WaitLink(process.process, first.tid, name, words, first.since_s)
+        yield WaitLink(process.process, edge.tid, name, f"waits for {edge.what}", edge.since_s)
+
+    def _last(self, process: Process, words: str) -> WaitLink:
+        """The last step of a chain."""
+        thread = main_thread(process)
+        since_s = thread.still_s if thread is not None else None
+        tid = thread.tid if thread is not None else None
+        return WaitLink(process.process, tid, self._names[process.process], words, since_s)
+
+
+def _names(processes: Iterable[Process]) -> dict[ProcessId, str]:
+    """What to call each process: with its pid where another one is called the same."""
+    processes = tuple(processes)
+    count = Counter(process.label for process in processes)
+    return {
+        p.process: p.label if count[p.label] == 1 else f"{p.label} ({p.pid})" for p in processes
+    }
 
 
 def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
@@ -110,17 +149,7 @@ def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
     return first + [edge for edge in edges if edge not in first and not edge.is_ordinary]
 
 
-def _edge_links(process: Process, first: WaitEdge, edge: WaitEdge) -> Iterable[WaitLink]:
-    """The step along an edge; where another thread than the main one waits, by way of it."""
-    if edge is not first:
-        name = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
-        words = f"waits for {first.what}, by way of its thread {name}"
-        yield WaitLink(process.process, first.tid, process.label, words, first.since_s)
-    words = f"waits for {edge.what}"
-    yield WaitLink(process.process, edge.tid, process.label, words, edge.since_s)
-
-
-def _circle(links: Sequence[WaitLink], back_at: Process) -> WaitChain:
+def _circle(links: Sequence[WaitLink], back_at: str) -> WaitChain:
     """A chain that came back to where it has been."""
     known = [link.since_s for link in links if link.since_s is not None]
     if len(known) < len(links):
@@ -130,18 +159,10 @@ def _circle(links: Sequence[WaitLink], back_at: Process) -> WaitChain:
         words = "A circle of waits that is too young to mean anything."
         return WaitChain(tuple(links), "progress", words)
     words = (
-        f"They have waited for each other, back to {back_at.label}, for "
+        f"They have waited for each other, back to {back_at}, for "
         f"{seconds_text(min(known))}: none of them will move by itself."
     )
     return WaitChain(tuple(links), "cycle", words)
-
-
-def _link(process: Process, words: str) -> WaitLink:
-    """The last step of a chain."""
-    thread = main_thread(process)
-    since_s = thread.still_s if thread is not None else None
-    tid = thread.tid if thread is not None else None
-    return WaitLink(process.process, tid, process.label, words, since_s)
 
 
 _ORDER: Mapping[Verdict, int] = {
