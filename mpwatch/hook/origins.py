@@ -8,6 +8,7 @@ made is remembered by its address until it is shared, which is where its inode b
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import sys
 
@@ -26,6 +27,8 @@ FIRST = 8
 APART_NS = 250_000_000
 BURST_NS = 2_000_000_000
 """On average four notes a second at most, eight at once."""
+IN_VAIN_NS = 10_000_000
+"""A hundred walks up the stack a second at most where no frame is the program's: each is 10 us."""
 _REMEMBERED = 256
 _FRAMES = 64
 
@@ -96,14 +99,16 @@ class Origins:
         return self._left <= 0 and self._session.system.monotonic_ns() > self._next_ns
 
     def _spend(self, site: str | None) -> str | None:
-        """Count a storage of the sample; one whose line is not known takes nobody's turn."""
+        """Count a storage of the sample; one whose line is not known takes hardly a turn."""
         self._left = EVERY_BYTES
-        if site is not None:
-            self._taken += 1
-            if self._taken < FIRST:
-                self._left = 0
-            now_ns = self._session.system.monotonic_ns()
-            self._next_ns = max(self._next_ns, now_ns - BURST_NS) + APART_NS
+        now_ns = self._session.system.monotonic_ns()
+        if site is None:
+            self._next_ns = max(self._next_ns, now_ns + IN_VAIN_NS)
+            return None
+        self._taken += 1
+        if self._taken < FIRST:
+            self._left = 0
+        self._next_ns = max(self._next_ns, now_ns - BURST_NS) + APART_NS
         return site
 
     def _remember(self, storage: Any, site: str | None) -> None:
@@ -148,8 +153,12 @@ def definition(function: Any) -> str | None:
     return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno} {name}"
 
 
+@functools.lru_cache(maxsize=128)
 def _is_of_the_program(path: str) -> bool:
-    """Whether a file is neither ours, torch's nor the standard library's."""
+    """Whether a file is neither ours, torch's nor the standard library's.
+
+    Remembered for the files seen last: a frame then takes 0.1 us of a walk, not 2.
+    """
     torch = getattr(sys.modules.get("torch"), "__file__", None)
     if torch is not None and path.startswith(f"{os.path.dirname(torch)}/"):
         return False

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook import wire
+from mpwatch.hook import origins, wire
 from mpwatch.hook.notes import LIMIT, PASSING_LIMIT
-from mpwatch.hook.origins import APART_NS, EVERY_BYTES, FIRST, definition
+from mpwatch.hook.origins import (
+    APART_NS,
+    BURST_NS,
+    EVERY_BYTES,
+    FIRST,
+    IN_VAIN_NS,
+    definition,
+)
 from mpwatch.hook.session import Session
 
 KEY = (7, 27)
@@ -93,6 +100,67 @@ def test_however_much_is_shared_the_notes_come_at_their_pace(
         session.origins.shared(Storage(number, 1), False, 10 * EVERY_BYTES, KEY)
 
     assert len(sites(session)) == 9
+
+
+class Walks:
+    """Counts walks up the stack, and finds what it is told to."""
+
+    count = 0
+    line: str | None = "train.py:1"
+
+    def __call__(self) -> str | None:
+        self.count += 1
+        return self.line
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
+    walks = Walks()
+    monkeypatch.setattr(origins, "place_here", walks)
+    return walks
+
+
+def test_in_a_second_of_great_batches_the_stack_is_walked_four_times(
+    session: Session, clock: Clock, walks: Walks
+) -> None:
+    for _ in range(BURST_NS // APART_NS + FIRST):
+        session.origins.made(Storage(0, EVERY_BYTES))
+    walks.count = 0
+    for number in range(1000):
+        clock.now_ns += 1_000_000
+        session.origins.made(Storage(number, 100 * EVERY_BYTES))
+
+    assert walks.count == 4
+
+
+def test_a_stack_without_a_line_of_the_program_is_walked_a_hundred_times_a_second_at_most(
+    session: Session, clock: Clock, walks: Walks
+) -> None:
+    walks.line = None
+    for _ in range(100 * IN_VAIN_NS // 100_000):
+        clock.now_ns += 100_000
+        session.origins.shared(Storage(0, 1), False, 100 * EVERY_BYTES, KEY)
+
+    assert 95 <= walks.count <= 101
+    assert sites(session) == []
+
+
+def test_small_batches_never_look_at_the_clock_between_samples(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(FIRST):
+        session.origins.made(Storage(number, EVERY_BYTES))
+    looks: list[int] = []
+
+    def look() -> int:
+        looks.append(0)
+        return 0
+
+    session.system.monotonic_ns = look
+    for number in range(1000):
+        session.origins.made(Storage(number, 64))
+
+    assert looks == []
 
 
 def test_lines_push_no_other_note_out(session: Session, clock: Clock) -> None:
