@@ -22,6 +22,8 @@ from mpwatch.observe.recording_lines import moment_of
 
 KEEP_S = 30.0
 """Folds are kept at least this many seconds of recording apart."""
+JUMP_S = 10.0
+"""A kept fold this far ahead is taken instead of folding what lies between once more."""
 EXACT_S = 60.0
 """So long before a moment that is sought every reading is diagnosed, as it was done live."""
 SPARSE_S = 10.0
@@ -118,12 +120,12 @@ class Tape:
         self.at_s = max(self.at_s, min(to_s, self.length_s))
         return True
 
-    def rewind(self, to_s: float) -> None:
-        """Go back to where a moment can be reached by `advance`; nothing if it lies ahead."""
-        if to_s >= self.at_s:
-            return
+    def approach(self, to_s: float) -> None:
+        """Go to where a moment can be reached by `advance` soonest: back, or past what is known."""
         index = max(0, bisect.bisect_right(self._kept, to_s, key=_at) - 1)
         kept = self._kept[index]
+        if self.at_s <= to_s and kept.at_s < self.at_s + JUMP_S:
+            return
         self._fold = pickle.loads(zlib.decompress(kept.fold))
         self._inputs = self._recording.numbered_inputs(kept.member)
         self._next = next(self._inputs, None)
@@ -142,7 +144,7 @@ class Tape:
             return
         passed = bisect.bisect_left(self._readings_s, self.at_s)
         to_s = self._readings_s[max(0, passed + readings)]
-        self.rewind(to_s)
+        self.approach(to_s)
         self.advance(to_s)
 
     def _apply_reading(self) -> bool:

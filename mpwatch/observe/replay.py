@@ -115,7 +115,7 @@ class ReplaySource:
         if steps:
             self._tape.step(steps)
             return
-        self._tape.rewind(goal_s)
+        self._tape.approach(goal_s)
         self._tape.advance(goal_s, lambda: self._wish.is_new or self._clock() >= until_s)
 
     def _rest(self, last_s: float) -> float:

@@ -73,15 +73,16 @@ def test_going_back_shows_the_same_as_going_forward(recorded: Recorded, moment_s
     with tape_of(path) as forward, tape_of(path) as back:
         forward.advance(moment_s)
         back.advance(1e9)
-        back.rewind(moment_s)
+        back.approach(moment_s)
         back.advance(moment_s)
 
         assert back.at_s == forward.at_s
         assert back.snapshot() == forward.snapshot()
 
 
-def test_going_back_folds_a_bounded_part_again(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before_s", [300.0, 10.0])
+def test_where_it_has_been_going_anywhere_folds_a_bounded_part_again(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, before_s: float
 ) -> None:
     applied: list[Input] = []
     original = Fold.apply
@@ -92,11 +93,15 @@ def test_going_back_folds_a_bounded_part_again(
 
     with tape_of(recorded(job(300))) as tape:
         tape.advance(1e9)
+        tape.approach(before_s)
+        tape.advance(before_s)
         monkeypatch.setattr(Fold, "apply", counting)
-        tape.rewind(280.0)
+        tape.approach(280.0)
         tape.advance(280.0)
+        there = tape.snapshot()
 
     assert 0 < len(applied) < 150
+    assert there.at_s == pytest.approx(START_S + 280.0)
 
 
 def test_kept_folds_are_thinned_when_they_take_too_much(
@@ -109,9 +114,9 @@ def test_kept_folds_are_thinned_when_they_take_too_much(
         with tape_of(path) as tight:
             tight.advance(1e9)
             assert 1 <= len(tight._kept) < len(roomy._kept)
-            tight.rewind(200.0)
+            tight.approach(200.0)
             tight.advance(200.0)
-            roomy.rewind(200.0)
+            roomy.approach(200.0)
             roomy.advance(200.0)
 
             assert tight.snapshot() == roomy.snapshot()
