@@ -72,6 +72,8 @@ def died_with_parent(snapshot: Snapshot, process: Process, ended: Ended) -> bool
         # A parent that failed as well did so because of this child; one that was killed or
         # interrupted took it along.
         return parents in ("killed", "crash", "shutdown")
+    if own == "killed" and parents == "shutdown":
+        return True  # a scheduler asks the first process politely and ends the others
     return parents in (own, "unknown")
 
 

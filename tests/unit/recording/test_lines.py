@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mpwatch.model.events import HookNote
@@ -30,11 +30,14 @@ def test_every_kind_of_input_has_a_name() -> None:
     assert set(KINDS.values()) == set(get_args(Input))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(*INPUTS.values()), max_size=4))
 def test_what_was_written_is_read_again(inputs: list[Input]) -> None:
     assert there_and_back(*inputs) == inputs
 
 
+# Trees have hundreds of fields: on a loaded machine making them is slow.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(INPUTS[TreeSample], min_size=2, max_size=4))
 def test_changes_between_any_trees_add_up(trees: list[TreeSample]) -> None:
     assert there_and_back(*trees) == trees

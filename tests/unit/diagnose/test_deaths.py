@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.deaths import died_with_parent
+from mpwatch.model.samples import Ended
+from tests.unit.diagnose.worlds import MAIN, NOW_S, main, pid, process, world
+
+
+def end(number: int, at_s: float, **how: Any) -> Ended:
+    return Ended(pid(number), at_s, **how)
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "is_explained"),
+    [
+        # A scheduler sends SIGTERM to the first process and SIGKILL to what is left.
+        (end(MAIN, NOW_S, signal=15), end(200, NOW_S, signal=9), True),
+        (end(MAIN, NOW_S, signal=9), end(200, NOW_S + 1, signal=9), True),
+        (end(MAIN, NOW_S - 10, exit_code=0), end(200, NOW_S, signal=9), True),
+        # Main failed because of its worker, or went on for long after.
+        (end(MAIN, NOW_S, exit_code=1), end(200, NOW_S, signal=9), False),
+        (end(MAIN, NOW_S + 60, signal=15), end(200, NOW_S, signal=9), False),
+        # Nobody asks a worker to crash.
+        (end(MAIN, NOW_S, signal=15), end(200, NOW_S, signal=11), False),
+        (None, end(200, NOW_S, signal=9), False),
+    ],
+)
+def test_a_death_is_explained_by_the_end_of_the_parent(
+    parent: Ended | None, child: Ended, is_explained: bool
+) -> None:
+    worker = process(200, ended=child)
+
+    assert died_with_parent(world(main(ended=parent), worker), worker, child) is is_explained
