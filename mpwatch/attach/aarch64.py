@@ -6,7 +6,11 @@ kernel's Documentation/arch/arm64/sve.rst. Checked against the sources of Linux 
 
 At a stop this kernel has already wound the program counter back to the instruction that repeats an
 interrupted call, so the frame alone continues it. It can do no better than that: at system-call
-stops the kernel overwrites x7, so a context cannot be written there whole.
+stops the kernel overwrites x7, so a context cannot be written there whole, and `rt_sigreturn`
+forgets how much was left of a timeout. ppoll, pselect6 and calls with a moment instead of a
+duration know it themselves, and so does nanosleep where it may write the rest to its own argument:
+all of CPython's waits are of these. What begins anew is a futex wait with a duration, an epoll wait
+with a timeout, and nanosleep as usleep(3) makes it.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ _NT_PRSTATUS, _NT_PRFPREG, _NT_ARM_SVE = 1, 2, 0x405
 _REGISTERS = struct.Struct("<34Q")
 _X8, _X30, _SP, _PC = 8, 30, 31, 32
 
-_RT_SIGRETURN = 139
+_RT_SIGRETURN, _RESTART_SYSCALL = 139, 128
+_NANOSLEEP, _FUTEX, _CLOCK_NANOSLEEP = 101, 98, 115
 _HINT, _ADRP, _ADD_IMMEDIATE = 0xD503201F, 0x90000000, 0x91000000
 _LDR_X, _LDR_W = 0xF9400000, 0xB9400000
 _INSTRUCTION_BYTES, _RETURN_CODE_BYTES = 4, 8
@@ -33,6 +38,8 @@ _EINTR_WHEN_STOPPED = frozenset(
     (4, 22, 137, 192, 193, 202, 206, 207, 211, 212, 242, 243, 292, 426, 441)
 )
 
+_WORD = 0xFFFFFFFFFFFFFFFF
+_SMALLEST_ADDRESS = 4096
 _SIGINFO_BYTES = 128
 _MASK_AT = 40
 _REGISTERS_AT, _RECORDS_AT = 184, 464  # within struct ucontext
@@ -44,7 +51,7 @@ _INVALID_STACK_FLAGS = 0x40  # see mpwatch.attach.x86_64: leaves the alternate s
 class Aarch64:
     """The aarch64 architecture."""
 
-    futex = 98
+    futex = _FUTEX
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
@@ -134,24 +141,58 @@ class Aarch64:
         registers = _REGISTERS.unpack(tracee.read_registers(_NT_PRSTATUS))
         return (registers[_X8], registers[_PC]) == (_RT_SIGRETURN, return_to + _RETURN_CODE_BYTES)
 
-    def finish(self, tracee: Tracee, context: Context) -> None:
-        """Nothing: the frame does all that can be done."""
+    def finish(
+        self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
+    ) -> None:
+        """Let a signal that came meanwhile interrupt the call that it would have interrupted.
+
+        Through the frame as it is, the handler would run first and the call would then sleep on. So
+        the frame says EINTR, as the kernel does for handlers without SA_RESTART, like all of
+        CPython's; what SA_RESTART would have repeated is to be read nowhere.
+        """
+        if _was_in_call(context) and tracee.has_signal(context.signal_mask):
+            registers = list(_REGISTERS.unpack(context.general))
+            registers[0] = -errno.EINTR & _WORD
+            registers[_PC] = context.blocked_call[8]
+            at = frame.address + _SIGINFO_BYTES + _REGISTERS_AT
+            write(at, _REGISTERS.pack(*registers))
+
+
+def _was_in_call(context: Context) -> bool:
+    """Whether the stop came in the system call that procfs had told of."""
+    if len(context.blocked_call) < 9:
+        return False
+    number, stack_pointer, after = (context.blocked_call[i] for i in (0, 7, 8))
+    registers = _REGISTERS.unpack(context.general)
+    is_there = registers[_PC] in (after, after - _INSTRUCTION_BYTES)
+    return is_there and (registers[_X8], registers[_SP]) == (number, stack_pointer)
 
 
 def _to_restore(context: Context) -> list[int]:
     """General registers for the frame; a call that said EINTR only because of us is made again."""
     registers = list(_REGISTERS.unpack(context.general))
-    call = context.blocked_call
-    was_stopped_in_it = (
-        len(call) > 1
-        and call[0] in _EINTR_WHEN_STOPPED
-        and registers[_X8] == call[0]
-        and registers[0] == (-errno.EINTR) & 0xFFFFFFFFFFFFFFFF
-    )
-    if was_stopped_in_it:
-        registers[0] = call[1]
+    if not _was_in_call(context):
+        return registers
+    number, first = context.blocked_call[:2]
+    if number == _RESTART_SYSCALL:
+        registers[_X8] = _restarted(registers)
+    elif number in _EINTR_WHEN_STOPPED and registers[0] == -errno.EINTR & _WORD:
+        registers[0] = first
         registers[_PC] -= _INSTRUCTION_BYTES
     return registers
+
+
+def _restarted(registers: list[int]) -> int:
+    """Which call a `restart_syscall` stands for, from its arguments.
+
+    A thread that was stopped before, by a debugger or by SIGSTOP, is in it; made once more after
+    `rt_sigreturn` it would say EINTR. Of the calls that are continued this way (linux/fs.h and
+    others, ERESTART_RESTARTBLOCK) the rest do not exist on this machine or sleep no time.
+    """
+    if registers[0] < _SMALLEST_ADDRESS:
+        return _CLOCK_NANOSLEEP
+    is_operation = 0 < registers[1] < _SMALLEST_ADDRESS
+    return _FUTEX if is_operation else _NANOSLEEP
 
 
 def _records(extended: bytes) -> bytes:

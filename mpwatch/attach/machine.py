@@ -98,8 +98,17 @@ class Machine(Protocol):
         """Whether a thread at a system-call stop is about to perform `rt_sigreturn`."""
         ...
 
-    def finish(self, tracee: Tracee, context: Context) -> None:
-        """At that stop, continue an interrupted system call more exactly than the frame could."""
+    def finish(
+        self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
+    ) -> None:
+        """At that stop, continue an interrupted system call more exactly than the frame could.
+
+        Args:
+            tracee: The stopped thread.
+            context: As it was captured.
+            frame: As it lies on the stack.
+            write: Writes to the memory of its process.
+        """
         ...
 
 

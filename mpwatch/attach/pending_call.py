@@ -122,7 +122,8 @@ def queue(
         tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
         # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
         tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
-        _follow(plan, tracee, context)
+        if _returns(plan, tracee, context):
+            machine.finish(tracee, context, frame, memory.write)
         # From here on the target runs, it may be in our place.
         ended_s = time.perf_counter()
         tracee.let_go()
@@ -148,8 +149,8 @@ def _require_started(plan: Plan, memory: TargetMemory) -> None:
         raise NotReady
 
 
-def _follow(plan: Plan, tracee: Tracee, context: Context) -> None:
-    """Watch the call until it returns through the frame."""
+def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
+    """Watch the call until it is about to return through the frame; whether it comes to that."""
     deadline_s = time.perf_counter() + RETURN_WITHIN_S
     while time.perf_counter() < deadline_s:
         signum = tracee.run_to_syscall(RETURN_WITHIN_S)
@@ -161,8 +162,8 @@ def _follow(plan: Plan, tracee: Tracee, context: Context) -> None:
                 f"the call failed with signal {signum}; the process was put back as it was"
             )
         if plan.machine.is_returning(tracee, plan.return_to):
-            plan.machine.finish(tracee, context)
-            return
+            return True
+    return False
 
 
 def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:

@@ -170,12 +170,18 @@ class Tracee:
         self._request("write mask", _SETSIGMASK, 8, ctypes.addressof(buffer))
 
     def has_signal(self, mask: int) -> bool:
-        """Whether a signal waits for the thread or its process that this mask does not block."""
-        pending = 0
+        """Whether a signal that has a handler waits, and this mask does not block it.
+
+        The others are no matter: while a thread is traced, even those wait that it ignores.
+        """
+        pending, caught = 0, 0
         for line in held.read(self._status, _STATUS_BYTES, 0).splitlines():
-            if line.startswith((b"SigPnd:", b"ShdPnd:")):
-                pending |= int(line.split()[1], 16)
-        return bool(pending & ~mask)
+            name, _, value = line.partition(b":")
+            if name in (b"SigPnd", b"ShdPnd"):
+                pending |= int(value, 16)
+            elif name == b"SigCgt":
+                caught = int(value, 16)
+        return bool(pending & caught & ~mask)
 
     def rseq_address(self) -> int:
         """Where the thread's restartable-sequence area is; 0 if it has none (Linux >= 5.13)."""

@@ -191,7 +191,9 @@ class X8664:
             return_to + _RETURN_CODE_BYTES,
         )
 
-    def finish(self, tracee: Tracee, context: Context) -> None:
+    def finish(
+        self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
+    ) -> None:
         """Turn the entry of `rt_sigreturn` into the entry of the interrupted call.
 
         The frame would do as well, but `rt_sigreturn` forgets how much of a timeout is left, and a
@@ -202,6 +204,7 @@ class X8664:
         Most calls then repeat themselves; those that say EINTR instead go through the frame, which
         swallows that wake-up, unless there is a signal for them indeed.
         """
+        del frame, write
         registers = Registers(context.general)
         number = registers.call_to_repeat()
         if number is None:

@@ -155,12 +155,58 @@ def test_arm_calls_return_through_the_link_register() -> None:
     assert (words[30], words[31], words[32]) == (RETURN_TO, frame.address, 0x5000)
 
 
+ARM_SP, ARM_PC = STACK & ~15, 0x401000
+
+
+def arm_call(number: int, first: int, second: int = 0, *, after: int = ARM_PC) -> tuple[int, ...]:
+    return (number, first, second, 0, 0, 0, 0, ARM_SP, after)
+
+
 def test_arm_calls_that_say_eintr_when_stopped_are_made_again_with_their_argument() -> None:
     general = arm_registers(x0=-4, x8=22)
-    words = aarch64._to_restore(arm_context(general, call=(22, 77, 0, 0, 0, 0, 0)))
-    assert (words[0], words[32]) == (77, 0x401000 - 4)
-    others = aarch64._to_restore(arm_context(arm_registers(x0=-4, x8=57), call=(57, 77)))
-    assert others[32] == 0x401000
+    words = aarch64._to_restore(arm_context(general, call=arm_call(22, 77)))
+    assert (words[0], words[32]) == (77, ARM_PC - 4)
+    others = aarch64._to_restore(arm_context(arm_registers(x0=-4, x8=57), call=arm_call(57, 77)))
+    assert others[32] == ARM_PC
+    moved_on = aarch64._to_restore(arm_context(general, call=arm_call(22, 77, after=0x409000)))
+    assert (moved_on[0], moved_on[32]) == (-4 & WORD, ARM_PC)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "number"),
+    [(1, 0, 115), (0x7000, 0, 101), (0x7000, 0x7010, 101), (0x7000, 0x89, 98), (0x7000, 128, 98)],
+)
+def test_arm_calls_that_were_restarted_before_are_made_again_under_their_own_number(
+    first: int, second: int, number: int
+) -> None:
+    general = arm_registers(x0=first, x1=second, x8=128)
+    call = arm_call(128, first, second, after=ARM_PC + 4)
+    words = aarch64._to_restore(arm_context(general, call=call))
+    assert (words[0], words[8], words[32]) == (first, number, ARM_PC)
+
+
+@pytest.mark.parametrize("has_signal", [True, False])
+def test_arm_calls_are_interrupted_by_a_signal_that_came_meanwhile(has_signal: bool) -> None:
+    class Borrowed(Tracee):
+        def __init__(self) -> None:
+            pass
+
+        def has_signal(self, mask: int) -> bool:
+            return has_signal
+
+    machine = Aarch64()
+    context = arm_context(arm_registers(x8=63), call=arm_call(63, 100, after=ARM_PC + 4))
+    frame = machine.frame(context, RETURN_TO)
+    memory = bytearray(frame.content)
+
+    def write(address: int, content: bytes) -> None:
+        at = address - frame.address
+        memory[at : at + len(content)] = content
+
+    machine.finish(Borrowed(), context, frame, write)
+    words = struct.unpack_from("<34Q", memory, 128 + 176 + 8)
+    assert (words[0], words[32]) == ((-4 & WORD, ARM_PC + 4) if has_signal else (100, ARM_PC))
+    assert memory[128 + 176 + 288 :] == frame.content[128 + 176 + 288 :]
 
 
 def test_return_codes_are_found_only_at_their_own_system_call() -> None:
