@@ -30,6 +30,10 @@ POOLED = (
     "zmq",
 )
 """Modules whose native side keeps threads or handles that do not survive a fork."""
+OWN = "mpwatch-hook"
+"""Name of the hook's thread, `server.COMM`."""
+NATIVE = 48
+"""Native threads looked at."""
 
 
 class Census:
@@ -47,6 +51,15 @@ class Census:
             session: Of the forking process.
             threads: Threads as the kernel counts them, the hook's own excluded.
         """
+        try:
+            self._take(session, threads)
+        except Exception as error:
+            # The fork has more important steps to come.
+            if not errors.is_ours(error):
+                raise
+            session.problems.append(f"census: {type(error).__name__}: {error}"[:200])
+
+    def _take(self, session: Session, threads: int | None) -> None:
         cuda = getattr(sys.modules.get("torch.cuda"), "_initialized", False)
         if (threads or 1) <= 1 and not cuda:
             return
@@ -60,13 +73,15 @@ class Census:
             "fork",
             threads=threads,
             python_threads=names[:32],
+            native_threads=native_threads(session),
+            torch_threads=_torch_threads(),
             libraries=libraries,
             cuda=bool(cuda),
             omp_num_threads=os.environ.get("OMP_NUM_THREADS"),
             multiprocessing=session.system.get_ident() in session.births,
             loaders=len(session.loaders.show() or ()),
             sharer_tickets=_sharer_tickets(),
-            frames=errors.frames_here(3),
+            frames=errors.frames_here(4),
         )
 
 
@@ -75,6 +90,41 @@ def python_threads() -> list[str]:
     active: dict[int, Any] = getattr(sys.modules.get("threading"), "_active", {})
     main = getattr(sys.modules.get("threading"), "_main_thread", None)
     return [str(thread._name)[:64] for thread in tuple(active.values()) if thread is not main]
+
+
+def native_threads(session: Session) -> list[str]:
+    """Names of the kernel's threads but the calling one, where they are not simply the program's.
+
+    A library names its threads (`pt_data_pin`, `grpc_global_tim`, `pt_autograd_0`); those of OpenMP
+    bear the name of the program.
+    """
+    os = session.system.os
+    own = session.system.get_native_id()
+    names: list[str] = []
+    try:
+        entries = os.listdir("/proc/self/task")[:NATIVE]
+    except OSError:
+        return names
+    for entry in entries:
+        if int(entry) != own:
+            try:
+                fd = os.open(f"/proc/self/task/{entry}/comm", os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    name = os.read(fd, 32).decode(errors="replace").strip()
+                finally:
+                    os.close(fd)
+            except OSError:
+                continue  # it has ended since, or no descriptor is left
+            # The hook's thread has left Python by now, but not always the kernel.
+            if name != OWN:
+                names.append(name)
+    return sorted(names)
+
+
+def _torch_threads() -> int | None:
+    """Threads that torch uses for one operator: more than one, and a fork copies a broken pool."""
+    count = getattr(sys.modules.get("torch"), "get_num_threads", None)
+    return None if count is None else int(count())
 
 
 def _sharer_tickets() -> int | None:

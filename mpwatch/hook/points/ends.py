@@ -46,6 +46,8 @@ def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., 
         how, frames = session.here.way_out
         if code or how:
             session.note("exit", code=code, how=how, frames=frames)
+            # What was done last is of interest then, unless everybody was asked to leave.
+            session.is_crashed |= bool(code) and how != "KeyboardInterrupt"
         session.close("exit")
         return code
 

@@ -7,6 +7,7 @@ numbers are taken: a pool or a result held by the hook's thread could end there.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ..patching import Point
@@ -30,10 +31,12 @@ def _pools() -> list[dict[str, Any]] | None:
 
 
 def _process_pools() -> Iterator[dict[str, Any]]:
+    here = os.getpid()
     registry = getattr(sys.modules.get("multiprocessing.util"), "_finalizer_registry", {})
     for finalizer in tuple(registry.values()):
         callback = getattr(finalizer, "_callback", None)
-        if getattr(callback, "__name__", "") != "_terminate_pool":
+        # A plain fork copies the table; the pools in it remain the parent's.
+        if getattr(callback, "__name__", "") != "_terminate_pool" or finalizer._pid != here:
             continue
         arguments = finalizer._args
         jobs = tuple(arguments[_RESULTS])
