@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from mpwatch.collect.jobs import Job, JobProcess
 from mpwatch.model.checks import Check
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.report.endings import ended_badly, last_words
 from mpwatch.report.json_parts import (
     Document,
     finding_json,
@@ -75,6 +76,15 @@ def diagnose_json(snapshot: Snapshot) -> Document:
         "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
         "waits": waits_json(snapshot.waits),
         "problems": list(snapshot.problems),
+        "ended": [
+            {"pid": each.pid, "words": each.ended.words}
+            for each in ended_badly(snapshot)
+            if each.ended is not None
+        ],
+        "last_words": [
+            {"pid": entry.process and entry.process.pid, "words": entry.words, "place": place}
+            for entry, place in last_words(snapshot)
+        ],
     }
 
 

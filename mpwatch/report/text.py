@@ -15,6 +15,7 @@ from mpwatch.model.checks import Check, CheckState
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import DASH, bytes_text, count_text
+from mpwatch.report.endings import ended_badly, last_words
 from mpwatch.report.json import utc_text
 from mpwatch.report.sections import (
     STATE_WORDS,
@@ -33,6 +34,7 @@ from mpwatch.report.stacks import stack_lines
 from mpwatch.report.table import Column, Emphasis, Paper, table
 
 PLAIN = Paper()
+ENDS_SHOWN = 8
 LISTED_ALIKE = 6
 """More workers than this of one parent are one line of a listing."""
 
@@ -67,7 +69,7 @@ def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, paper: Paper = PL
 def diagnose_text(snapshot: Snapshot, *, paper: Paper = PLAIN) -> str:
     """What is wrong, where, why and what to do; then who waits for whom."""
     lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=False)]
-    lines += _passed(snapshot, paper)
+    lines += [*_passed(snapshot, paper), *_end(snapshot, paper)]
     return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
 
 
@@ -177,6 +179,25 @@ def _passed(snapshot: Snapshot, paper: Paper) -> list[str]:
     for finding in passed:
         words = f"{finding.severity.word}  {finding.rule}  {finding.summary}"
         lines += paper.wrap(words, "  ", "      ")
+    return lines
+
+
+def _end(snapshot: Snapshot, paper: Paper) -> list[str]:
+    """How a job ended that did not end well, and the exceptions it ended with."""
+    ended = ended_badly(snapshot)
+    if not ended:
+        return []
+    lines = heading("end", "the job is over", paper)
+    for process in ended[:ENDS_SHOWN]:
+        how = process.ended.words if process.ended is not None else ""
+        lines += paper.wrap(f"{process.label} {process.pid} ended: {how}", "  ", "      ")
+    if len(ended) > ENDS_SHOWN:
+        lines.append(f"  and {len(ended) - ENDS_SHOWN} more")
+    for entry, place in last_words(snapshot):
+        who = snapshot.get(entry.process)
+        of = f"{who.label} {who.pid}: " if who is not None else ""
+        at = f"  at {place}" if place else ""
+        lines += paper.wrap(f"{of}{entry.words}{at}", "  ", "      ")
     return lines
 
 
