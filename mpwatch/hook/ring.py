@@ -39,6 +39,7 @@ Seals would forbid it, but Linux 6.18 grants them to nameless memory only, which
 the process; a lease answers with SIGIO, which ends a program that does not expect it; a look at
 each record, or a system call in place of the store, takes 1.1 us where the store takes 0.25 us.
 """
+_UNWRITABLE = (struct.error, ValueError, TypeError, IndexError, OSError)
 _CUT_SHORT = "the ring file was cut short by somebody else"
 
 
@@ -155,6 +156,13 @@ class Ring:
             return error.errno == errno.EINVAL
         return True
 
+    def check(self, offset: int, at_ns: int) -> None:
+        """Look whether the file is still behind a slot, and trust it for `_CHECK_NS`."""
+        if self.is_whole(offset, wire.RECORD_BYTES):
+            self.checked_until_ns = at_ns + _CHECK_NS
+        else:
+            self.lose_file(_CUT_SHORT)
+
     def lose_file(self, reason: str) -> None:
         """Go on in private memory; what the file held is not touched again."""
         self._be_private()
@@ -234,14 +242,18 @@ class Ring:
 def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]:
     """The function that writes one record of `ring`; it never raises and never blocks.
 
-    A closure, because a name in a cell costs a third of an attribute.
+    Whatever happens ends here, so its cost is the hook's. Of 0.38 us (CPython 3.11, 2.6 GHz) the
+    call takes 45 ns, the clock 70, the thread's id 40, number and slot 65, the question whether
+    the file needs a look 25, packing 130. A closure, because a name in a cell costs a third of an
+    attribute. What was tried and gains less than 25 ns: fewer fields in a shorter `Struct`, kind
+    and thread packed as one number, names bound as defaults (from Python 3.13 on it loses 15).
 
     Returns:
         The function, and one to call in a forked child after `Ring.restart`.
     """
-    count, now, native_id = ring.count, system.monotonic_ns, system.get_native_id
+    count, now = ring.count, system.monotonic_ns
     pack_into, header, mask = wire.RECORD.pack_into, wire.HEADER_BYTES, ring.slots - 1
-    local, struct_error = system.local(), struct.error
+    local = system.local()
 
     def record(
         kind: int,
@@ -256,36 +268,28 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
         try:
             tid = local.tid
         except AttributeError:
-            tid = local.tid = native_id()
-            if ring.on_new_thread is not None:
-                ring.on_new_thread()
+            tid = begin_thread()
         number = next(count)
-        offset = header + (number & mask) * 64
+        place = header + (number & mask) * 64
+        sequence, took_ns = number + 1, at_ns - began_ns
         try:
             if at_ns > ring.checked_until_ns:
-                if ring.is_whole(offset, 64):
-                    ring.checked_until_ns = at_ns + _CHECK_NS
-                else:
-                    ring.lose_file(_CUT_SHORT)
+                ring.check(place, at_ns)
             pack_into(
-                ring.memory,
-                offset,
-                number + 1,
-                at_ns,
-                kind,
-                flags,
-                tid,
-                at_ns - began_ns,
-                size,
-                key,
-                key2,
-                aux,
+                ring.memory, place, sequence, at_ns, kind, flags, tid, took_ns, size, key, key2, aux
             )
-        except (struct_error, ValueError, TypeError, IndexError, OSError) as error:
+        except _UNWRITABLE as error:
             # A value out of range leaves a hole, which readers count as lost.
-            wire.LOST.pack_into(ring.memory, offset, 0)
+            wire.LOST.pack_into(ring.memory, place, 0)
             if not errors.is_ours(error):
                 raise
+
+    def begin_thread() -> int:
+        tid: int = system.get_native_id()
+        local.tid = tid
+        if ring.on_new_thread is not None:
+            ring.on_new_thread()
+        return tid
 
     def restart() -> None:
         nonlocal count, local
