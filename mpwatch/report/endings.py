@@ -9,6 +9,8 @@ from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 
 LAST_WORDS = 4
 """Exceptions told of a job: the last ones, each process's own once."""
+WORDS_LIMIT = 200
+"""Characters: an exception of a DataLoader repeats the whole traceback of its worker."""
 
 
 def ended_badly(snapshot: Snapshot) -> tuple[Process, ...]:
@@ -22,8 +24,8 @@ def ended_badly(snapshot: Snapshot) -> tuple[Process, ...]:
     return (root, *(p for p in snapshot.processes if p is not root and _is_bad(p)))
 
 
-def last_words(snapshot: Snapshot) -> Iterator[tuple[LogEntry, str]]:
-    """The last exceptions of a job that ended badly, each with the line it came from."""
+def last_words(snapshot: Snapshot) -> Iterator[tuple[LogEntry, str, str]]:
+    """The last exceptions of a job that ended badly, each in words and with where it was raised."""
     if not ended_badly(snapshot):
         return
     latest: dict[tuple[object, object], LogEntry] = {}
@@ -34,7 +36,9 @@ def last_words(snapshot: Snapshot) -> Iterator[tuple[LogEntry, str]]:
             latest.pop(key, None)
             latest[key] = entry
     for entry in list(latest.values())[-LAST_WORDS:]:
-        yield entry, place_of(entry.details) or ""
+        long = len(entry.words) > WORDS_LIMIT
+        words = f"{entry.words[: WORDS_LIMIT - 1]}…" if long else entry.words
+        yield entry, words, place_of(entry.details) or ""
 
 
 def _is_bad(process: Process) -> bool:

@@ -82,8 +82,8 @@ def diagnose_json(snapshot: Snapshot) -> Document:
             if each.ended is not None
         ],
         "last_words": [
-            {"pid": entry.process and entry.process.pid, "words": entry.words, "place": place}
-            for entry, place in last_words(snapshot)
+            {"pid": entry.process and entry.process.pid, "words": words, "place": place or None}
+            for entry, words, place in last_words(snapshot)
         ],
     }
 

@@ -193,11 +193,11 @@ def _end(snapshot: Snapshot, paper: Paper) -> list[str]:
         lines += paper.wrap(f"{process.label} {process.pid} ended: {how}", "  ", "      ")
     if len(ended) > ENDS_SHOWN:
         lines.append(f"  and {len(ended) - ENDS_SHOWN} more")
-    for entry, place in last_words(snapshot):
+    for entry, words, place in last_words(snapshot):
         who = snapshot.get(entry.process)
         of = f"{who.label} {who.pid}: " if who is not None else ""
         at = f"  at {place}" if place else ""
-        lines += paper.wrap(f"{of}{entry.words}{at}", "  ", "      ")
+        lines += paper.wrap(f"{of}{words}{at}", "  ", "      ")
     return lines
 
 

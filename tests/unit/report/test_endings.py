@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.report.endings import LAST_WORDS
+from mpwatch.report.endings import LAST_WORDS, WORDS_LIMIT
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
 from tests.unit.report.jobs import MAIN, WORKER, job
@@ -21,7 +22,7 @@ def heard(process: ProcessId, error: str, number: int = 0) -> LogEntry:
     return LogEntry(number, 500.0, 1.8e9, "exception", process, words, details)
 
 
-def over(**how: int) -> Snapshot:
+def over(**how: Any) -> Snapshot:
     """The job after its main process ended, with what the hooks had heard."""
     snapshot = job()
     processes = tuple(
@@ -58,6 +59,15 @@ def test_scripts_are_told_the_same() -> None:
 def test_a_job_that_goes_on_or_ended_well_has_no_such_section(snapshot: Snapshot) -> None:
     assert end_of(snapshot) == []
     assert json.loads(text_of(diagnose_json(snapshot)))["ended"] == []
+
+
+def test_a_long_text_is_cut() -> None:
+    snapshot = replace(over(exit_code=1), log=(heard(MAIN, "x" * 5000),))
+
+    (told,) = json.loads(text_of(diagnose_json(snapshot)))["last_words"]
+
+    assert len(told["words"]) == WORDS_LIMIT
+    assert told["words"].endswith("…")
 
 
 def test_only_the_last_exceptions_are_told() -> None:
