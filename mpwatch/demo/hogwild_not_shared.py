@@ -34,9 +34,12 @@ def main():
     for trainer in trainers:
         trainer.start()
     print("ready", flush=True)
+    while time.monotonic() < until_s:
+        time.sleep(2)
+        changed = not torch.equal(before, model.weight)
+        print(f"the main process's model has changed: {changed}", flush=True)
     for trainer in trainers:
         trainer.join()
-    print(f"the main process's model has changed: {not torch.equal(before, model.weight)}")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def line_of(row: Row) -> str:
         f"{before_s:6.1f}" if before_s is not None else "     -",
         row.problem or " ".join(sorted(row.alarms)),
         f"({' '.join(sorted(row.remarks))})" if row.remarks else "",
+        f"LEFT {', '.join(row.left)}" if row.left else "",
     ]
     return "  ".join(cells).rstrip()
 

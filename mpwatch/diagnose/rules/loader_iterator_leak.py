@@ -39,25 +39,28 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _sets(owner: Process, workers: tuple[Process, ...]) -> list[tuple[Process, ...]]:
-    """Workers by iterator: those born close together, parted where a feeder thread came between.
+    """Workers by iterator: those born close together, parted where main's threads came between.
 
     An iterator starts all its workers before it hands out the first index, and only that starts
-    the feeder threads of its index queues: a worker that is younger than one is another iterator's.
+    the feeder threads, one for each of them: a worker younger than those is another iterator's.
     """
-    feeders = sorted(
+    threads = sorted(
         (thread.start_ticks, thread.tid)
         for thread in owner.sample.threads or ()
-        if thread.name.startswith(FEEDER) and thread.start_ticks is not None
+        if thread.start_ticks is not None
     )
-    sets: list[tuple[Process, ...]] = []
+    sets: list[list[Process]] = []
     for together in generations(workers):
-        # Within a hundredth of a second it is the ids that tell who came first.
-        before = [bisect(feeders, (each.process.start_ticks, each.pid)) for each in together]
-        sets += [
-            tuple(worker for worker, count in zip(together, before, strict=True) if count == born)
-            for born in sorted(set(before))
-        ]
-    return sets
+        before: list[int] = []
+        for worker in together:
+            # Within a hundredth of a second it is the ids that tell who came first.
+            born = bisect(threads, (worker.process.start_ticks, worker.pid))
+            if before and born - before[-1] < len(sets[-1]):
+                sets[-1].append(worker)
+            else:
+                sets.append([worker])
+                before.append(born)
+    return [tuple(each) for each in sets]
 
 
 def _finding(

@@ -1,14 +1,16 @@
 """Watches a job as `mpwatch diagnose` does, and prints its findings whenever they change.
 
-    python -m tests.integration.demo.observer PID SECONDS [--settle SECONDS RULE...]
+    python -m tests.integration.demo.observer [--settle SECONDS RULE... --] SECONDS
 
-A process of its own, as it is for a user: what it costs does not slow down whoever started it.
+A process of its own, as it is for a user: what it costs does not slow down whoever started it. It
+reads the pid from standard input, once it is up.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 
 from mpwatch.collect.proc import identify
@@ -48,14 +50,16 @@ class Telling:
 def main() -> None:
     """Watch one job."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("pid", type=int)
     parser.add_argument("seconds", type=float)
     parser.add_argument("--settle", nargs="+", default=["inf"], metavar=("SECONDS", "RULE"))
     options = parser.parse_args()
     settle_s, *expected = options.settle
+    pid = sys.stdin.readline().strip()
+    if not pid:
+        return  # there is nothing to watch
     telling = Telling(tuple(expected), float(settle_s))
     last = watch_for(
-        identify(options.pid),
+        identify(int(pid)),
         options.seconds,
         LookOptions(),
         stop=telling.is_over,

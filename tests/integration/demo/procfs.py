@@ -45,6 +45,12 @@ def is_alive(pid: int) -> bool:
     return bool(stat) and stat[0] not in "ZX"
 
 
+def birth(pid: int) -> str:
+    """When it was started, in ticks; empty once it no longer runs."""
+    stat = fields(pid)
+    return stat[19] if stat and stat[0] not in "ZX" else ""
+
+
 def threads(pid: int) -> list[int]:
     """Thread ids of a process."""
     try:

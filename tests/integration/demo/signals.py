@@ -10,16 +10,16 @@ import glob
 import os
 from collections.abc import Callable
 
-from tests.conftest import Program
 from tests.integration.demo import procfs
 from tests.integration.demo.procfs import FUTEX, NANOSLEEP, READ, RECV, WAIT4, WRITE, eventually
+from tests.integration.demo.program import Program
 
 Signal = Callable[[Program], bool]
 
 
 def says(beginning: str) -> Signal:
     """It prints a line that begins so."""
-    return lambda program: bool(program.wait_for(beginning, 30))
+    return lambda program: program.says(beginning)
 
 
 def received_tensors_are_kept(program: Program) -> bool:

@@ -6,27 +6,24 @@ hook where nothing less can tell. It is right if all it is about was named and n
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
-import signal
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 from mpwatch.demo.catalogue import Scenario, command, obstacle, scenarios
+from tests.integration.demo.program import started
+from tests.integration.demo.signals import Signal
 from tests.programs import healthy_variants
 
-READY_S = 90.0
+ROOT = Path(__file__).parents[3]
 AFTER_DAMAGE_S = 8.0
 HEALTHY_S = 20.0
 LONGEST_S = 60.0
-ENDS_WITHIN_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,10 @@ class Row:
     """The same, but below a warning, or shown as an effect of what is true."""
     findings: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+    is_shown: bool | None = None
+    """Whether the failure shows by other means; `None` if nobody looked."""
     left: tuple[str, ...] = ()
-    """What it left behind: processes and segments."""
+    """What it left behind: processes, segments and folders."""
 
     @property
     def missed(self) -> list[str]:
@@ -95,33 +94,58 @@ def failing(scenario: Scenario) -> Case:
     )
 
 
-def run(case: Case, settle_s: float | None = None) -> Row:
+def run(
+    case: Case,
+    *,
+    settle_s: float | None = None,
+    signal: Signal | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Row:
     """Run one program and look at it.
 
     Args:
         case: The program.
         settle_s: Stop this many seconds after all that is expected was named; `None` watches to
             the end.
+        signal: Tells by other means, while the program is watched, whether it fails as it should.
+        env: The environment of the program and its observer.
     """
     row = Row(case)
-    with tempfile.TemporaryFile() as output, started(case.argv, output) as program:
-        if not wait_for_ready(program, output):
-            row.problem = "never ready: " + text_of(output)[-200:].replace("\n", " | ")
-            return row
-        early = [] if settle_s is None else ["--settle", f"{settle_s:g}", *case.expected]
-        observer = [sys.executable, "-m", "tests.integration.demo.observer"]
-        observed = subprocess.run(
-            [*observer, str(program.pid), f"{case.watch_s:g}", *early],
-            capture_output=True,
-            text=True,
-            timeout=case.watch_s + 60,
-            check=False,
-        )
-    if observed.returncode:
-        row.problem = (observed.stderr.strip() or "no reason").splitlines()[-1][:200]
-    for line in observed.stdout.splitlines():
+    # The observer is up before the program is, so that it misses nothing of what comes next.
+    observer = _observer(case, settle_s, env)
+    try:
+        with started(case.argv, env) as program:
+            if not program.is_ready():
+                row.problem = "never ready: " + program.text[-200:].replace("\n", " | ")
+                return row
+            program.look_around()
+            assert observer.stdin is not None
+            print(program.pid, file=observer.stdin, flush=True)
+            row.is_shown = None if signal is None else signal(program)
+            said, complaint = observer.communicate(timeout=case.watch_s + 60)
+            row.left = program.end()
+    finally:
+        observer.kill()
+        observer.communicate()
+    if observer.returncode:
+        row.problem = (complaint.strip() or "no reason").splitlines()[-1][:200]
+    for line in said.splitlines():
         judge(row, json.loads(line))
     return row
+
+
+def _observer(case: Case, settle_s: float | None, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Whoever is going to watch a program, and waits for its pid."""
+    early = [] if settle_s is None else ["--settle", f"{settle_s:g}", *case.expected, "--"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.demo.observer", *early, f"{case.watch_s:g}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        cwd=ROOT,
+    )
 
 
 def judge(row: Row, said: dict[str, Any]) -> None:
@@ -136,58 +160,3 @@ def judge(row: Row, said: dict[str, Any]) -> None:
         is_remark = is_effect or finding["severity"] == "info"
         (row.remarks if is_remark else row.alarms).add(rule)
     row.remarks -= row.alarms
-
-
-@contextlib.contextmanager
-def started(argv: tuple[str, ...], output: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that is told to end afterwards, and what outlives it too."""
-    program = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    guardians = set(guardian_pids(program.pid))
-    try:
-        yield program
-        guardians |= set(guardian_pids(program.pid))
-    finally:
-        program.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            program.wait(ENDS_WITHIN_S)
-        program.kill()
-        program.wait()
-        for pid in guardians:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-
-
-def guardian_pids(pid: int) -> Iterator[int]:
-    """The guardian of a demonstration: some demonstrations outlive their main process."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as cmdline:
-                words = cmdline.read().split(b"\0")
-                if str(pid).encode() in words and any(b"guardian.py" in word for word in words):
-                    yield int(name)
-
-
-def wait_for_ready(program: subprocess.Popen[bytes], output: IO[bytes]) -> bool:
-    """Whether the program reports that it is in the state it shows."""
-    pidfd = os.pidfd_open(program.pid)
-    try:
-        end_s = time.monotonic() + READY_S
-        while time.monotonic() < end_s:
-            if "ready" in text_of(output).split():
-                return True
-            if select.select([pidfd], [], [], 0.1)[0]:
-                return "ready" in text_of(output).split()
-        return False
-    finally:
-        os.close(pidfd)
-
-
-def text_of(output: IO[bytes]) -> str:
-    """What a program has printed, read without moving where it writes."""
-    return os.pread(output.fileno(), 1 << 20, 0).decode(errors="replace")

@@ -1,100 +1,89 @@
+"""Every demonstration and every healthy program once: it shows what it is about, is named, is gone.
+
+They run several at a time behind the tests, which wait for them one after the other.
+"""
+
 from __future__ import annotations
 
 import os
-import select
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
 
-from mpwatch.collect.wanted import Wanted
-from mpwatch.demo.catalogue import command, find
-from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import ProcessId
-from mpwatch.observe.once import LookOptions, Watch
+from mpwatch.demo.catalogue import obstacle, scenarios
+from tests.integration.demo.schedule import trials
+from tests.integration.demo.signals import SIGNALS
+from tests.integration.demo.trial import HEALTHY_S, Case, Row, cases, failing, run
 
-pytestmark = pytest.mark.slow
+ON_DEMAND = "MPWATCH_ALL_DEMOS"
+SETTLE_S = 3.0
+"""How long a program is watched on after it was named: what is said wrongly often comes later."""
+ALL = {case.name: case for case in cases()}
+CANNOT = {each.name: reason for each in scenarios() if (reason := obstacle(each))}
+LONG = {name for name, case in ALL.items() if case.is_alone}
 
-READY_S = 90.0
-BETWEEN_S = 0.7
-
-
-@contextmanager
-def running(name: str) -> Iterator[ProcessId]:
-    """A demonstration that has said `ready`, ended afterwards with everything it started."""
-    job = subprocess.Popen(
-        command(find(name), sys.executable, seconds=90),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _wait_until_ready(job)
-        with open(f"/proc/{job.pid}/stat") as stat:
-            start_ticks = int(stat.read().rpartition(")")[2].split()[19])
-        yield ProcessId(job.pid, start_ticks)
-    finally:
-        os.killpg(job.pid, signal.SIGTERM)
-        try:
-            job.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait(10)
-        assert job.stdout is not None
-        job.stdout.close()
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-def _wait_until_ready(job: subprocess.Popen[bytes]) -> None:
-    assert job.stdout is not None
-    seen = b""
-    deadline = time.monotonic() + READY_S
-    while b"ready" not in seen:
-        left_s = deadline - time.monotonic()
-        readable, _, _ = select.select([job.stdout], [], [], max(0.0, left_s))
-        part = os.read(job.stdout.fileno(), 4096) if readable else b""
-        assert part, f"never ready, said {seen!r}"
-        seen += part
+def is_left_out(name: str) -> bool:
+    """Whether a program runs on demand only."""
+    return name in LONG and not os.environ.get(ON_DEMAND)
 
 
-def findings_of(root: ProcessId, until: str | None, seconds: float) -> tuple[Finding, ...]:
-    """Watch a job from outside until a rule has spoken, or for so long."""
-    watch = Watch(root, LookOptions(hook="ignore"))
-    deadline = time.monotonic() + seconds
-    findings: tuple[Finding, ...] = ()
-    while time.monotonic() < deadline and watch.read(Wanted()):
-        findings = watch.fold.snapshot().findings
-        if until is not None and any(found.rule == until for found in findings):
-            break
-        watch.listen(BETWEEN_S)
-    return findings
+def trial_in(env: dict[str, str]) -> Callable[[Case], Row]:
+    """What is done with each program, in one environment for it and for its observer."""
+
+    def trial(case: Case) -> Row:
+        signal = SIGNALS.get(case.name)
+        return run(case, settle_s=SETTLE_S if case.expected else None, signal=signal, env=env)
+
+    return trial
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "fd-exhaustion-receiver",
-        "queue-join-feeder-deadlock",
-        "orphaned-workers",
-        "tmpdir-socket-path-too-long",
-        "worker-segfault",
-    ],
-)
-def test_a_failing_program_is_named_from_outside(rule: str) -> None:
-    with running(rule) as root:
-        findings = findings_of(root, rule, seconds=45)
+@pytest.fixture(scope="module")
+def rows(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Row]]]:
+    """The row to come of each program that was selected."""
+    selected = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        if item.originalname == test_a_program_shows_is_named_and_leaves_nothing.__name__
+    ]
+    folder = tmp_path_factory.mktemp("run")
+    folder.chmod(0o700)
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+    wanted = [ALL[name] for name in selected if name in ALL and not is_left_out(name)]
+    with trials(wanted, trial_in(env)) as begun:
+        yield dict(begun)
 
-    assert rule in {finding.rule for finding in findings}, findings
-    named = next(finding for finding in findings if finding.rule == rule)
-    assert named.evidence
-    assert named.severity >= Severity.WARNING
+
+@pytest.mark.parametrize("name", [*ALL, *CANNOT])
+def test_a_program_shows_is_named_and_leaves_nothing(
+    rows: dict[str, Future[Row]], name: str
+) -> None:
+    if name in CANNOT:
+        pytest.skip(CANNOT[name])
+    if is_left_out(name):
+        pytest.skip(f"needs the machine for itself: set {ON_DEMAND}=1")
+
+    row = rows[name].result()
+
+    assert not row.problem
+    assert row.is_shown is not False, "its raw signal was not seen"
+    assert not row.missed, sorted(row.findings)
+    assert not row.alarms, [row.findings[rule] for rule in sorted(row.alarms)]
+    assert not row.left
 
 
-def test_a_healthy_training_raises_no_warning_from_its_start_on() -> None:
-    with running("healthy") as root:
-        findings = findings_of(root, None, seconds=12)
+def test_every_scenario_has_its_raw_signal() -> None:
+    assert {each.name for each in scenarios() if not obstacle(each)} <= set(SIGNALS)
 
-    assert [f for f in findings if f.severity >= Severity.WARNING] == []
+
+def test_healthy_programs_are_watched_to_their_end() -> None:
+    healthy = [case for case in ALL.values() if not case.expected]
+
+    assert {case.watch_s for case in healthy} == {HEALTHY_S}
+    assert failing(scenarios()[0]).name == "healthy"

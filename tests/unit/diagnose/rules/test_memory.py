@@ -272,13 +272,13 @@ def test_sets_made_in_quick_succession_are_told_apart_by_the_feeders_between_the
     past = history({(MAIN, "children"): line(8, per_s=0.2)})
 
     def with_feeders(*births: int) -> Snapshot:
-        feeders = tuple(ThreadSample(n, "QueueFeederThre", "S", 0, start_ticks=n) for n in births)
+        feeders = tuple(ThreadSample(n, "python", "S", 0, start_ticks=n) for n in births)
         owner = replace(job.processes[0], sample=replace(job.processes[0].sample, threads=feeders))
         return replace(job, processes=(owner, *workers))
 
-    one_loader = with_feeders(1152, 1153)
+    one_loader = with_feeders(1020, 1152, 1153)
     assert found(loader_iterator_leak.check, one_loader, past) == []
-    four = only(loader_iterator_leak.check, with_feeders(1002, 1003, 1052, 1102, 1152), past)
+    four = only(loader_iterator_leak.check, with_feeders(*(n + 2 for n in born)), past)
     assert "keeps 4 DataLoader iterators" in four.summary
 
 
