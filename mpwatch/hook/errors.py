@@ -60,7 +60,8 @@ def unframe(error: BaseException) -> None:
     of the traceback aside for the bare `raise`, so there the line stays.
     """
     step = error.__traceback__
-    if step is not None and step.tb_next is not None:
+    if step is not None:
+        # Nothing remains of a call that did not even begin, with arguments that do not fit.
         error.__traceback__ = step.tb_next
 
 

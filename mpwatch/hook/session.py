@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .stock import Stock
+
+LATE = ("attach", "instrument")
+"""How a hook comes into a program that may have run for a while."""
+SWEEP_EVERY = 16
+"""One child in so many looks for files that the dead left behind."""
+
 
 class Identity:
     """Which process this is, and how the hook came in."""
@@ -64,6 +71,7 @@ class Session:
         "ring",
         "server",
         "state",
+        "stock",
         "system",
         "worker",
     )
@@ -86,6 +94,8 @@ class Session:
         self.server = Server(self)
         self.state = "new"
         """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
+        self.stock: Stock | None = None
+        """What was there before, where the hook came into a running program."""
         self.is_crashed = False
         """An exception ended this process: its files stay for the autopsy."""
         self.births: dict[int, dict[str, Any]] = {}
@@ -98,10 +108,7 @@ class Session:
         self._be_born()
         self.patcher.install()
         self.open()
-        if self.identity.started_by not in ("fork", "spawn", "forkserver"):
-            directory = self._directory()
-            if directory is not None:
-                self.jobs.append(lambda: places.sweep(self.system, directory))
+        self._take_stock()
         self.server.start()
 
     def open(self) -> None:
@@ -126,6 +133,10 @@ class Session:
         except OSError as error:
             self.problems.append(f"socket: {error.strerror or error}")
         self.notes.save(stem + wire.NOTES_SUFFIX)
+        # A job of a week may end workers every minute, so its children sweep too, now and then.
+        is_child = self.identity.started_by in ("fork", "spawn", "forkserver")
+        if not is_child or self.identity.pid % SWEEP_EVERY == 0:
+            self.jobs.append(lambda: places.sweep(self.system, directory))
 
     def leave(self, reason: str) -> None:
         """Take the hook out: originals restored, thread ended, everything closed and unlinked."""
@@ -175,6 +186,7 @@ class Session:
         self.jobs.clear()
         self.problems = []
         self.is_crashed = False
+        self.stock = None
         self.identity = Identity(self.system, "fork", self.births.get(self.system.get_ident()))
         self.births.clear()
         self.loaders.be_child(self.identity.pid)
@@ -281,9 +293,13 @@ class Session:
         else:
             self.worker.begin(number, self.identity.birth.get("loader") or 0)
 
-    def _directory(self) -> str | None:
-        path = self.ring.path or self.server.path
-        return None if path is None else path.rpartition("/")[0]
+    def _take_stock(self) -> None:
+        """Look at what the program has made without us."""
+        if "multiprocessing.util" in sys.modules and self.identity.started_by in LATE:
+            from .stock import Stock
+
+            self.stock = Stock(self)
+            self.stock.take()
 
     def _ring_lost(self, reason: str) -> None:
         self.problems.append(f"ring: {reason}")

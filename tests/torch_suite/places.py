@@ -35,6 +35,7 @@ class Place:
         shutil.copy(Path(__file__).with_name("outcome_log.py"), self.folder)
         shutil.copytree(Path(mpwatch.__file__).parent / "hook", self.folder / "hook")
         (self.folder / "run").mkdir(mode=0o700)
+        (self.folder / "tmp").mkdir()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,6 +45,7 @@ class Place:
             "PYTHONPATH": f"{self.inside}:{self.inside}/support",
             "XDG_RUNTIME_DIR": f"{self.inside}/run",
             "MPWATCH_OUTCOMES": f"{self.inside}/outcomes",
+            "TMPDIR": f"{self.inside}/tmp",
         }
 
     def start(self, arguments: list[str], output: Path) -> subprocess.Popen[bytes]:

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mpwatch
+from tests.conftest import PROGRAMS
+from tests.integration.hook.test_fork_warnings import INTERPRETERS
+
+pytestmark = pytest.mark.slow
+
+CASES = (
+    "queues",
+    "interrupted",
+    "starting",
+    "ends",
+    "pools",
+    "forks",
+    "fork_errors",
+    "registered",
+    "commands",
+    "crash",
+    "last_words",
+    "quiet_end",
+    "stuck_end",
+    "abrupt_end",
+)
+TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "interrupted")
+CRASHES = ("last_words",)
+UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck_end", "abrupt_end")
+# Python 3.10 keeps a copy of a traceback aside for a bare `raise`, so a wrapper's line stays.
+OURS_ON_3_10 = re.compile(
+    r'  File "[^"]*/mpwatch/hook/points/[^"]*", line N, in \w+\n.*\n(    [ ^~]+\n)?'
+)
+
+
+def outcome(python: Path, program: str, has_hook: str, case: str) -> tuple[int, str]:
+    """Exit code and all output, with what differs from run to run taken out."""
+    done = subprocess.run(
+        [str(python), "-B", str(PROGRAMS / program), has_hook, case],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(mpwatch.__file__).parents[1])},
+    )
+    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", done.stdout)
+    text = re.sub(r"\b\d{2,}\b", "N", text)
+    return done.returncode, OURS_ON_3_10.sub("", text) if "3.10." in str(python) else text
+
+
+def difference(python: Path, program: str, case: str) -> str:
+    """Nothing, where a program ends and prints the same with and without the hook."""
+    without = outcome(python, program, "without", case)
+    with_hook = outcome(python, program, "with", case)
+    lines = difflib.unified_diff(without[1].splitlines(), with_hook[1].splitlines(), lineterm="")
+    codes = "" if without[0] == with_hook[0] else f"codes {without[0]} {with_hook[0]}\n"
+    return codes + "\n".join(lines)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
+    case: str, runtime: Path
+) -> None:
+    assert difference(Path(sys.executable), "hook_same.py", case) == ""
+    left = {path.suffix for path in runtime.glob("mpwatch/*")}
+    # What os._exit and signals leave is for the autopsy; the next hook removes sockets.
+    assert left <= ({".ring", ".notes", ".sock"} if case in UNTIDY else {".notes", ".ring"})
+    assert not left or case in (*UNTIDY, *CRASHES)
+
+
+@pytest.mark.parametrize("case", TORCH_CASES)
+def test_a_program_of_torch_prints_raises_and_ends_the_same_with_the_hook_and_without(
+    case: str,
+) -> None:
+    assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""
+
+
+@pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
+def test_on_other_pythons_too_a_program_prints_raises_and_ends_the_same(
+    python: Path, case: str
+) -> None:
+    assert difference(python, "hook_same.py", case) == ""

@@ -1,0 +1,277 @@
+"""What a program does and prints must not depend on the hook: `hook_same.py with|without CASE...`.
+
+Every case prints what it sees; children print through `say` so that lines come out whole. Nothing
+here needs torch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import multiprocessing
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import warnings
+from typing import Any
+
+
+def say(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def show(error: BaseException) -> None:
+    """All that a user can see of an exception."""
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    say("".join(lines), end_of(error.__cause__), end_of(error.__context__))
+
+
+def end_of(error: BaseException | None) -> str:
+    return f"<{type(error).__name__} {error}>"
+
+
+def attempt(what: Any, *arguments: Any) -> None:
+    try:
+        say("result", what(*arguments))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is shown
+        show(error)
+
+
+class Broken:
+    """Cannot be pickled, for a reason that has a reason."""
+
+    def __reduce__(self) -> Any:
+        try:
+            raise KeyError("the reason")
+        except KeyError as reason:
+            raise ValueError("cannot be sent") from reason
+
+
+class Alarm(Exception):
+    pass
+
+
+def on_alarm(*_: object) -> None:
+    raise Alarm("from a handler")
+
+
+def context(method: str = "fork") -> Any:
+    return multiprocessing.get_context(method)
+
+
+def queues() -> None:
+    fifo, simple = context().Queue(1), context().SimpleQueue()
+    attempt(fifo.get, True, 0.01)
+    attempt(fifo.get_nowait)
+    fifo.put(1)
+    attempt(fifo.put, 2, True, 0.01)
+    attempt(fifo.get)
+    attempt(simple.put, Broken())
+    attempt(fifo.get, 1, 2, 3, 4)
+    fifo.close()
+    attempt(fifo.put, 1)
+    joinable = context().JoinableQueue()
+    attempt(joinable.task_done)
+    attempt(isinstance, queue.Empty(), Exception)
+
+
+def interrupted() -> None:
+    """A handler raises while the main thread waits in a wrapper; what was held is let go."""
+    signal.signal(signal.SIGALRM, on_alarm)
+    fifo = context().Queue()
+    for handler in (on_alarm, signal.default_int_handler):
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        attempt(fifo.get)
+    fifo.put("after")
+    attempt(fifo.get)
+
+
+def starting() -> None:
+    """Children that cannot be started, joined or that are asked in the wrong process."""
+    attempt(context("spawn").Process(target=lambda: None).start)
+    attempt(context("spawn").Process(target=print, args=(Broken(),)).start)
+    process = context().Process(target=os.getpid)
+    attempt(process.join)
+    process.start()
+    attempt(process.start)
+    process.join()
+    attempt(process.join, "soon")
+    say("code", process.exitcode)
+
+
+def fail(text: str) -> None:
+    try:
+        raise KeyError("the reason")
+    except KeyError as reason:
+        raise RuntimeError(text) from reason
+
+
+def put_on(fifo: Any) -> None:
+    while True:
+        fifo.put(bytes(100))
+
+
+def putting() -> None:
+    """End while a thread of the process still puts."""
+    fifo = context().Queue()
+    fifo.cancel_join_thread()
+    threading.Thread(target=put_on, args=(fifo,), daemon=True).start()
+    fifo.get()
+    sys.exit(6)
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+ENDS: dict[str, Any] = {
+    "returns": int,
+    "exits": functools.partial(sys.exit, 3),
+    "says": functools.partial(sys.exit, "a last word"),
+    "leaves": functools.partial(os._exit, 4),
+    "fails": functools.partial(fail, "in the child"),
+    "interrupts": functools.partial(signal.raise_signal, signal.SIGINT),
+    "dies": kill_self,
+    "puts": putting,
+}
+
+
+def ends() -> None:
+    """Every way for a child to end, its exit code and what it prints."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for method in ("fork", "spawn", "forkserver"):
+        for name, target in ENDS.items():
+            process = context(method).Process(target=target, name="child", daemon=name == "puts")
+            process.start()
+            process.join(60)
+            say(method, name, process.exitcode)
+
+
+def pools() -> None:
+    with context().Pool(2) as pool:
+        attempt(pool.map, abs, [-1, 2, -3])
+        attempt(pool.apply, fail, ("in the pool",))
+
+
+def forks() -> None:
+    """Plain forks, of one thread and of two, with all warnings shown where they point to."""
+    warnings.simplefilter("always")
+    door = threading.Event()
+    for threads in (0, 1):
+        if threads:
+            threading.Thread(target=door.wait).start()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(5)
+        say("forked", os.waitpid(pid, 0)[1])
+    with_pty, fd = os.forkpty()
+    if with_pty == 0:
+        os._exit(5)
+    say("forked", os.waitpid(with_pty, 0)[1])
+    os.close(fd)
+    door.set()
+
+
+def fork_errors() -> None:
+    """The same with warnings turned into errors: the fork has happened, and the parent is told."""
+    warnings.simplefilter("error")
+    door = threading.Event()
+    threading.Thread(target=door.wait).start()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(5)
+        say("forked", os.waitpid(pid, 0)[1])
+    except DeprecationWarning as error:
+        show(error)
+        say("reaped", os.wait()[1])
+    door.set()
+
+
+def registered() -> None:
+    """Functions of the program around forks run in their order, with what they raise shown."""
+    told: list[str] = []
+    for name in ("first", "second"):
+        os.register_at_fork(
+            before=functools.partial(told.append, f"before {name}"),
+            after_in_parent=functools.partial(told.append, f"parent {name}"),
+            after_in_child=functools.partial(told.append, f"child {name}"),
+        )
+    pid = os.fork()
+    if pid == 0:
+        say(*told)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    say(*told)
+
+
+def commands() -> None:
+    """Other programs, started every way that `subprocess` has."""
+    echo = [sys.executable, "-c", "import os; print(sorted(os.listdir('/proc/self/fd'), key=int))"]
+    for options in ({}, {"close_fds": False}, {"preexec_fn": os.getpid}, {"start_new_session": 1}):
+        done = subprocess.run(echo, capture_output=True, text=True, check=False, **options)
+        say(done.returncode, done.stdout, done.stderr)
+    say(os.popen("echo from a shell").read())
+
+
+def crash() -> None:
+    """A crash that faulthandler reports: the stacks that it prints are the program's own."""
+    import faulthandler
+
+    faulthandler.enable(file=1, all_threads=True)
+    pid = os.fork()
+    if pid == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    say("crashed", os.waitpid(pid, 0)[1] & 0x7F)
+    faulthandler.dump_traceback(file=1, all_threads=False)
+
+
+def last_words() -> None:
+    """What runs at the end, in its order, after an exception that nobody catches."""
+    atexit.register(say, "at exit")
+    threading.Thread(target=time.sleep, args=(0.1,)).start()
+    fail("in main")
+
+
+def quiet_end() -> None:
+    """A main that ends while its threads put into a queue that nobody reads."""
+    fifo = context().Queue()
+    fifo.cancel_join_thread()
+    threading.Thread(target=put_on, args=(fifo,), daemon=True).start()
+    fifo.get()
+    sys.exit(7)
+
+
+def stuck_end() -> None:
+    """A main that ends with daemons at work and children to be joined."""
+    say("started")
+    context().Process(target=time.sleep, args=(60,), daemon=True).start()
+    context().Process(target=time.sleep, args=(0.2,)).start()
+
+
+def abrupt_end() -> None:
+    fifo = context().Queue()
+    fifo.put(1)
+    say(fifo.get())
+    os._exit(8)
+
+
+def main() -> None:
+    has_hook, *cases = sys.argv[1:]
+    if has_hook == "with":
+        import mpwatch
+
+        assert mpwatch.instrument()
+    for case in cases:
+        say("case", case)
+        globals()[case]()
+
+
+if __name__ == "__main__":
+    main()
