@@ -20,7 +20,6 @@ from mpwatch.model.units import (
     percent_text,
     seconds_text,
 )
-from mpwatch.model.waits import WaitChain, WaitGraph
 from mpwatch.report.table import Column, Emphasis, Paper, table
 
 WIDE_COLUMNS = 110
@@ -28,8 +27,6 @@ WIDE_COLUMNS = 110
 NAMES_SHOWN = 4
 """How many processes are named before the rest is counted."""
 
-MOVING = ("progress", "ordinary")
-MOVING_SHOWN = 4
 """Chains that resolve themselves shown in full; the rest is counted."""
 
 STATE_WORDS = {
@@ -197,18 +194,6 @@ def flow_lines(flows: Sequence[Flow], snapshot: Snapshot, paper: Paper) -> list[
     return table(columns, rows, paper)
 
 
-def wait_lines(waits: WaitGraph, paper: Paper) -> list[str]:
-    """Chains in words, from who waits to what would have to move; the hopeless ones first."""
-    stuck = [chain for chain in waits.chains if chain.verdict not in MOVING]
-    moving = [chain for chain in waits.chains if chain.verdict in MOVING]
-    lines: list[str] = []
-    for chain in (*stuck, *moving[:MOVING_SHOWN]):
-        lines += [*_chain(chain, paper), ""]
-    if len(moving) > MOVING_SHOWN:
-        lines += [f"  and {len(moving) - MOVING_SHOWN} more that go on by themselves", ""]
-    return lines[:-1]
-
-
 def problem_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
     """What could not be read; the same reason in many processes is said once."""
     affected: dict[str, list[ProcessId]] = defaultdict(list)
@@ -218,6 +203,8 @@ def problem_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
         for problem in (*process.sample.problems, *process.problems):
             if process.process not in affected[problem]:
                 affected[problem].append(process.process)
+        if process.hook.state == "pending" and process.ended is None:
+            affected[f"hook pending: {process.hook.reason}"].append(process.process)
     lines: list[str] = []
     for problem, processes in affected.items():
         where = f"  ({_names(processes, snapshot)})" if processes else ""
@@ -315,19 +302,6 @@ def _finding(finding: Finding, snapshot: Snapshot, paper: Paper) -> list[str]:
 
 def _labelled(label: str, text: str, paper: Paper) -> list[str]:
     return paper.wrap(text, f"  {label:<8}", " " * 10) if text else []
-
-
-def _chain(chain: WaitChain, paper: Paper) -> list[str]:
-    lines: list[str] = []
-    for depth, link in enumerate(chain.links):
-        since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
-        arrow = "" if depth == 0 else "   " * (depth - 1) + "<- "
-        text = f"{link.who} {link.words}{since}"
-        lines += paper.wrap(text, f"  {arrow}", " " * (len(arrow) + 2))
-    is_end = chain.verdict in ("cycle", "dead-end")
-    verdict = paper.paint(chain.verdict.replace("-", " "), "bad" if is_end else "plain")
-    conclusion = f": {chain.conclusion}" if chain.conclusion else ""
-    return [*lines, f"  {verdict}{conclusion}"]
 
 
 def _maker(segment: Segment, snapshot: Snapshot) -> str:

@@ -28,10 +28,10 @@ from mpwatch.report.sections import (
     process_lines,
     program_of,
     segment_lines,
-    wait_lines,
 )
 from mpwatch.report.stacks import stack_lines
 from mpwatch.report.table import Column, Emphasis, Paper, table
+from mpwatch.report.waits import wait_lines
 
 PLAIN = Paper()
 ENDS_SHOWN = 8
@@ -146,6 +146,8 @@ def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
         parts += [f"torch {torch}"] if torch else []
         parts += [method for method in (root.start_method, root.sharing_strategy) if method]
     parts.append(_hooks(snapshot))
+    if not snapshot.living():
+        parts.append("the job has ended")
     if lost := sum(process.hook.lost for process in snapshot.processes):
         parts.append(f"events lost {count_text(lost)}")
     return pack(parts, paper)
@@ -154,9 +156,10 @@ def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
 def _hooks(snapshot: Snapshot) -> str:
     """In how many processes the hook answers, or did while they lived."""
     living = snapshot.living()
-    ready = sum(process.hook.state == "ready" for process in living)
-    if ready:
-        return f"hook in {ready} of {len(living)}"
+    states = Counter(process.hook.state for process in living)
+    known = [("in", states["ready"]), ("pending in", states["pending"])]
+    if parts := [f"{word} {count}" for word, count in known if count]:
+        return f"hook {', '.join(parts)} of {len(living)}"
     told = sum(process.hook.events > 0 for process in snapshot.processes)
     return f"hook was in {told} of {len(snapshot.processes)}" if told and not living else "no hook"
 

@@ -9,7 +9,7 @@ import pytest
 from mpwatch.model.checks import Check
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.report.stacks import short_path
 from mpwatch.report.table import Paper, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
@@ -251,7 +251,13 @@ def test_the_hopeless_chains_come_first_and_the_others_are_counted() -> None:
     snapshot = job()
     stuck = snapshot.waits.chains[0]
     moving = replace(stuck, verdict="progress", conclusion="It wakes up by itself.")
-    waits = replace(snapshot.waits, chains=(*[moving] * 10, stuck))
+    others = [
+        replace(
+            moving, links=(*moving.links[:-1], replace(moving.links[-1], tid=tid, words=f"{tid}"))
+        )
+        for tid in range(10)
+    ]
+    waits = replace(snapshot.waits, chains=(*others, stuck))
 
     text = "\n".join(section(diagnose_text(replace(snapshot, waits=waits)), "WAITS"))
     whole = diagnose_text(replace(snapshot, waits=waits))
@@ -259,6 +265,40 @@ def test_the_hopeless_chains_come_first_and_the_others_are_counted() -> None:
     assert "dead end" in text
     assert whole.count("It wakes up by itself.") == 4
     assert "and 6 more that go on by themselves" in whole
+
+
+def test_those_who_wait_for_the_same_are_told_once() -> None:
+    snapshot = job()
+    chain = snapshot.waits.chains[0]
+    first, *rest = chain.links
+    chains = [replace(chain, links=(replace(first, who=f"rank {n}"), *rest)) for n in range(3)]
+    waits = replace(snapshot.waits, chains=tuple(chains))
+
+    lines = section(diagnose_text(replace(snapshot, waits=waits)), "WAITS")[1:]
+
+    assert lines[:2] == ["  rank 0 waits for batch 417  for 84 s", "  and so do rank 1, rank 2"]
+    assert len(lines) == 4
+
+
+def test_a_wait_of_a_moment_that_goes_on_by_itself_is_not_worth_a_line() -> None:
+    snapshot = job()
+    chain = snapshot.waits.chains[0]
+    young = tuple(replace(link, since_s=0.005) for link in chain.links)
+    moving = replace(chain, links=young, verdict="progress")
+    waits = replace(snapshot.waits, chains=(moving,))
+
+    assert "WAITS" not in diagnose_text(replace(snapshot, waits=waits))
+
+
+def test_a_pending_hook_says_what_it_waits_for() -> None:
+    snapshot = job()
+    pending = Hook("pending", "its main thread is blocked in read(3)")
+    processes = tuple(replace(process, hook=pending) for process in snapshot.processes)
+
+    text = diagnose_text(replace(snapshot, processes=processes))
+
+    assert "hook pending in 2 of 2" in text
+    assert "hook pending: its main thread is blocked in read(3)" in text
 
 
 def test_of_a_job_that_ended_it_is_said_where_the_hook_was() -> None:

@@ -1,0 +1,66 @@
+"""Who waits for whom, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import WaitChain, WaitGraph
+from mpwatch.report.table import Emphasis, Paper
+
+MOVING = ("progress", "ordinary")
+MOVING_SHOWN = 4
+MOMENT_S = 1.0
+"""A wait that goes on by itself and is younger than this is how any busy job looks."""
+
+
+def wait_lines(waits: WaitGraph, paper: Paper) -> list[str]:
+    """Chains from who waits to what would have to move; the hopeless ones first."""
+    stuck = [chain for chain in waits.chains if chain.verdict not in MOVING]
+    moving = [
+        chain for chain in waits.chains if chain.verdict in MOVING and not _is_of_a_moment(chain)
+    ]
+    lines: list[str] = []
+    for same in (*_alike(stuck), *_alike(moving)[:MOVING_SHOWN]):
+        lines += [*_chain_lines(same, paper), ""]
+    left = len(_alike(moving)) - MOVING_SHOWN
+    if left > 0:
+        lines += [f"  and {left} more that go on by themselves", ""]
+    return lines[:-1]
+
+
+def _is_of_a_moment(chain: WaitChain) -> bool:
+    """Whether a chain began just now."""
+    since_s = chain.links[0].since_s if chain.links else None
+    return since_s is not None and since_s < MOMENT_S
+
+
+def _alike(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
+    """Chains that differ only in who stands at their beginning, together."""
+    groups: dict[object, list[WaitChain]] = {}
+    for chain in chains:
+        tail = tuple((link.process, link.words) for link in chain.links[1:])
+        alone = chain if not tail else None
+        groups.setdefault((chain.verdict, tail, alone), []).append(chain)
+    return list(groups.values())
+
+
+def _chain_lines(same: Sequence[WaitChain], paper: Paper) -> list[str]:
+    """One chain, and who else waits for the same."""
+    chain, *others = same
+    lines: list[str] = []
+    for depth, link in enumerate(chain.links):
+        since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
+        arrow = "" if depth == 0 else "   " * (depth - 1) + "<- "
+        text = f"{link.who} {link.words}{since}"
+        lines += paper.wrap(text, f"  {arrow}", " " * (len(arrow) + 2))
+        if depth == 0 and others:
+            who = ", ".join(other.links[0].who for other in others)
+            lines += paper.wrap(
+                f"and so do {who}" if others[1:] else f"and so does {who}", "  ", "    "
+            )
+    verdict = chain.verdict.replace("-", " ")
+    conclusion = f": {chain.conclusion}" if chain.conclusion else ""
+    first, *rest = paper.wrap(f"{verdict}{conclusion}", "  ", "    ")
+    emphasis: Emphasis = "bad" if chain.verdict in ("cycle", "dead-end") else "plain"
+    return [*lines, first.replace(verdict, paper.paint(verdict, emphasis), 1), *rest]
