@@ -1,0 +1,51 @@
+"""Real commands on real processes, and programs written for one test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+
+
+def mpwatch(*arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; it never shows a traceback, but for that of a program it runs."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mpwatch", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert arguments[0] == "run" or "Traceback" not in done.stderr
+    return done
+
+
+def recorded(folder: Path, program: str, *arguments: str) -> tuple[int, Document]:
+    """Run a program headless with a recording; its exit code, and what is diagnosed of it."""
+    script, file = folder / "script.py", folder / "run.mpw"
+    script.write_text(program)
+    ran = mpwatch("run", "--headless", "--record", file, script, *arguments)
+    return ran.returncode, diagnosed(file)
+
+
+def diagnosed(file: Path) -> Document:
+    """The diagnosis of a recording."""
+    done = mpwatch("diagnose", file, "--json")
+    assert done.returncode == 0, done.stderr
+    document: Document = json.loads(done.stdout)
+    return document
+
+
+def rules(document: Document, least: str = "info") -> set[str]:
+    """Rules that hold, at least so severe."""
+    order = ("info", "warning", "critical")
+    return {
+        finding["rule"]
+        for finding in document["findings"]
+        if not finding["resolved"] and order.index(finding["severity"]) >= order.index(least)
+    }

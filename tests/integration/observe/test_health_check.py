@@ -1,0 +1,127 @@
+"""`mpwatch diagnose --fail-on` as a check for scripts: its exit code in every case."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Start
+from tests.integration.observe.commands import mpwatch
+
+pytestmark = pytest.mark.slow
+
+IDLE = "import time; print('ready', flush=True); time.sleep(60)"
+CRASHES = "import faulthandler, time; print('ready', flush=True); time.sleep(3); {end}"
+NOBODY = 65534
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def check(pid: int, *arguments: str, seconds: str = "1") -> subprocess.CompletedProcess[str]:
+    return mpwatch("diagnose", str(pid), "--for", seconds, "--json", "--no-hook", *arguments)
+
+
+@pytest.mark.parametrize("threshold", ["never", "info", "warning", "critical"])
+def test_a_job_without_a_finding_passes(start: Start, threshold: str) -> None:
+    job = start(python(IDLE))
+    job.wait_for("ready")
+
+    done = check(job.pid, "--fail-on", threshold)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code"), [("never", 0), ("warning", 1), ("critical", 1), ("info", 1)]
+)
+def test_a_job_that_crashes_meanwhile_fails_from_its_severity_on(
+    start: Start, threshold: str, code: int
+) -> None:
+    job = start(python(CRASHES.format(end="faulthandler._sigsegv()")))
+    job.wait_for("ready")
+
+    done = check(job.pid, "--fail-on", threshold, seconds="60")
+
+    assert done.returncode == code, done.stderr
+    assert "worker-segfault" in {each["rule"] for each in json.loads(done.stdout)["findings"]}
+
+
+def test_a_job_that_ends_well_meanwhile_passes_and_is_not_waited_for(start: Start) -> None:
+    job = start(python(CRASHES.format(end="raise SystemExit(0)")))
+    job.wait_for("ready")
+
+    done = check(job.pid, "--fail-on", "info", seconds="100")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ended"] == []
+
+
+def test_a_process_that_is_not_there_is_no_pass() -> None:
+    done = check(2147483000, "--fail-on", "warning")
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("mpwatch: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_process_of_somebody_else_is_no_pass(start: Start) -> None:
+    job = start(python(IDLE))
+    job.wait_for("ready")
+    # The first call imports everything: the interpreter may lie where nobody else can read.
+    code = f"""
+import contextlib, io, os, sys
+import mpwatch.observe.once
+from mpwatch.cli import main
+with contextlib.redirect_stderr(io.StringIO()):
+    main(["diagnose", "2147483000"])
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+sys.exit(main(["diagnose", "{job.pid}", "--for", "1", "--fail-on", "warning"]))
+"""
+    done = subprocess.run(
+        python(code), capture_output=True, text=True, timeout=60, check=False, cwd="/"
+    )
+
+    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_check_that_is_interrupted_is_no_pass(start: Start, number: int) -> None:
+    job = start(python(IDLE))
+    job.wait_for("ready")
+    command = [sys.executable, "-X", "importtime", "-m", "mpwatch", "diagnose", str(job.pid)]
+    checking = subprocess.Popen(
+        [*command, "--for", "100", "--no-hook"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert checking.stderr is not None
+    # The collector of stacks is needed once the watch has begun.
+    while "mpwatch.observe.once" not in checking.stderr.readline():
+        assert checking.poll() is None
+    checking.send_signal(number)
+    out, err = checking.communicate(timeout=60)
+
+    assert out == ""
+    assert "Traceback" not in err
+    assert checking.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+
+
+def test_a_recording_is_checked_like_a_job(start: Start, tmp_path: Path) -> None:
+    job = start(python(CRASHES.format(end="faulthandler._sigsegv()")))
+    job.wait_for("ready")
+    file = tmp_path / "job.mpw"
+    assert mpwatch("record", str(job.pid), "-o", file, "--no-hook").returncode == 0
+
+    assert mpwatch("diagnose", file, "--fail-on", "critical").returncode == 1
+    assert mpwatch("diagnose", file).returncode == 0
+    assert mpwatch("diagnose", tmp_path / "none", "--fail-on", "critical").returncode == 2
