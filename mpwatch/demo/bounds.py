@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import multiprocessing
 import os
 import resource
@@ -52,31 +53,73 @@ def tiny_shm(mib: int) -> None:
 
     This is what a container's 64 MiB look like, at a size that fills in seconds.
     """
+    problem = _mount_shm(mib)
+    if problem:
+        _give_up(
+            "this program needs the right to mount a small /dev/shm of its own "
+            f"({problem}): run it as root or under `unshare -rm`"
+        )
+
+
+def _mount_shm(mib: int) -> str:
+    """Mount it, and return why that was not possible; empty if it was."""
     libc = ctypes.CDLL(None, use_errno=True)
     done = (
         libc.unshare(_CLONE_NEWNS) == 0
         and libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None) == 0
         and libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=%dm" % mib) == 0
     )
-    if not done:
-        _give_up(
-            "this program needs the right to mount a small /dev/shm of its own "
-            f"({os.strerror(ctypes.get_errno())}): run it as root or under `unshare -rm`"
-        )
+    return "" if done else os.strerror(ctypes.get_errno())
 
 
-def small_cgroup(controller: str, limit_file: str, limit: int) -> None:
+@functools.cache
+def may_mount() -> bool:
+    """Whether `tiny_shm` works here: root in a container often has not got the right to."""
+    child = os.fork()
+    if child == 0:
+        os._exit(bool(_mount_shm(1)))
+    return os.waitpid(child, 0)[1] == 0
+
+
+@functools.cache
+def may_limit() -> bool:
+    """Whether `small_cgroup` works here, for memory and for processes."""
+    return all(map(_has_cgroup, ("memory", "pids")))
+
+
+def _has_cgroup(controller: str) -> bool:
+    """Whether a cgroup can be made that has a limit of this controller."""
+    for parent, v2 in _cgroup_folders(controller):
+        group = os.path.join(parent, f"mpwatch-demo-probe-{os.getpid()}")
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            if os.path.exists(os.path.join(group, _limit_file(controller, v2))):
+                return True
+        finally:
+            os.rmdir(group)
+    return False
+
+
+def _limit_file(controller: str, v2: bool) -> str:
+    """The file of a cgroup that holds a limit."""
+    if controller == "pids":
+        return "pids.max"
+    return "memory.max" if v2 else "memory.limit_in_bytes"
+
+
+def small_cgroup(controller: str, limit: int) -> None:
     """Move this process, and so its later children, into a cgroup of its own with one limit.
 
     Args:
         controller: `memory` or `pids`.
-        limit_file: The file that holds the limit in cgroup v2; v1's name is derived.
         limit: Bytes or processes.
     """
     name = f"mpwatch-demo-{os.getpid()}"
     for parent, v2 in _cgroup_folders(controller):
         group = os.path.join(parent, name)
-        file = limit_file if v2 or controller == "pids" else "memory.limit_in_bytes"
         try:
             os.mkdir(group)
         except OSError:
@@ -84,7 +127,7 @@ def small_cgroup(controller: str, limit_file: str, limit: int) -> None:
         with open(os.path.join(tempfile.gettempdir(), "cgroup"), "w") as note:
             note.write(group)
         try:
-            _write(os.path.join(group, file), str(limit))
+            _write(os.path.join(group, _limit_file(controller, v2)), str(limit))
             _write(os.path.join(group, "cgroup.procs"), str(os.getpid()))
         except OSError:
             continue

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
+from mpwatch.demo.bounds import may_limit, may_mount
 from mpwatch.demo.entries import (
     distributed,
     gpu,
@@ -75,15 +77,15 @@ def obstacle(scenario: Scenario) -> str:
     """Why a scenario cannot be shown on this machine, in a few words; empty if it can."""
     if scenario.not_runnable:
         return scenario.not_runnable
-    met = {
-        "mount": os.geteuid() == 0,
-        "cgroup": os.geteuid() == 0,
-        "python>=3.14": sys.version_info >= (3, 14),
-        "python<3.13": sys.version_info < (3, 13),
+    met: dict[str, Callable[[], bool]] = {
+        "mount": may_mount,
+        "cgroup": may_limit,
+        "python>=3.14": lambda: sys.version_info >= (3, 14),
+        "python<3.13": lambda: sys.version_info < (3, 13),
     }
     words = {
         "mount": "needs the right to mount a /dev/shm of its own: run as root",
         "cgroup": "needs the right to make a cgroup: run as root",
     }
-    missing = [words.get(need, f"needs {need}") for need in scenario.needs if not met[need]]
+    missing = [words.get(need, f"needs {need}") for need in scenario.needs if not met[need]()]
     return "; ".join(missing)

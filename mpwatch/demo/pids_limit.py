@@ -16,7 +16,7 @@ LIMIT = 40
 
 def main():
     seconds = begin(__doc__)
-    small_cgroup("pids", "pids.max", LIMIT)
+    small_cgroup("pids", LIMIT)
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(1000.0))
     tasks = []

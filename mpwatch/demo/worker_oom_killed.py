@@ -31,7 +31,7 @@ class Growing(Dataset):
 
 def main():
     seconds = begin(__doc__)
-    small_cgroup("memory", "memory.max", LIMIT_MIB << 20)
+    small_cgroup("memory", LIMIT_MIB << 20)
     until_s = time.monotonic() + seconds
     loader = DataLoader(Growing(), batch_size=4, num_workers=2)
     for step, _batch in enumerate(loader):
