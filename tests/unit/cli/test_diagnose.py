@@ -1,0 +1,78 @@
+"""`mpwatch diagnose FILE` through the command line, with rules that are broken on purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.cli import main
+from mpwatch.diagnose.catalogue import RULES, Rule
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.recording import RecordingWriter
+from tests.unit.observe.worlds import MAIN, job
+
+
+def broken(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    raise KeyError("fds")
+    yield
+
+
+@pytest.fixture
+def crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A recording of a job whose main process crashed, read with one broken rule among all."""
+    rules = (Rule("broken", broken), *RULES)
+    monkeypatch.setattr("mpwatch.observe.fold.Engine", lambda: Engine(rules))
+    path = str(tmp_path / "crash.mpw")
+    writer = RecordingWriter(path, MAIN, clock=lambda: 10.0)
+    for each in (job(10.0), job(11.0), Ended(MAIN, 11.5, signal=11)):
+        writer.write(each)
+    writer.close()
+    return path
+
+
+def test_a_rule_that_raises_is_told_once_and_the_others_go_on(
+    crash: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", crash, "--json"]) == 0
+
+    found = {each["rule"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+    assert set(found) == {"worker-segfault", "rule-failed"}
+    assert found["rule-failed"]["severity"] == "info"
+    assert found["rule-failed"]["subject"] == "broken"
+    assert "KeyError: 'fds'" in found["rule-failed"]["evidence"]
+
+
+def test_people_are_told_that_it_is_no_fault_of_their_job(
+    crash: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["diagnose", crash])
+
+    out, err = capsys.readouterr()
+    assert "the rule broken failed and says nothing about this job" in out
+    assert "A defect in mpwatch" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize(("threshold", "code"), [("warning", 1), ("critical", 1)])
+def test_a_check_heeds_the_other_rules(crash: str, threshold: str, code: int) -> None:
+    assert main(["diagnose", crash, "--fail-on", threshold]) == code
+
+
+def test_a_broken_rule_alone_fails_no_check_for_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpwatch.observe.fold.Engine", lambda: Engine((Rule("broken", broken),)))
+    path = str(tmp_path / "well.mpw")
+    writer = RecordingWriter(path, MAIN, clock=lambda: 10.0)
+    writer.write(job(10.0))
+    writer.close()
+
+    assert main(["diagnose", path, "--fail-on", "warning"]) == 0
+    assert main(["diagnose", path, "--fail-on", "info"]) == 1
