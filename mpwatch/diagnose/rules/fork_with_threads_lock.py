@@ -15,6 +15,16 @@ from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
 
+_CAUSE = (
+    "A fork copies locks as they are and only the thread that forks. A lock that another thread "
+    "held at that moment stays locked in the child for ever: the thread that would release it does "
+    "not exist here."
+)
+_OR_TWICE = (
+    "No other thread of the parent is known from that time; the line above may as well take a "
+    "plain lock that this very thread holds already."
+)
+
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for the forked children of each parent that stand on such a lock."""
@@ -32,6 +42,8 @@ def _finding(alike: Sequence[ForkedAlone]) -> Finding:
     who, have, were = called(stuck.process), "has", "it was"
     if others:
         who, have, were = f"{who} and {len(others)} more", "have", "they were"
+    had_threads = any(each.parents_threads for each in alike)
+    which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     so_do = (f"so do {len(others)} more: {all_called(others)}",) if others else ()
     shortest = min(each.quiet_s for each in alike)
     return Finding(
@@ -39,16 +51,9 @@ def _finding(alike: Sequence[ForkedAlone]) -> Finding:
         severity=Severity.CRITICAL,
         process=stuck.process.process,
         tid=stuck.thread.tid,
-        summary=(
-            f"{who} {have} waited {seconds_text(shortest)} for a lock that was locked when "
-            f"{were} forked"
-        ),
+        summary=(f"{who} {have} waited {seconds_text(shortest)} for a lock that {which}"),
         evidence=(*stuck.evidence, *so_do),
-        cause=(
-            "A fork copies locks as they are and only the thread that forks. A lock that another "
-            "thread held at that moment stays locked in the child for ever: the thread that would "
-            "release it does not exist here."
-        ),
+        cause=_CAUSE if had_threads else f"{_CAUSE} {_OR_TWICE}",
         advice=(
             "Start the workers before starting threads, or start them with "
             'multiprocessing_context="forkserver" or "spawn" (everything is pickled, start-up '

@@ -84,6 +84,13 @@ def test_a_forked_child_on_a_python_lock_is_named_with_its_parents_threads() -> 
     assert "60 s" in finding.summary
 
 
+def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself() -> None:
+    finding = only(fork_with_threads_lock.check, world(threaded_main(), alone()))
+
+    assert "a lock that no thread of its own can release" in finding.summary
+    assert "holds already" in finding.cause
+
+
 def still_for(still_s: float, child: Process) -> Process:
     return replace(child, threads=(replace(child.threads[0], still_s=still_s),))
 
