@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_OWN = __file__.rpartition("/")[0] + "/"
+
+
 def is_ours(error: BaseException) -> bool:
     """Whether the hook's own bookkeeping raised this, so that swallowing it hides nothing.
 
@@ -66,12 +69,16 @@ def unframe(error: BaseException) -> None:
 
 
 def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
-    """Function, file and line of the innermost frames an exception passed, innermost first."""
+    """Function, file and line of the innermost frames an exception passed, innermost first.
+
+    Those of wrappers are left out: nobody wrote them into the program.
+    """
     frames = []
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        frames.append([code.co_name, code.co_filename, step.tb_lineno])
+        if not code.co_filename.startswith(_OWN):
+            frames.append([code.co_name, code.co_filename, step.tb_lineno])
         step = step.tb_next
     return frames[-limit:][::-1]
 
@@ -90,7 +97,9 @@ def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
         return frames
     step: Any = frame
     while step is not None and len(frames) < limit:
-        frames.append([step.f_code.co_name, step.f_code.co_filename, step.f_lineno])
+        code = step.f_code
+        if not code.co_filename.startswith(_OWN):
+            frames.append([code.co_name, code.co_filename, step.f_lineno])
         step = step.f_back
     return frames
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 from .. import errors
+from ..luggage import heaviest
 from ..patching import Point, attribute
 
 TYPE_CHECKING = False
@@ -18,6 +19,8 @@ PROBES = 400
 """How many parts of an object are tried at most before giving up."""
 PROBE_NS = 500_000_000
 DEPTH = 8
+MANY = 200
+"""Storages in one object worth a look: forkserver refuses 252, and each is a mapping."""
 _LEFT_OUT = ("torch", "multiprocessing", "_multiprocessing", "_io", "socket")
 """Packages whose objects are not pickled for a try: that would share memory or copy descriptors."""
 
@@ -88,9 +91,12 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    here, noted = session.here, Burden(session)
+
     def dump(thing: Any, *args: Any, **kwargs: Any) -> Any:
+        here.shares, here.burden = 0, None
         try:
-            return original(thing, *args, **kwargs)
+            result = original(thing, *args, **kwargs)
         except BaseException as error:
             if isinstance(error, (pickle.PicklingError, TypeError, AttributeError)):
                 session.note(
@@ -100,10 +106,40 @@ def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
                     type=type(error).__name__,
                     text=errors.text_of(error),
                 )
+            noted.weigh(thing)
             errors.unframe(error)
             raise
+        noted.weigh(thing)
+        return result
 
     return dump
+
+
+class Burden:
+    """Notes where in an object the many storages are that had to be shared for a new process."""
+
+    __slots__ = ("_known", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: tuple[str, int, str] | None = None
+
+    def weigh(self, thing: Any) -> None:
+        """Look where they are if they are many; workers that get the same are noted once."""
+        here = self._session.here
+        if here.shares < MANY:
+            return
+        kind, shared = type(thing).__qualname__, here.shares
+        try:
+            if self._known is None or self._known[:2] != (kind, shared):
+                self._known = kind, shared, heaviest(thing)[0]
+                self._session.note(
+                    "many-storages", path=self._known[2], object=kind, storages=shared
+                )
+            here.burden = self._known[2]
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
 
 
 POINTS = (Point("reduction.dump", "multiprocessing.reduction", attribute("dump", _dump)),)

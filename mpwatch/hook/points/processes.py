@@ -7,6 +7,7 @@ import sys
 
 from .. import errors, wire
 from ..answers import start_method
+from ..origins import place_here
 from ..patching import Point, attribute
 
 TYPE_CHECKING = False
@@ -24,17 +25,26 @@ _WORKER_ID, _RESULT_QUEUE = 10, 3
 
 def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
-    births, get_ident = session.births, session.system.get_ident
+    births, get_ident, here = session.births, session.system.get_ident, session.here
 
     def start(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
         birth = _describe(self, session)
         ident = get_ident()
         births[ident] = birth
+        here.shares, here.burden = 0, None
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            session.failed(wire.PROCESS_START, began_ns, error, target=birth["target"])
+            session.failed(
+                wire.PROCESS_START,
+                began_ns,
+                error,
+                target=birth["target"],
+                storages=here.shares,
+                path=here.burden,
+                site=place_here(),
+            )
             errors.unframe(error)
             raise
         finally:
@@ -45,7 +55,9 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         record(wire.PROCESS_START, began_ns, 0, 0, pid, 0, METHODS.get(method, 0))
         fds = getattr(popen, "_fds", None)
         count = None if fds is None else len(fds)
-        session.note("birth", pid=pid, fds=count, **{**birth, "method": method})
+        session.note(
+            "birth", pid=pid, fds=count, storages=here.shares, **{**birth, "method": method}
+        )
         return result
 
     return start

@@ -52,6 +52,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
         began_ns = now()
         was_shared = storage.is_shared()
         here.shared_key = None
+        here.shares += 1
         try:
             result = original(storage)
         except BaseException as error:
