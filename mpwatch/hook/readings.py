@@ -33,6 +33,10 @@ class Here:
     """The key under which this thread shared last."""
     entries: int
     """Entries of SharedCache when this thread saw it last."""
+    shares: int
+    """Storages shared since this thread began to pickle something for a new process."""
+    burden: str | None
+    """Path to the part that holds them, if they are many."""
     way_out: tuple[str, list[list[Any]] | None]
     """Type of the exception with which `Process.run` ended in this thread, and its frames."""
 
@@ -45,6 +49,8 @@ def make_here(system: System) -> Here:
         "began_ns": 0,
         "shared_key": None,
         "entries": 0,
+        "shares": 0,
+        "burden": None,
         "way_out": ("", None),
     }
     here: Here = type("Here", (system.local,), defaults)()
