@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 
 from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
@@ -97,8 +98,17 @@ _NUMBER = re.compile(r"\[\d+\]")
 _TORCH = re.compile(r".*/torch_(\d+)_[0-9a-zA-Z]+_\d+")
 
 
-def pointed_to(link: FdLink, moment: Moment) -> str:
-    """What a descriptor points to, without what tells two of a kind apart."""
+def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
+    """What a descriptor points to, without what tells two of a kind apart.
+
+    Args:
+        link: The descriptor.
+        moment: Whose processes are named.
+        holders: Who holds which socket, by inode.
+    """
+    if link.address is not None:
+        other = holders.get(link.peer) if link.peer is not None else None
+        return link.address if other is None else f"{link.address}, to {other}"
     target = link.target.removesuffix(" (deleted)")
     made = _TORCH.fullmatch(target)
     if made:
@@ -106,6 +116,16 @@ def pointed_to(link: FdLink, moment: Moment) -> str:
         maker = next((p for p in moment.snapshot.processes if p.pid == pid), None)
         return f"torch segments made by {maker.label if maker else f'pid {pid}'}"
     return _NUMBER.sub("", target).removesuffix(":")
+
+
+def socket_holders(moment: Moment) -> dict[int, str]:
+    """Who holds which socket, by inode; the first of several that inherited it."""
+    found: dict[int, str] = {}
+    for process in moment.snapshot.living():
+        for link in (process.sample.fds.links or ()) if process.sample.fds else ():
+            if link.kind == "socket" and link.inode is not None:
+                found.setdefault(link.inode, process.label)
+    return found
 
 
 def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
@@ -119,7 +139,8 @@ def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
     )
     if fds.links is None:
         return (head, cell("   what they point to was not read", "dim"))
-    counts = Counter((link.kind, pointed_to(link, moment)) for link in fds.links)
+    holders = socket_holders(moment)
+    counts = Counter((link.kind, pointed_to(link, moment, holders)) for link in fds.links)
     lines = [head]
     for (kind, target), count in counts.most_common(60):
         lines.append(line(f"   {count:>5}  ", (f"{kind:<7}", "accent"), target))

@@ -48,7 +48,24 @@ def test_a_named_segment_that_nobody_holds_is_counted_as_orphaned(moment: Moment
 def test_descriptors_are_told_by_what_they_point_to(
     target: str, words: str, moment: Moment
 ) -> None:
-    assert files.pointed_to(FdLink(3, "other", target, None, None), moment) == words
+    assert files.pointed_to(FdLink(3, "other", target, None, None), moment, {}) == words
+
+
+@pytest.mark.parametrize(
+    ("peer", "address", "words"),
+    [
+        (8, "unix", "unix, to worker 3"),
+        (9, "unix", "unix"),
+        (8, "tcp 10.0.0.1:40 > 10.0.0.1:29500", "tcp 10.0.0.1:40 > 10.0.0.1:29500, to worker 3"),
+        (None, "tcp listens on *:29500", "tcp listens on *:29500"),
+    ],
+)
+def test_sockets_are_told_by_where_they_lead(
+    peer: int | None, address: str, words: str, moment: Moment
+) -> None:
+    socket = FdLink(3, "socket", "socket:[7]", 7, None, peer=peer, address=address)
+
+    assert files.pointed_to(socket, moment, {8: "worker 3"}) == words
 
 
 def test_the_descriptors_of_a_leak_stand_on_top(moment: Moment) -> None:
