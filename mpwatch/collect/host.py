@@ -9,7 +9,8 @@ import re
 from mpwatch.collect import procfs
 from mpwatch.collect.cgroups import CgroupReader
 from mpwatch.collect.left_segments import left_segments
-from mpwatch.model.samples import CgroupSample, HostSample, RoomSample, SegmentUse
+from mpwatch.collect.port_owners import port_owners
+from mpwatch.model.samples import CgroupSample, HostSample, PortOwner, RoomSample, SegmentUse
 from mpwatch.model.text import clean
 
 RELOCATE_S = 10.0
@@ -44,6 +45,7 @@ class HostCollector:
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
         self._left: tuple[SegmentUse, ...] | None = None
+        self._port_owners: tuple[PortOwner, ...] | None = None
 
     def collect(
         self, pid: int, tmp: str | None, affinity: int | None, at_s: float, wall_s: float
@@ -79,6 +81,7 @@ class HostCollector:
             max_map_count=self._kernel_limits[0],
             threads_max=self._kernel_limits[1],
             left_segments=self._left,
+            port_owners=self._port_owners,
             problems=tuple(problems),
         )
 
@@ -91,6 +94,7 @@ class HostCollector:
                 self._number("sys/kernel/threads-max"),
             )
             self._left = left_segments(self._proc, pid)
+            self._port_owners = port_owners(self._proc, pid)
             try:
                 self._reader = CgroupReader(self._proc, pid)
             except OSError as error:

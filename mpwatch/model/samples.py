@@ -260,6 +260,16 @@ class CgroupSample:
     throttled_periods: int | None = None
 
 
+class PortOwner(NamedTuple):
+    """A process that listens on a TCP port a job names for its rendezvous."""
+
+    port: int
+    pid: int
+    command: str
+    parent_pid: int
+    """1 where whoever started it is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostSample:
     """The machine or container around the job."""
@@ -282,6 +292,8 @@ class HostSample:
     threads_max: int | None = None
     left_segments: tuple[SegmentUse, ...] | None = None
     """Named torch segments in its /dev/shm whose maker no longer exists; `None` if unreadable."""
+    port_owners: tuple[PortOwner, ...] | None = None
+    """Who listens on the ports its root names for a rendezvous; `None` if unreadable."""
     problems: tuple[str, ...] = ()
 
 
