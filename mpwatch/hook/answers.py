@@ -35,6 +35,7 @@ def hello(session: Session) -> dict[str, Any]:
         "ring": session.ring.path,
         "problems": list(session.problems),
         "own": own_cost(session),
+        "stock": None if session.stock is None else session.stock.summary,
     }
 
 

@@ -84,7 +84,10 @@ EXCEPTION = 60
 RELEASE = 61
 """A shared storage died here. As SHARE."""
 KNOWN = 62
-"""A storage that this process had sent or received before its hook came. As SHARE."""
+"""A storage that this process had sent or received before its hook came. As SHARE.
+
+bytes: 0 if it is no more; what was sent of it may still be under way.
+"""
 
 KIND_NAMES: dict[int, str] = {
     SHARE: "share",
@@ -148,9 +151,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
 - `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`};
 - `stock`: what was there before the hook came, null unless it came into a running program:
-  `took_ms`, `loaders` and `storages` (how many, those in SharedCache), `storage_bytes`,
-  `queues` [{`key`, `kind` (class), `reader`, `writer` (inodes of the pipe's ends), `maxsize`,
-  `buffered`}], `problem`: why something was not looked for, or null.
+  `took_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those that live
+  in SharedCache), `storage_bytes`, `problem`: why something was not looked for, or null.
 
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
 

@@ -44,12 +44,19 @@ class _Open:
     tenth of the memory of an empty deque.
     """
 
-    __slots__ = ("last_sender", "receipts", "sends")
+    __slots__ = ("known_to", "last_sender", "receipts", "sends")
 
     def __init__(self) -> None:
         self.sends: list[_Send] = []
         self.receipts: list[_Receipt] = []
         self.last_sender: ProcessId | None = None
+        self.known_to: tuple[ProcessId, ...] = ()
+        """Who had sent or received it before a hook came into it."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody is known to have sent it."""
+        return self.last_sender is None and not self.known_to
 
 
 class _Tally:
@@ -115,7 +122,7 @@ class FlowTable:
             entry = self._entry(event)
             # A segment sent for the first time was filled for this sending, by whoever made it;
             # one that was sent before is a buffer in use again.
-            is_copy = bool(event.flags & wire.FLAG_COPIED) or entry.last_sender is None
+            is_copy = bool(event.flags & wire.FLAG_COPIED) or entry.is_new
             entry.sends.append(_Send(event.at_ns, process, event.bytes, is_copy))
             entry.last_sender = process
         elif event.kind in _RECEIPTS:
@@ -123,6 +130,9 @@ class FlowTable:
             entry.receipts.append(_Receipt(event.at_ns, process, event.bytes))
             if not entry.sends:
                 self._unmatched.append((event.at_ns, (event.key, event.key2)))
+        elif event.kind == wire.KNOWN:
+            self._entry(event).known_to += (process,)
+            return
         else:
             return
         self._newest_ns = max(self._newest_ns, event.at_ns)
@@ -133,16 +143,19 @@ class FlowTable:
 
         Called at each reading of the job, so that rates do not depend on how often somebody looks.
         """
-        horizon_ns = self._newest_ns - int(LATE_S * 1e9)
+        horizon_ns = max(self._newest_ns, int(at_s * 1e9)) - int(LATE_S * 1e9)
         while self._unmatched and self._unmatched[0][0] < horizon_ns:
             _, key = self._unmatched.popleft()
             entry = self._open.get(key)
             if entry is None or not entry.receipts:
                 continue
-            sender = entry.last_sender or creators.get(key)
             receipt = entry.receipts.pop(0)
+            others = [each for each in entry.known_to if each != receipt.receiver]
+            sender = entry.last_sender or next(iter(others), None) or creators.get(key)
             if sender is not None and sender != receipt.receiver:
-                self._tally(sender, receipt.receiver).add(receipt.bytes, False, None)
+                # What was under way as its sender's hook came had been filled for this.
+                is_copy = entry.last_sender is None and entry.known_to == (sender,)
+                self._tally(sender, receipt.receiver).add(receipt.bytes, is_copy, None)
         for tally in self._tallies.values():
             tally.mark(at_s)
 

@@ -82,11 +82,43 @@ def test_a_receipt_without_a_hooked_sender_counts_for_the_creator_of_the_segment
     table.add(MAIN, rebuilt(1.0, key=7))
     table.add(MAIN, rebuilt(1.0 + LATE_S + 1.0, key=8))
 
-    table.settle(9.0, {(7, 26): WORKER_0, (8, 26): WORKER_0})
+    table.settle(1.0 + LATE_S + 1.5, {(7, 26): WORKER_0, (8, 26): WORKER_0})
 
     (flow,) = table.flows()
     assert (flow.sender, flow.receiver, flow.tensors) == (WORKER_0, MAIN, 1)
     assert flow.latency_p50_s is None
+
+
+def test_a_receipt_is_late_by_the_clock_also_when_nothing_follows_it() -> None:
+    table = FlowTable()
+    table.add(MAIN, rebuilt(1.0, key=7))
+    table.settle(1.0 + LATE_S + 0.1, {(7, 26): WORKER_0})
+
+    assert [flow.tensors for flow in table.flows()] == [1]
+
+
+def test_what_was_under_way_as_its_senders_hook_came_counts_for_that_sender() -> None:
+    table = FlowTable()
+    table.add(WORKER_0, event(wire.KNOWN, 2.0, key=7))
+    table.add(MAIN, rebuilt(2.1, key=7, size=600))
+    table.settle(2.1 + LATE_S + 0.1, {})
+
+    (flow,) = table.flows()
+
+    assert (flow.sender, flow.receiver) == (WORKER_0, MAIN)
+    assert (flow.bytes, flow.copied_bytes) == (600, 600)
+
+
+def test_a_buffer_that_both_sides_knew_before_their_hooks_came_is_not_copied() -> None:
+    table = FlowTable()
+    for process in (MAIN, WORKER_0):
+        table.add(process, event(wire.KNOWN, 2.0, key=7))
+    table.add(WORKER_0, shared(3.0, key=7, size=600, copied=False))
+    table.add(MAIN, rebuilt(3.1, key=7, size=600))
+
+    (flow,) = table.flows()
+
+    assert (flow.bytes, flow.copied_bytes) == (600, 0)
 
 
 def test_what_is_sent_and_not_received_is_in_flight() -> None:
