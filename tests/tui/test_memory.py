@@ -1,0 +1,79 @@
+"""An hour of a job whose workers come and go: what the dashboard remembers stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.tui.app import MpwatchApp
+from tests.tui.cast import MAIN, NOW_S, loader_worker, main_process, process
+from tests.tui.scripted import ScriptedSource, loader_job
+
+HOUR_TICKS = 3_600
+WORKERS = 64
+EPOCH_TICKS = 20
+ENDED_SHOWN = 256
+MEASURED = (899, HOUR_TICKS - 1)
+"""By the first everything that is bounded has reached its bound."""
+SLACK = 1_500
+"""Objects that come and go by chance: timers, caches of styles. One a tick would be 2,700."""
+
+
+def born(epoch: int, number: int) -> Process:
+    identity = ProcessId(1_000 + (epoch * WORKERS + number) % 30_000, 10_000 + epoch * WORKERS)
+    part = loader_worker(number)
+    return process(replace(part, identity=identity, label=f"worker {number}"))
+
+
+def an_hour() -> Iterator[Snapshot]:
+    """One snapshot a second; every 20 s all workers end and others are born."""
+    job, main = loader_job(), main_process()
+    ended: deque[Process] = deque(maxlen=ENDED_SHOWN)
+    workers: list[Process] = []
+    for tick in range(HOUR_TICKS):
+        at_s = NOW_S + tick
+        if tick % EPOCH_TICKS == 0:
+            ended += (replace(p, ended=Ended(p.process, at_s, exit_code=0)) for p in workers)
+            workers = [born(tick // EPOCH_TICKS, number) for number in range(WORKERS)]
+        busy = tick % WORKERS
+        workers[busy] = replace(workers[busy], cpu_percent=float(tick % 100))
+        yield replace(job, at_s=at_s, wall_s=job.wall_s + tick, processes=(main, *workers, *ended))
+
+
+def living_objects() -> int:
+    gc.collect()
+    return len(gc.get_objects())
+
+
+@pytest.mark.slow
+async def test_an_hour_of_births_and_ends_leaves_no_more_than_some_minutes_of_it() -> None:
+    source = ScriptedSource(loader_job())
+    app = MpwatchApp(source, title="train.py")
+    counts: list[int] = []
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        for tick, snapshot in enumerate(an_hour()):
+            source.push(snapshot)
+            while app.watch_state.moment is None or app.watch_state.moment.snapshot is not snapshot:
+                await asyncio.sleep(0)
+            source.asked.clear()
+            if tick % 300 == 0 or tick in MEASURED:
+                # Hidden pages keep the moment they were last shown with: all of them the newest.
+                await pilot.press("1", "4", "8", "0", "down")
+            if tick in MEASURED:
+                await pilot.pause()
+                counts.append(living_objects())
+
+    settled, after_an_hour = counts
+    assert after_an_hour < settled + SLACK
+    assert app.watch_state.moment is not None
+    assert app.watch_state.moment.snapshot.at_s == NOW_S + HOUR_TICKS - 1
+    assert MAIN in app.watch_state.moment.by_id
