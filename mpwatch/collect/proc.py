@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from mpwatch.collect import procfs
+from mpwatch.collect import procfs, rights
 from mpwatch.collect.errors import (
     IsObserver,
     IsThread,
@@ -35,7 +35,7 @@ def identify(pid: int, proc: str = "/proc") -> ProcessId:
     except (*procfs.GONE, ValueError):
         raise NoSuchProcess(pid) from None
     except OSError as error:
-        raise NotPermitted(pid, _reason(error), _fix(pid)) from None
+        raise _not_permitted(pid, proc, error) from None
     group = int(status.get(b"Tgid", b"0")) or pid
     if group != pid:
         raise IsThread(pid, group)
@@ -43,11 +43,11 @@ def identify(pid: int, proc: str = "/proc") -> ProcessId:
         raise IsZombie(pid, stat.parent_pid)
     if pid == os.getpid() and proc == "/proc":
         raise IsObserver(pid)
-    _check_python(proc, stat, status)
+    _check_python(proc, stat)
     return stat.process
 
 
-def _check_python(proc: str, stat: procfs.Stat, status: dict[bytes, bytes]) -> None:
+def _check_python(proc: str, stat: procfs.Stat) -> None:
     """Raise unless the executable is readable and is, or has loaded, CPython."""
     pid = stat.pid
     try:
@@ -57,8 +57,7 @@ def _check_python(proc: str, stat: procfs.Stat, status: dict[bytes, bytes]) -> N
             raise NoSuchProcess(pid) from None
         raise NotPython(pid, "a kernel thread") from None
     except OSError as error:
-        owner = int(status.get(b"Uid", b"0").split()[0])
-        raise NotPermitted(pid, _whose(owner, error), _fix(pid, owner)) from None
+        raise _not_permitted(pid, proc, error) from None
     if python_version(proc, pid, exe) is None:
         raise NotPython(pid, clean(os.path.basename(exe)) or stat.name)
 
@@ -87,30 +86,9 @@ def python_version(proc: str, pid: int, exe: str) -> str | None:
     return "?" if match is not None else None
 
 
-def _reason(error: OSError) -> str:
-    """The system's own words for an error."""
-    return (error.strerror or "unreadable").lower()
-
-
-def _whose(owner: int, error: OSError) -> str:
-    """Why reading failed: another user's, or hardened although it is ours."""
-    if owner != os.geteuid():
-        return f"it belongs to {_user(owner)} and this is {_user(os.geteuid())}"
-    return f"{_reason(error)} (it is marked undumpable, or a security module forbids it)"
-
-
-def _fix(pid: int, owner: int | None = None) -> str:
-    """The command that would be allowed."""
-    if owner is None or owner == 0 or owner == os.geteuid():
-        return f"sudo mpwatch attach {pid}"
-    return f"sudo -u {_user(owner)} mpwatch attach {pid}"
-
-
-def _user(uid: int) -> str:
-    """A user's name, or `uid N`; with a `#` where sudo shall take a bare number."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"#{uid}"
+def _not_permitted(pid: int, proc: str, error: OSError) -> NotPermitted:
+    """Why reading failed, and the command that would be allowed."""
+    if not isinstance(error, PermissionError):
+        return NotPermitted(pid, (error.strerror or "unreadable").lower(), "")
+    found = rights.why_hidden(pid, proc)
+    return NotPermitted(pid, found.reason, found.fix)

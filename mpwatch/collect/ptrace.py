@@ -1,4 +1,4 @@
-"""Tracing seen from outside: who is stopped, why it is refused, how to undo a stop."""
+"""Tracing seen from outside: who is stopped, and how to undo a stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from mpwatch.collect import procfs
 from mpwatch.model.ids import ProcessId
 
 _SIGSTOP_BIT = 1 << (signal.SIGSTOP - 1)
-_CAP_SYS_PTRACE = 1 << 19
 _SETTLE_S = 0.05
 """After its tracer's death a thread takes a moment to act on a stop that was on its way."""
 _PAUSE_S = 0.005
@@ -72,43 +71,3 @@ def resume_if_stopped(proc: str, process: ProcessId, before: Stops) -> bool:
         if time.monotonic() > until_s:
             return False
         time.sleep(_PAUSE_S)
-
-
-def refusal(proc: str, pid: int) -> str:
-    """Why we may not trace a process and the command that helps, in one sentence."""
-    try:
-        theirs = procfs.parse_status(procfs.read(f"{proc}/{pid}/status"))
-        own = procfs.parse_status(procfs.read(f"{proc}/self/status"))
-    except OSError:
-        return f"Process {pid} cannot be looked at."
-    tracer = int(theirs.get(b"TracerPid", b"0"))
-    if tracer:
-        return f"Process {pid} is already traced by process {tracer}: end that debugger first."
-    has_capability = bool(int(own.get(b"CapEff", b"0"), 16) & _CAP_SYS_PTRACE)
-    owner = int((theirs.get(b"Uid", b"").split() or [b"-1"])[0])
-    if owner != os.geteuid() and not has_capability:
-        return (
-            f"Process {pid} belongs to uid {owner} and we are uid {os.geteuid()} without "
-            f"CAP_SYS_PTRACE: sudo mpwatch attach {pid}."
-        )
-    scope = _yama(proc)
-    if scope == 3:
-        return "Yama forbids all tracing until the next boot (kernel.yama.ptrace_scope = 3)."
-    if scope and not has_capability:
-        return (
-            "Yama lets a process trace only its own children "
-            f"(kernel.yama.ptrace_scope = {scope}): sudo sysctl kernel.yama.ptrace_scope=0, "
-            f"or sudo mpwatch attach {pid}, or docker run --cap-add SYS_PTRACE."
-        )
-    return (
-        f"Tracing process {pid} is forbidden by seccomp or another security module: "
-        "docker run --cap-add SYS_PTRACE, or --security-opt seccomp=unconfined."
-    )
-
-
-def _yama(proc: str) -> int:
-    """Yama's scope; 0 where Yama is not there."""
-    try:
-        return int(procfs.read(f"{proc}/sys/kernel/yama/ptrace_scope", 16))
-    except (OSError, ValueError):
-        return 0

@@ -1,30 +1,23 @@
-"""What stands between an observer and one process, and the command or setting that removes it.
-
-ptrace(2), "Ptrace access mode checking", is the order of the kernel's questions; Yama is described
-in the kernel's Documentation/admin-guide/LSM/Yama.rst. The kernel's own verdict is asked for by
-opening `/proc/PID/mem`, which passes the same checks as attaching and does nothing to the process.
-"""
+"""What stands between an observer and one process, and the command or setting that removes it."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import os
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-_CAP_SYS_PTRACE = 1 << 19
-_PTRACE_DETACH = 17  # linux/ptrace.h, the same everywhere
-_CONTAINER = re.compile(r"(kubepods|docker|containerd|libpod|crio|lxc)")
-_CAPABILITY_FIX = (
-    "docker run --cap-add=SYS_PTRACE ..., or in Kubernetes"
-    ' securityContext: {capabilities: {add: ["SYS_PTRACE"]}}'
+from mpwatch.collect.rights_facts import CAP_SYS_PTRACE, Facts, read_facts
+
+__all__ = ["Facts", "Obstacle", "Rights", "check", "judge", "judge_in_general", "read_facts"]
+
+_DOCKER_CAPABILITY = (
+    "docker exec --privileged CONTAINER mpwatch attach {pid},"
+    " or docker run --cap-add=SYS_PTRACE ..."
 )
-_SECCOMP_FIX = (
-    "docker run --security-opt seccomp=unconfined ..., or in Kubernetes"
-    " securityContext: {seccompProfile: {type: Unconfined}}"
+_KUBERNETES_CAPABILITY = (
+    'securityContext: {capabilities: {add: ["SYS_PTRACE"]}},'
+    " or kubectl debug POD --target=CONTAINER --profile=sysadmin --image=IMAGE"
 )
+_DOCKER_SECCOMP = "docker run --cap-add=SYS_PTRACE, or --security-opt seccomp=unconfined, ..."
+_KUBERNETES_SECCOMP = "securityContext: {seccompProfile: {type: Unconfined}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +50,6 @@ class Rights:
         return self.obstacles[0].fix if self.obstacles else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything the verdict rests on, as read."""
-
-    pid: int
-    uid: int
-    """Our effective user id."""
-    capabilities: int
-    """Our effective capabilities."""
-    uids: tuple[int, ...] = ()
-    """The target's real, effective, saved and file-system uid; empty if unknown."""
-    gids: tuple[int, ...] = ()
-    tracer_pid: int = 0
-    tracer_name: str = ""
-    yama_scope: int | None = None
-    """`None` where Yama is not built in."""
-    own_seccomp: int = 0
-    is_ptrace_filtered: bool = False
-    """The system call itself is refused to us."""
-    is_same_user_namespace: bool | None = None
-    is_dumpable: bool = True
-    """Files of a process that is not dumpable belong to root (proc(5))."""
-    may_open: bool | None = None
-    """The kernel's verdict; `None` if the process is gone."""
-    in_container: bool = False
-    security_label: str = ""
-    problems: tuple[str, ...] = field(default=())
-
-
 def check(pid: int, proc: str = "/proc") -> Rights:
     """Whether we may attach to a process, and exactly what is missing otherwise."""
     return judge(read_facts(pid, proc))
@@ -102,16 +66,30 @@ def judge(facts: Facts) -> Rights:
 
 def judge_in_general(facts: Facts) -> Rights:
     """The verdict over any other process of the same user, from facts about ourselves."""
-    is_able = bool(facts.capabilities & _CAP_SYS_PTRACE)
+    is_able = bool(facts.capabilities & CAP_SYS_PTRACE)
     someone = replace(
         facts,
         may_open=facts.yama_scope in (None, 0) or (is_able and facts.yama_scope != 3),
         uids=(facts.uid,),
+        gids=(),
+        its_capabilities=0,
         tracer_pid=0,
         is_dumpable=True,
         is_same_user_namespace=True,
     )
     return judge(someone)
+
+
+def why_hidden(pid: int, proc: str = "/proc") -> Obstacle:
+    """Why the kernel does not show us what is in a process: its executable, its descriptors.
+
+    Yama, tracers and filters forbid tracing only, so nothing is said of them.
+    """
+    facts = replace(
+        read_facts(pid, proc, is_filtered=lambda: False),
+        may_open=False, tracer_pid=0, yama_scope=None,
+    )  # fmt: skip
+    return _obstacles(facts)[0]
 
 
 def _obstacles(facts: Facts) -> list[Obstacle]:
@@ -126,90 +104,137 @@ def _obstacles(facts: Facts) -> list[Obstacle]:
             )
         )
     if facts.is_ptrace_filtered:
-        found.append(Obstacle("a seccomp filter forbids the ptrace system call here", _SECCOMP_FIX))
+        fix = _KUBERNETES_SECCOMP if facts.in_kubernetes else _DOCKER_SECCOMP
+        found.append(Obstacle("a seccomp filter forbids the ptrace system call here", fix))
     if facts.yama_scope == 3:
         found.append(
             Obstacle(
                 "kernel.yama.ptrace_scope is 3, which forbids all tracing until the next boot",
-                "remove ptrace_scope=3 from /etc/sysctl.d and reboot",
+                "remove ptrace_scope=3 from /etc/sysctl.d and reboot; or start the job with"
+                " mpwatch run",
             )
         )
-    if facts.may_open or (facts.capabilities & _CAP_SYS_PTRACE and not found):
-        if not facts.may_open:
-            found.append(_despite_capability(facts))
+    if facts.may_open:
         return found
-    if not facts.capabilities & _CAP_SYS_PTRACE:
+    if not facts.capabilities & CAP_SYS_PTRACE:
         found.extend(_without_capability(facts))
+    elif not found:
+        found.append(_despite_capability(facts))
     return found
 
 
 def _despite_capability(facts: Facts) -> Obstacle:
     """Refused although we have CAP_SYS_PTRACE."""
     if facts.is_same_user_namespace is False:
-        return Obstacle(
-            "it lives in a user namespace in which we have no CAP_SYS_PTRACE",
-            "run mpwatch as root on the host, or inside that container",
-        )
-    label = f" ({facts.security_label})" if facts.security_label else ""
-    return Obstacle(
-        f"a security module forbids tracing it{label}",
-        "ausearch -m avc -ts recent; setsebool deny_ptrace off, or"
-        " docker run --security-opt apparmor=unconfined ...",
-    )
+        return _other_namespace(facts, "it lives in a user namespace in which we have no rights")
+    return _by_module(facts)
 
 
 def _without_capability(facts: Facts) -> list[Obstacle]:
     """Refused, and we have no CAP_SYS_PTRACE: which of the kernel's conditions fails."""
-    found = []
-    sudo = f"sudo mpwatch attach {facts.pid}"
+    if facts.is_same_user_namespace is False:
+        return [_other_namespace(facts, "it lives in another user namespace")]
+    found = [
+        obstacle
+        for obstacle in (_by_user(facts), _by_group(facts), _by_dumpable(facts))
+        if obstacle is not None
+    ][:1] or [o for o in (_by_capabilities(facts),) if o is not None]
+    if facts.yama_scope in (1, 2):
+        found.append(_by_yama(facts))
+    return found or [_by_module(facts)]
+
+
+def _by_user(facts: Facts) -> Obstacle | None:
+    """Another user's process, or one that runs partly as another user."""
     others = sorted({uid for uid in facts.uids[:3] if uid != facts.uid})
-    if others:
-        owner = facts.uids[0]
-        found.append(
-            Obstacle(
-                f"it belongs to uid {owner} and we are uid {facts.uid} without CAP_SYS_PTRACE"
-                if owner != facts.uid
-                else f"it has changed its user id (uids {others} besides ours)",
-                f"sudo -u '#{owner}' mpwatch attach {facts.pid}, or {sudo}"
-                if owner != facts.uid
-                else sudo,
-            )
+    if not others:
+        return None
+    owner = facts.uids[0]
+    if owner == facts.uid:
+        reason = f"it has changed its user id (uids {others} besides ours)"
+        return Obstacle(reason, _as_root(facts))
+    reason = f"it belongs to uid {owner} and we are uid {facts.uid} without CAP_SYS_PTRACE"
+    if facts.uid == 0 or not facts.can_gain or not facts.has_sudo or facts.yama_scope:
+        return Obstacle(reason, _as_root(facts))
+    # As its user is the smaller right of the two, where that is enough.
+    return Obstacle(reason, f"sudo -u '#{owner}' mpwatch attach {facts.pid}, or {_as_root(facts)}")
+
+
+def _by_group(facts: Facts) -> Obstacle | None:
+    others = sorted({gid for gid in facts.gids[:3] if facts.gid is not None and gid != facts.gid})
+    if not others:
+        return None
+    reason = f"its group is {others[0]} and ours {facts.gid}, which the kernel compares as well"
+    fix = f"sudo -u '#{facts.uid}' -g '#{others[0]}' mpwatch attach {facts.pid}"
+    is_simple = len(others) == 1 and facts.can_gain and facts.has_sudo and not facts.yama_scope
+    return Obstacle(reason, f"{fix}, or {_as_root(facts)}" if is_simple else _as_root(facts))
+
+
+def _by_dumpable(facts: Facts) -> Obstacle | None:
+    if facts.is_dumpable:
+        return None
+    reason = (
+        "it made itself undumpable (set-uid, capabilities on its file, or PR_SET_DUMPABLE), so only"
+        " CAP_SYS_PTRACE may look"
+    )
+    return Obstacle(reason, _as_root(facts))
+
+
+def _by_capabilities(facts: Facts) -> Obstacle | None:
+    missing = facts.its_capabilities & ~facts.capabilities
+    if not missing:
+        return None
+    names = [_NAMES.get(bit, f"capability {bit}") for bit in range(64) if missing >> bit & 1]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Obstacle(f"it has capabilities that we lack ({shown})", _as_root(facts))
+
+
+def _by_yama(facts: Facts) -> Obstacle:
+    scope = facts.yama_scope
+    whom = "only its own children" if scope == 1 else "nothing without CAP_SYS_PTRACE"
+    reason = f"Yama lets a process trace {whom} (kernel.yama.ptrace_scope = {scope})"
+    ways = ["sudo sysctl kernel.yama.ptrace_scope=0", _as_root(facts)]
+    if facts.in_container:
+        ways[0] = f"on the host: {ways[0]}"
+        ways.reverse()
+    else:
+        ways.append("sudo setcap cap_sys_ptrace+ep on a Python that only mpwatch uses")
+    if scope == 1:
+        ways.append(
+            "from within the job: prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY), or start it with"
+            " mpwatch run"
         )
-    elif facts.yama_scope in (1, 2):
-        whom = "its own children" if facts.yama_scope == 1 else "nothing without CAP_SYS_PTRACE"
-        fix = "sudo sysctl kernel.yama.ptrace_scope=0, or " + sudo
-        if facts.in_container:
-            fix = f"on the host: {fix}; or {_CAPABILITY_FIX}"
-        found.append(
-            Obstacle(
-                f"Yama lets a process trace {whom} (kernel.yama.ptrace_scope = {facts.yama_scope})",
-                fix,
-            )
-        )
-    elif not facts.is_dumpable:
-        found.append(
-            Obstacle(
-                "it made itself undumpable (set-uid, capabilities on its file, or PR_SET_DUMPABLE),"
-                " so only CAP_SYS_PTRACE may look",
-                sudo,
-            )
-        )
-    elif facts.is_same_user_namespace is False:
-        found.append(
-            Obstacle(
-                "it lives in another user namespace",
-                f"run mpwatch inside it, or {sudo} on the host",
-            )
-        )
-    if not found:
-        found.append(
-            Obstacle(
-                "the kernel refuses tracing: another gid or more capabilities than ours, or a"
-                " security module",
-                _CAPABILITY_FIX if facts.in_container else sudo,
-            )
-        )
-    return found
+    return Obstacle(reason, "; or ".join(ways))
+
+
+def _by_module(facts: Facts) -> Obstacle:
+    """Nothing else is left."""
+    label = f" ({facts.security_label})" if facts.security_label else ""
+    reason = f"a security module forbids tracing it{label}"
+    if facts.security_label.count(":") >= 2:  # SELinux: user:role:type:level
+        return Obstacle(reason, "ausearch -m avc -ts recent; setsebool deny_ptrace off")
+    fix = "journalctl -k -g apparmor, then docker run --security-opt apparmor=unconfined ..."
+    return Obstacle(reason, fix)
+
+
+def _other_namespace(facts: Facts, reason: str) -> Obstacle:
+    if facts.is_confined:
+        return Obstacle(reason, "run mpwatch outside this container, or inside that of the process")
+    return Obstacle(reason, f"{_as_root(facts)}, or run mpwatch inside that container")
+
+
+def _as_root(facts: Facts) -> str:
+    """How to come by CAP_SYS_PTRACE from where we are."""
+    if facts.in_kubernetes:
+        return _KUBERNETES_CAPABILITY
+    if facts.in_container:
+        return _DOCKER_CAPABILITY.format(pid=facts.pid)
+    command = f"mpwatch attach {facts.pid}"
+    if facts.uid == 0:
+        return f"start {command} with CAP_SYS_PTRACE, which root lacks here (see capsh --print)"
+    if not facts.can_gain:
+        return f"from another login: sudo {command} (here no_new_privs, or a bounding set, is set)"
+    return f"sudo {command}" if facts.has_sudo else f"as root: {command}"
 
 
 def _in_words(facts: Facts) -> tuple[str, ...]:
@@ -218,7 +243,7 @@ def _in_words(facts: Facts) -> tuple[str, ...]:
     owned = "unknown" if not facts.uids else f"uid {facts.uids[0]}"
     return (
         f"we are uid {facts.uid}, the process is {owned}",
-        f"CAP_SYS_PTRACE {'yes' if facts.capabilities & _CAP_SYS_PTRACE else 'no'}",
+        f"CAP_SYS_PTRACE {'yes' if facts.capabilities & CAP_SYS_PTRACE else 'no'}",
         f"Yama {yama}",
         f"seccomp mode {facts.own_seccomp}, ptrace"
         f" {'refused' if facts.is_ptrace_filtered else 'allowed'} by it",
@@ -226,95 +251,10 @@ def _in_words(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def read_facts(
-    pid: int, proc: str = "/proc", is_filtered: Callable[[], bool] | None = None
-) -> Facts:
-    """Read everything the verdict rests on.
-
-    Args:
-        pid: The process.
-        proc: Where procfs is.
-        is_filtered: Says whether the ptrace system call is refused to us; asked of the kernel if
-            not given.
-    """
-    own, theirs = _status(f"{proc}/self/status"), _status(f"{proc}/{pid}/status")
-    tracer = int(theirs.get("TracerPid", "0"))
-    uids = tuple(map(int, theirs.get("Uid", "").split()))
-    return Facts(
-        pid=pid,
-        uid=os.geteuid(),
-        capabilities=int(own.get("CapEff", "0"), 16),
-        uids=uids,
-        gids=tuple(map(int, theirs.get("Gid", "").split())),
-        tracer_pid=tracer,
-        tracer_name=_text(f"{proc}/{tracer}/comm") if tracer else "",
-        yama_scope=_number(f"{proc}/sys/kernel/yama/ptrace_scope"),
-        own_seccomp=int(own.get("Seccomp", "0")),
-        is_ptrace_filtered=(is_filtered or _is_ptrace_filtered)(),
-        is_same_user_namespace=_same(f"{proc}/self/ns/user", f"{proc}/{pid}/ns/user"),
-        is_dumpable=_is_dumpable(f"{proc}/{pid}", uids),
-        may_open=_may_open(f"{proc}/{pid}/mem"),
-        in_container=_is_container(proc),
-        security_label=_text(f"{proc}/{pid}/attr/current"),
-    )
-
-
-def _is_ptrace_filtered() -> bool:
-    """Whether a filter refuses the call itself: for pid 0 the kernel would say ESRCH."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    ctypes.set_errno(0)
-    libc.ptrace(_PTRACE_DETACH, 0, None, None)
-    return ctypes.get_errno() in (errno.EPERM, errno.EACCES, errno.ENOSYS)
-
-
-def _status(path: str) -> dict[str, str]:
-    fields = {}
-    for line in _text(path, 65536).splitlines():
-        name, _, value = line.partition(":")
-        fields[name] = value.strip()
-    return fields
-
-
-def _is_dumpable(folder: str, uids: tuple[int, ...]) -> bool:
-    """Whether the files of a process belong to its user; where that is not known, yes."""
-    try:
-        return len(uids) < 2 or os.stat(folder).st_uid == uids[1] or uids[1] == 0
-    except OSError:
-        return True
-
-
-def _may_open(path: str) -> bool | None:
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    except OSError:
-        return False
-    return True
-
-
-def _same(one: str, other: str) -> bool | None:
-    """Whether two namespace links agree; `None` if one cannot be read."""
-    try:
-        return os.readlink(one) == os.readlink(other)
-    except OSError:
-        return None
-
-
-def _is_container(proc: str) -> bool:
-    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
-        return True
-    return bool(_CONTAINER.search(_text(f"{proc}/1/cgroup") + _text(f"{proc}/self/cgroup")))
-
-
-def _text(path: str, limit: int = 4096) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(limit).decode("utf-8", "replace").strip(" \n\0")
-    except OSError:
-        return ""
-
-
-def _number(path: str) -> int | None:
-    text = _text(path)
-    return int(text) if text.isdecimal() else None
+# linux/capability.h: those that programs are often started with.
+_NAMES = {
+    0: "CAP_CHOWN", 1: "CAP_DAC_OVERRIDE", 2: "CAP_DAC_READ_SEARCH", 5: "CAP_KILL", 6: "CAP_SETGID",
+    7: "CAP_SETUID", 10: "CAP_NET_BIND_SERVICE", 12: "CAP_NET_ADMIN", 13: "CAP_NET_RAW",
+    14: "CAP_IPC_LOCK", 18: "CAP_SYS_CHROOT", 19: "CAP_SYS_PTRACE", 21: "CAP_SYS_ADMIN",
+    23: "CAP_SYS_NICE", 24: "CAP_SYS_RESOURCE", 38: "CAP_PERFMON", 39: "CAP_BPF",
+}  # fmt: skip

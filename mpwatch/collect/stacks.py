@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mpwatch.collect import procfs
+from mpwatch.collect import procfs, rights
 from mpwatch.collect.launch import Finished, Runner, run
-from mpwatch.collect.ptrace import refusal, resume_if_stopped, stops_of
+from mpwatch.collect.ptrace import resume_if_stopped, stops_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.text import clean
@@ -112,13 +112,21 @@ class StackCollector:
         if finished.has_timed_out:
             return f"py-spy gave no answer for process {pid} in {finished.limit_s:g} s."
         if "ermission" in said or "not permitted" in said:
-            return refusal(self._proc, pid)
+            return self._forbidden(pid)
         if "python version" in said or "python binary" in said or "interpreter" in said.lower():
             return f"No Python interpreter was found in process {pid}."
         words = clean(said.removeprefix("Error: ").partition("\n")[0]) or "no reason given"
         if state in _CANNOT_STOP:
             return f"No stacks of process {pid} while {_CANNOT_STOP[state]}: {words}."
         return f"py-spy failed on process {pid}: {words}."
+
+    def _forbidden(self, pid: int) -> str:
+        """What is in the way of tracing, and what removes it."""
+        found = rights.check(pid, self._proc)
+        if found.is_allowed:
+            return f"Process {pid} could not be traced for a moment."
+        fix = f": {found.fix}" if found.fix else ""
+        return f"No stacks of process {pid}: {found.reason}{fix}."
 
     def _failed(self, process: ProcessId, problem: str, cost_s: float | None = None) -> StacksTaken:
         """No stacks, with the reason."""

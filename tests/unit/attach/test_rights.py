@@ -9,9 +9,11 @@ import pytest
 from mpwatch.collect import rights
 from mpwatch.collect.rights import Facts, judge
 
-SYS_PTRACE = 1 << 19
+SYS_PTRACE, SYS_ADMIN = 1 << 19, 1 << 21
 PLAIN = Facts(pid=42, uid=1000, capabilities=0, uids=(1000, 1000, 1000, 1000), may_open=True)
 REFUSED = replace(PLAIN, may_open=False)
+ROOT_INSIDE = replace(REFUSED, uid=0, uids=(0, 0, 0, 0), in_container=True)
+OTHERS = replace(REFUSED, uids=(0, 0, 0, 0))
 
 
 def test_the_owner_may_where_nothing_forbids_it() -> None:
@@ -26,34 +28,78 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
 @pytest.mark.parametrize(
     ("facts", "reason", "fix"),
     [
-        (replace(REFUSED, uids=(0, 0, 0, 0)), "belongs to uid 0", "sudo -u '#0' mpwatch attach 42"),
+        (OTHERS, "belongs to uid 0", "sudo -u '#0' mpwatch attach 42, or sudo mpwatch attach 42"),
+        (replace(OTHERS, yama_scope=1), "belongs to uid 0", "sudo mpwatch attach 42"),
+        (replace(OTHERS, has_sudo=False), "belongs to uid 0", "as root: mpwatch attach 42"),
+        (replace(OTHERS, can_gain=False), "belongs to uid 0", "from another login: sudo mpwatch"),
         (
             replace(REFUSED, uids=(1000, 1001, 1000, 1000)),
             "has changed its user id",
             "sudo mpwatch attach 42",
         ),
-        (replace(REFUSED, yama_scope=1), "its own children", "kernel.yama.ptrace_scope=0"),
-        (replace(REFUSED, yama_scope=2), "nothing without CAP_SYS_PTRACE", "sudo"),
+        (
+            replace(REFUSED, gid=1000, gids=(1000, 7, 7, 7)),
+            "its group is 7 and ours 1000",
+            "sudo -u '#1000' -g '#7' mpwatch attach 42, or",
+        ),
+        (
+            replace(REFUSED, its_capabilities=SYS_ADMIN),
+            "capabilities that we lack (CAP_SYS_ADMIN)",
+            "sudo mpwatch attach 42",
+        ),
+        (
+            replace(ROOT_INSIDE, its_capabilities=SYS_ADMIN),
+            "capabilities that we lack",
+            "docker exec --privileged CONTAINER mpwatch attach 42, or docker run --cap-add",
+        ),
+        (replace(ROOT_INSIDE, uids=(5, 5, 5, 5)), "belongs to uid 5", "--cap-add=SYS_PTRACE"),
+        (
+            replace(ROOT_INSIDE, uids=(5, 5, 5, 5), in_kubernetes=True),
+            "belongs to uid 5",
+            '{add: ["SYS_PTRACE"]}}, or kubectl debug POD --target=CONTAINER --profile=sysadmin',
+        ),
+        (
+            replace(REFUSED, uid=0, uids=(5, 5, 5, 5)),
+            "we are uid 0 without CAP_SYS_PTRACE",
+            "which root lacks here",
+        ),
+        (replace(REFUSED, yama_scope=1), "only its own children", "kernel.yama.ptrace_scope=0; or"),
+        (replace(REFUSED, yama_scope=1), "ptrace_scope = 1", "prctl(PR_SET_PTRACER"),
+        (replace(REFUSED, yama_scope=2), "nothing without CAP_SYS_PTRACE", "sudo setcap"),
         (replace(REFUSED, yama_scope=3), "until the next boot", "reboot"),
         (
             replace(REFUSED, yama_scope=1, in_container=True),
             "ptrace_scope = 1",
-            "--cap-add=SYS_PTRACE",
+            "--cap-add=SYS_PTRACE ...; or on the host: sudo sysctl",
         ),
         (replace(REFUSED, is_dumpable=False), "undumpable", "sudo"),
-        (replace(REFUSED, is_same_user_namespace=False), "another user namespace", "inside it"),
+        (replace(REFUSED, is_same_user_namespace=False), "another user namespace", "sudo"),
+        (
+            replace(REFUSED, is_same_user_namespace=False, is_confined=True),
+            "another user namespace",
+            "outside this container",
+        ),
         (
             replace(REFUSED, capabilities=SYS_PTRACE, is_same_user_namespace=False),
-            "no CAP_SYS_PTRACE",
-            "on the host",
+            "no rights",
+            "inside that container",
         ),
         (
             replace(REFUSED, capabilities=SYS_PTRACE, security_label="docker-default (enforce)"),
             "docker-default",
             "apparmor=unconfined",
         ),
-        (replace(REFUSED, in_container=True), "kernel refuses", '{add: ["SYS_PTRACE"]}'),
-        (replace(PLAIN, is_ptrace_filtered=True), "seccomp", "seccompProfile"),
+        (
+            replace(REFUSED, security_label="system_u:system_r:container_t:s0"),
+            "security module",
+            "setsebool deny_ptrace off",
+        ),
+        (replace(PLAIN, is_ptrace_filtered=True), "seccomp", "--security-opt seccomp=unconfined"),
+        (
+            replace(PLAIN, is_ptrace_filtered=True, in_kubernetes=True),
+            "seccomp",
+            "seccompProfile",
+        ),
         (
             replace(PLAIN, tracer_pid=7, tracer_name="gdb"),
             "process 7 (gdb) traces it already",
@@ -71,6 +117,53 @@ def test_each_obstacle_is_named_with_what_removes_it(facts: Facts, reason: str, 
 def test_several_obstacles_are_all_reported() -> None:
     verdict = judge(replace(REFUSED, is_ptrace_filtered=True, uids=(0, 0, 0, 0)))
     assert len(verdict.obstacles) == 2
+
+
+@pytest.mark.parametrize("scope", [None, 1, 2])
+@pytest.mark.parametrize("facts", [ROOT_INSIDE, replace(ROOT_INSIDE, in_container=False)])
+def test_root_is_never_told_to_become_root(facts: Facts, scope: int | None) -> None:
+    others = replace(facts, uids=(5, 5, 5, 5), yama_scope=scope)
+    fixes = [obstacle.fix for obstacle in judge(others).obstacles]
+    assert fixes
+    assert all("sudo mpwatch" not in fix and "sudo -u" not in fix for fix in fixes)
+
+
+def test_another_user_and_yama_are_both_named() -> None:
+    reasons = [obstacle.reason for obstacle in judge(replace(OTHERS, yama_scope=1)).obstacles]
+    assert ["belongs" in reasons[0], "Yama" in reasons[1], len(reasons)] == [True, True, 2]
+
+
+def test_what_is_hidden_is_explained_without_a_word_of_tracing(tmp_path: Path) -> None:
+    (tmp_path / "42").mkdir()
+    status = "Uid:\t5\t5\t5\t5\nTracerPid:\t9\n"
+    (tmp_path / "42" / "status").write_text(status)
+    (tmp_path / "sys/kernel/yama").mkdir(parents=True)
+    (tmp_path / "sys/kernel/yama/ptrace_scope").write_text("3\n")
+    assert "belongs to uid 5" in rights.why_hidden(42, str(tmp_path)).reason
+
+
+@pytest.mark.parametrize(
+    ("status", "can_gain"),
+    [
+        ("CapBnd:\t0000000000080000\nNoNewPrivs:\t0\n", True),
+        ("CapBnd:\t0000000000080000\nNoNewPrivs:\t1\n", False),
+        ("CapBnd:\t00000000a80425fb\nNoNewPrivs:\t0\n", False),
+    ],
+)
+def test_sudo_helps_only_where_the_capability_can_be_had(
+    tmp_path: Path, status: str, can_gain: bool
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text(status)
+    assert rights.read_facts(42, str(tmp_path), lambda: False, {}).can_gain is can_gain
+
+
+def test_other_user_namespaces_show_in_the_maps_that_everybody_may_read(tmp_path: Path) -> None:
+    for name, text in (("self", "0 0 4294967295\n"), ("42", "0 100000 65536\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "uid_map").write_text(text)
+    facts = rights.read_facts(42, str(tmp_path), lambda: False, {})
+    assert (facts.is_same_user_namespace, facts.is_confined) == (False, False)
 
 
 def test_facts_come_from_procfs(tmp_path: Path) -> None:

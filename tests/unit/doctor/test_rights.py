@@ -28,7 +28,7 @@ def test_a_plain_machine_lets_a_user_trace_their_own() -> None:
     ("facts", "is_general", "words"),
     [
         (replace(FREE, is_ptrace_filtered=True), True, "seccomp"),
-        (replace(FREE, yama_scope=1), True, "Yama lets a process trace its own children"),
+        (replace(FREE, yama_scope=1), True, "Yama lets a process trace only its own children"),
         (replace(FREE, yama_scope=3, capabilities=ABLE), True, "until the next boot"),
         (replace(FREE, uids=(0,) * 4, may_open=False), False, "belongs to uid 0"),
         (replace(FREE, tracer_pid=7), False, "Process 7 traces it already"),
