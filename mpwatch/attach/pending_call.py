@@ -24,7 +24,7 @@ from mpwatch.attach.elf import Mapping
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.machine import Context, Frame, Machine
 from mpwatch.attach.outcome import Refused
-from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach.ptrace import NotStopping, Tracee
 from mpwatch.attach.room import TargetMemory, mapping_at
 from mpwatch.attach.target import age_s
 
@@ -150,10 +150,16 @@ def _require_started(plan: Plan, memory: TargetMemory) -> None:
 
 
 def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
-    """Watch the call until it is about to return through the frame; whether it comes to that."""
+    """Watch the call until it is about to return through the frame; whether we see it come to that.
+
+    A thread that gets no cpu for so long returns without us, and the call is queued all the same.
+    """
     deadline_s = time.perf_counter() + RETURN_WITHIN_S
     while time.perf_counter() < deadline_s:
-        signum = tracee.run_to_syscall(RETURN_WITHIN_S)
+        try:
+            signum = tracee.run_to_syscall(RETURN_WITHIN_S)
+        except NotStopping:
+            return False
         if signum:
             # The call itself faulted: put everything back and drop the signal.
             tracee.write_registers(1, context.general)
