@@ -6,9 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mpwatch.diagnose.shared import once_per_reading
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Snapshot
 
 _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
@@ -40,45 +42,82 @@ class PipeEnds:
         return f"socket {inode}" if address == "unix" else address
 
 
+class _Held(NamedTuple):
+    """What one process holds, each inode once."""
+
+    links: tuple[FdLink, ...]
+    """What the rest was derived from: kept over readings while nothing moves."""
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    sockets: tuple[FdLink, ...]
+
+
+_held_before: dict[ProcessId, _Held] = {}
+"""Of the last job indexed. Forked workers hold the ends of all that was open before them, thousands
+together, and hardly any of that changes from one reading to the next."""
+
+
 @once_per_reading
 def pipe_ends(snapshot: Snapshot) -> PipeEnds:
     """Index the ends that all living processes hold."""
-    readers: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    sockets: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    peers: dict[int, int | None] = {}
-    addresses: dict[int, str] = {}
+    global _held_before
+    held: dict[ProcessId, _Held] = {}
     is_complete = True
     for process in snapshot.living():
         fds = process.sample.fds
         if fds is None or fds.links is None:
             is_complete = is_complete and process.sample.state == "Z"
             continue
-        for link in fds.links:
-            if link.inode is None:
-                continue
-            if link.kind == "socket":
-                sockets[link.inode].append(process.process)
-                peers[link.inode] = link.peer
-                addresses[link.inode] = link.address or "unix"
-            elif link.kind == "pipe":
-                if link.is_writable is not True:
-                    readers[link.inode].append(process.process)
-                if link.is_writable is not False:
-                    writers[link.inode].append(process.process)
+        before = _held_before.get(process.process)
+        is_same = before is not None and before.links is fds.links
+        held[process.process] = before if before is not None and is_same else _held(fds.links)
+    _held_before = held
+    return _joined(held, is_complete=is_complete)
+
+
+def _held(links: tuple[FdLink, ...]) -> _Held:
+    """Sort the descriptors of one process; an end of unknown direction is both."""
+    known = [link for link in links if link.inode is not None]
+    pipes = [link for link in known if link.kind == "pipe"]
+    return _Held(
+        links,
+        reads=_inodes(link for link in pipes if link.is_writable is not True),
+        writes=_inodes(link for link in pipes if link.is_writable is not False),
+        sockets=tuple(link for link in known if link.kind == "socket"),
+    )
+
+
+def _inodes(links: Iterable[FdLink]) -> tuple[int, ...]:
+    return tuple({link.inode: None for link in links if link.inode is not None})
+
+
+def _joined(held: Mapping[ProcessId, _Held], *, is_complete: bool) -> PipeEnds:
+    """The holders of each inode, in the order of the processes."""
+    readers: defaultdict[int, list[ProcessId]] = defaultdict(list)
+    writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
+    sockets: dict[int, FdLink] = {}
+    holders: defaultdict[int, list[ProcessId]] = defaultdict(list)
+    for process, ends in held.items():
+        for inode in ends.reads:
+            readers[inode].append(process)
+        for inode in ends.writes:
+            writers[inode].append(process)
+        for inode in _inodes(ends.sockets):
+            holders[inode].append(process)
+        sockets.update((link.inode, link) for link in ends.sockets if link.inode is not None)
     outward = set()
-    for inode, peer in peers.items():
-        holders = sockets.get(peer) if peer is not None else None
-        if holders is None:
+    for inode, link in sockets.items():
+        if link.peer is None or link.peer not in holders:
             outward.add(inode)
         else:
-            readers[inode] = writers[inode] = holders
-    return PipeEnds(_frozen(readers), _frozen(writers), is_complete, addresses, frozenset(outward))
-
-
-def _frozen(ends: Mapping[int, list[ProcessId]]) -> dict[int, tuple[ProcessId, ...]]:
-    """Each holder once, in the order met."""
-    return {inode: tuple(dict.fromkeys(holders)) for inode, holders in ends.items()}
+            readers[inode] = writers[inode] = holders[link.peer]
+    return PipeEnds(
+        {inode: tuple(processes) for inode, processes in readers.items()},
+        {inode: tuple(processes) for inode, processes in writers.items()},
+        is_complete,
+        {inode: link.address or "unix" for inode, link in sockets.items()},
+        frozenset(outward),
+    )
 
 
 def inode_of(target: str) -> int | None:

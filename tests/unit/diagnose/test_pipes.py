@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpwatch.diagnose.pipes import PipeEnds, pipe_ends
+from mpwatch.model.samples import FdLink
+from mpwatch.model.snapshot import Process, Snapshot
+from tests.unit.diagnose.worlds import fds, pid, pipe, process, socket, world
+
+LINK = st.one_of(
+    st.builds(pipe, st.integers(3, 9), st.integers(1, 4), st.booleans()),
+    st.builds(socket, st.integers(3, 9), st.integers(5, 8), st.none() | st.integers(5, 8)),
+)
+
+
+def holding(number: int, links: Sequence[FdLink] | None) -> Process:
+    return process(number, fds=fds(9, links=links))
+
+
+def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ...]:
+    """Who holds one end of a pipe, found by looking at everything."""
+    return tuple(
+        each.process
+        for each in snapshot.living()
+        if each.sample.fds is not None
+        and any(
+            link.kind == "pipe" and link.inode == inode and link.is_writable in (is_writable, None)
+            for link in each.sample.fds.links or ()
+        )
+    )
+
+
+@given(st.lists(st.lists(st.lists(LINK, max_size=6), min_size=1, max_size=4), max_size=4))
+def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLink]]]) -> None:
+    for reading in readings:
+        snapshot = world(*(holding(100 + n, links) for n, links in enumerate(reading)))
+
+        ends = pipe_ends(snapshot)
+
+        for inode in range(1, 5):
+            assert ends.readers.get(inode, ()) == brute(snapshot, inode, False)
+            assert ends.writers.get(inode, ()) == brute(snapshot, inode, True)
+
+
+def test_readings_that_share_their_descriptors_share_what_follows() -> None:
+    kept = holding(100, [pipe(3, 1, True)])
+
+    first = pipe_ends(world(kept, holding(200, [pipe(3, 1, False)])))
+    then = pipe_ends(world(kept, holding(200, [])))
+
+    assert first.readers[1] == (pid(200),)
+    assert then.readers == {}
+    assert then.writers == first.writers == {1: (pid(100),)}
+
+
+def test_a_process_whose_descriptors_are_unknown_makes_the_whole_incomplete() -> None:
+    assert pipe_ends(world(holding(100, []))) == PipeEnds()
+    assert not pipe_ends(world(holding(100, None))).is_complete
+
+
+def test_what_is_read_from_a_socket_comes_from_who_holds_its_other_end() -> None:
+    ends = pipe_ends(world(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)])))
+
+    assert ends.writers == {5: (pid(200),), 6: (pid(100),)}
+    assert ends.outward == frozenset()
+    assert pipe_ends(world(holding(100, [socket(3, 5, 6)]))).outward == frozenset((5,))
