@@ -4,37 +4,64 @@ The earlier job's first rank has been left over. It holds the store's port, and 
 of the new one says who it is.
 """
 
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from mpwatch.demo.bounds import begin
 
+STARTER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
 
-def earlier_job(ports):
+
+def earlier_job(note):
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ports.put(store.port)
+    note.with_suffix(".new").write_text(str(store.port))
+    note.with_suffix(".new").rename(note)
     time.sleep(1000)
 
 
-def main():
-    seconds = begin(__doc__)
-    until_s = time.monotonic() + seconds
-    ports = mp.SimpleQueue()
-    mp.Process(target=earlier_job, args=(ports,), daemon=True).start()
-    port = ports.get()
+def this_job(until_s):
     ready = False
     while time.monotonic() < until_s:
         try:
-            dist.TCPStore("127.0.0.1", port, 1, True, timedelta(seconds=5))
+            port = int(os.environ["MASTER_PORT"])
+            dist.TCPStore(os.environ["MASTER_ADDR"], port, 1, True, timedelta(seconds=5))
         except RuntimeError as error:
             print(f"cannot start: {str(error).splitlines()[0]}", flush=True)
         if not ready:
             print("ready", flush=True)
             ready = True
         time.sleep(2)
+
+
+def run_as(part, **settings):
+    """The command line and the environment of this program in one of its parts."""
+    return [sys.executable, __file__], {**os.environ, "PART": part, **settings}
+
+
+def main():
+    part = os.environ.get("PART")
+    if part == "earlier job":
+        earlier_job(Path(os.environ["NOTE"]))
+    elif part == "this job":
+        this_job(float(os.environ["UNTIL"]))
+    else:
+        until_s = time.monotonic() + begin(__doc__)
+        note = Path(tempfile.gettempdir(), "port")
+        command, settings = run_as("earlier job", NOTE=str(note))
+        subprocess.run([sys.executable, "-c", STARTER, *command], env=settings, check=True)
+        while not note.exists() and time.monotonic() < until_s:
+            time.sleep(0.1)
+        command, settings = run_as(
+            "this job", UNTIL=str(until_s), MASTER_ADDR="127.0.0.1", MASTER_PORT=note.read_text()
+        )
+        os.execve(command[0], command, settings)
 
 
 if __name__ == "__main__":

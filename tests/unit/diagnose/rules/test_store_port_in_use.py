@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.rules import store_port_in_use
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import FdLink, PortOwner
+from mpwatch.model.snapshot import Process, Snapshot
+from tests.unit.diagnose.worlds import MAIN, fds, found, log, main, only, process, world
+
+
+STRANGER = PortOwner(4000, 900, "python old.py", 1)
+MEETS = {"MASTER_PORT": "4000", "MASTER_ADDR": "localhost"}
+
+
+def sockets(*addresses: str) -> list[FdLink]:
+    return [FdLink(3, "socket", "socket:[7]", 7, True, None, None, each) for each in addresses]
+
+
+def meeting(*addresses: str, **environment: str) -> Process:
+    return main(environment={**MEETS, **environment}, fds=fds(9, links=sockets(*addresses)))
+
+
+def test_a_port_that_an_orphan_holds_is_named_before_the_job_fails() -> None:
+    finding = only(store_port_in_use.check, world(meeting(), port_owners=(STRANGER,)))
+
+    assert finding.severity is Severity.WARNING
+    assert "process 900, whose starter is gone, has it: python old.py" in finding.evidence
+
+
+def test_the_error_is_told_with_who_has_the_port() -> None:
+    words = "The server socket has failed to listen on any local network address. port: 4000"
+    job = world(meeting(), port_owners=(STRANGER,), log=(log("exception", MAIN, words),))
+
+    assert "process 900" in only(store_port_in_use.check, job).summary
+
+
+def test_a_port_held_by_another_process_of_the_job_is_told_so() -> None:
+    words = "The server socket has failed to listen on any local network address. port: 4000"
+    other = process(300, "spawned", fds=fds(9, links=sockets("tcp listens on *:4000")))
+    job = world(meeting(), other, log=(log("exception", MAIN, words),))
+
+    assert "spawned 300 (300) has it" in only(store_port_in_use.check, job).summary
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(meeting(), port_owners=()),
+        world(meeting(), port_owners=None),
+        world(meeting(), port_owners=(STRANGER._replace(pid=MAIN),)),
+        world(meeting(), port_owners=(STRANGER._replace(port=29500),)),
+        world(meeting("tcp 127.0.0.1:5 > 127.0.0.1:4000"), port_owners=(STRANGER,)),
+        world(meeting(RANK="1"), port_owners=(STRANGER,)),
+        world(meeting(MASTER_ADDR="node7"), port_owners=(STRANGER,)),
+        world(main(environment=MEETS, fds=fds(9)), port_owners=(STRANGER,)),
+    ],
+    ids=[
+        "nobody listens",
+        "not known who listens",
+        "the job itself listens",
+        "on another port",
+        "they have met",
+        "it is not the one to listen",
+        "they meet elsewhere",
+        "whether they have met was not read",
+    ],
+)
+def test_a_port_the_job_may_have_met_on_is_quiet(job: Snapshot) -> None:
+    assert found(store_port_in_use.check, job) == []
