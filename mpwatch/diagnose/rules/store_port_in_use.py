@@ -58,7 +58,7 @@ def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:
 
 def _words(owner: PortOwner) -> str:
     """One owner outside of the job."""
-    orphan = ", whose starter is gone" if owner.parent_pid == 1 else ""
+    orphan = ", whose starter is gone," if owner.parent_pid == 1 else ""
     return f"process {owner.pid}{orphan} has it: {owner.command}"
 
 

@@ -8,7 +8,6 @@ from mpwatch.model.samples import FdLink, PortOwner
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import MAIN, fds, found, log, main, only, process, world
 
-
 STRANGER = PortOwner(4000, 900, "python old.py", 1)
 MEETS = {"MASTER_PORT": "4000", "MASTER_ADDR": "localhost"}
 
