@@ -17,7 +17,7 @@ FETCHES_KEPT = 256
 RECENT_SHOWN = 30
 WAIT_WINDOW_NS = 60_000_000_000
 
-_STRATEGIES = {1: "file_descriptor", 2: "file_system"}
+_NOT_CACHED = wire.FLAG_EMPTY | wire.FLAG_RAISED
 
 
 class HookLedger:
@@ -59,6 +59,9 @@ class HookLedger:
         """Replace the last readings."""
         self.gauges = gauges.data
         self.gauges_at_s = gauges.at_s
+        strategy = gauges.data.get("strategy")
+        if isinstance(strategy, str):
+            self.strategy = strategy
 
     def add_note(self, note: HookNote) -> None:
         """Take from a note what changes the state of the process."""
@@ -85,10 +88,8 @@ class HookLedger:
             self._fetch_ns.append(event.duration_ns)
         elif kind == wire.LOADER_NEXT:
             self._add_wait(event)
-        elif kind in (wire.CACHE_SET, wire.CACHE_SWEEP):
+        elif kind == wire.CACHE_SWEEP or (kind == wire.SHARE and not event.flags & _NOT_CACHED):
             self._cache_entries = event.aux
-        elif kind == wire.STRATEGY:
-            self.strategy = _STRATEGIES.get(event.aux, self.strategy)
         elif kind == wire.CUDA_INIT:
             self.is_cuda_initialised = True
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges
+from mpwatch.model.snapshot import SharedCache
 from mpwatch.observe.ledger import HookLedger
 
 from .worlds import MAIN, WORKER_0, event, part
@@ -51,17 +52,26 @@ def test_fetch_times_become_quantiles_and_a_recent_line() -> None:
 
 def test_the_cache_is_known_from_events_until_gauges_say_more() -> None:
     ledger = HookLedger(MAIN)
-    ledger.add_slice(part(MAIN, 1.0, event(wire.CACHE_SET, 1.0, aux=42)))
+    entries = []
+    for kind, aux, flags in (
+        (wire.SHARE, 42, 0),
+        (wire.SHARE, 0, wire.FLAG_EMPTY),
+        (wire.CACHE_SWEEP, 7, 0),
+    ):
+        ledger.add_slice(part(MAIN, 1.0, event(kind, 1.0, aux=aux, flags=flags)))
+        cache = ledger.shared_cache()
+        entries.append(cache and (cache.entries, cache.limit))
+    ledger.add_gauges(HookGauges(MAIN, 2.0, {"shared_cache": {"entries": 9, "limit": 128}}))
 
-    cache = ledger.shared_cache()
-
-    assert cache is not None
-    assert (cache.entries, cache.limit) == (42, None)
+    assert entries == [(42, None), (42, None), (7, None)]
+    assert ledger.shared_cache() == SharedCache(9, 128)
 
 
 def test_a_change_of_strategy_is_followed() -> None:
     ledger = HookLedger(MAIN)
-    ledger.add_slice(part(MAIN, 1.0, event(wire.STRATEGY, 1.0, aux=2)))
+    ledger.add_gauges(HookGauges(MAIN, 1.0, {"strategy": "file_descriptor"}))
+    ledger.add_gauges(HookGauges(MAIN, 2.0, {"strategy": "file_system"}))
+    ledger.add_gauges(HookGauges(MAIN, 3.0, {"strategy": None}))
 
     assert ledger.strategy == "file_system"
 
