@@ -22,17 +22,19 @@ ANSWER_WITHIN_S = 1.0
 _LOOK_S = 0.005
 
 
-def detach(process: ProcessId, *, timeout_s: float = 1.0) -> Detached:
+def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = False) -> Detached:
     """Take the hook out of one process: ask it, or else have the interpreter do it.
 
     Args:
         process: Which one.
         timeout_s: How long each of the two may take.
+        may_be_asleep: It was forked from a process with the hook a moment ago, so there may be one
+            in it that has no files yet.
     """
     started_s = time.monotonic()
     try:
         target = read_target(process)
-        outcome = _leave(target, timeout_s)
+        outcome = _leave(target, timeout_s, may_be_asleep)
         if outcome.state == "absent":
             _tidy(target)
     except Refused as refusal:
@@ -43,13 +45,13 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0) -> Detached:
     return replace(outcome, took_s=time.monotonic() - started_s)
 
 
-def _leave(target: Target, timeout_s: float) -> Detached:
+def _leave(target: Target, timeout_s: float, may_be_asleep: bool) -> Detached:
     """Ask the hook, and see that it is gone."""
     process = target.process
     try:
         client = hook_socket.connect(target.sample())
     except NoHook as none:
-        if str(none) == NO_HOOK and not _files_left(target):
+        if str(none) == NO_HOOK and not _files_left(target) and not may_be_asleep:
             return Detached(process, "absent")
         return _have_it_done(target, timeout_s)
     with client:

@@ -8,11 +8,14 @@ from typing import TypeVar
 
 from mpwatch.attach.bring import bring_in
 from mpwatch.attach.leave import detach
+from mpwatch.attach.newborn import newborn
 from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
 PARALLEL = 8
+GENERATIONS = 4
+"""How often children born meanwhile are looked for; those of a parent with the hook have it."""
 _LEFT_ALONE: dict[Role, str] = {
     "resource-tracker": "the resource tracker of multiprocessing is left alone",
     "forkserver": "the forkserver is left alone: its children bring their own hook",
@@ -28,31 +31,45 @@ def bring_in_tree(
 ) -> tuple[Attached, ...]:
     """Bring the hook into every Python process of a job; one that refuses stops nobody.
 
+    Children that were born since the job was sampled, before the hook was in their parent, get it
+    too.
+
     Args:
         processes: The job as sampled, parents first.
         progress: Called on this thread with the outcome of each process as it is known.
         timeout_s: How long to wait for each.
 
     Returns:
-        All outcomes, in the order of the processes.
+        All outcomes, in the order of the processes, then those of the newborn.
     """
-    samples = tuple(processes)
-    reasons = {sample.process: why_not(sample) for sample in samples}
-    outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
-    for outcome in outcomes.values():
-        progress(outcome)
-    wanted = [p for p, reason in reasons.items() if reason is None]
-    outcomes |= _all(lambda p: bring_in(p, timeout_s=timeout_s), wanted, progress)
-    return tuple(outcomes[sample.process] for sample in samples)
+    outcomes: dict[ProcessId, Attached] = {}
+    samples = list(processes)
+    for _ in range(GENERATIONS):
+        outcomes |= _bring_in_all(samples, progress, timeout_s)
+        samples = newborn(outcomes)
+        if not samples:
+            break
+    return tuple(outcomes.values())
 
 
 def detach_tree(
     processes: Iterable[ProcSample], progress: Callable[[Detached], None], timeout_s: float = 1.0
 ) -> tuple[Detached, ...]:
-    """Take the hook out of every process of a job, children first so that none passes it on."""
-    wanted = [s.process for s in processes if s.is_python and s.state not in ("Z", "X")][::-1]
-    outcomes = _all(lambda p: detach(p, timeout_s=timeout_s), wanted, progress)
-    return tuple(outcomes[process] for process in reversed(wanted))
+    """Take the hook out of every process of a job, children first so that none passes it on.
+
+    Children that were forked meanwhile from a parent that still had it lose it, too.
+    """
+    samples, outcomes = list(processes), dict[ProcessId, Detached]()
+    may_be_asleep = False
+    for _ in range(GENERATIONS):
+        wanted = [s.process for s in samples if s.is_python and s.state not in ("Z", "X")]
+        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep)
+        seen = {sample.process for sample in samples} | outcomes.keys()
+        samples = [sample for sample in newborn(seen) if why_not(sample) is None]
+        if not samples:
+            break
+        may_be_asleep = True
+    return tuple(outcomes.values())
 
 
 def why_not(sample: ProcSample) -> str | None:
@@ -62,6 +79,34 @@ def why_not(sample: ProcSample) -> str | None:
     if sample.role in _LEFT_ALONE:
         return _LEFT_ALONE[sample.role]
     return None if sample.is_python else "it is not a Python process"
+
+
+def _bring_in_all(
+    samples: list[ProcSample], progress: Callable[[Attached], None], timeout_s: float
+) -> dict[ProcessId, Attached]:
+    """Bring it into each that is to have it, several at a time."""
+    reasons = {sample.process: why_not(sample) for sample in samples}
+    outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
+    for outcome in outcomes.values():
+        progress(outcome)
+    wanted = [p for p, reason in reasons.items() if reason is None]
+    outcomes |= _all(lambda p: bring_in(p, timeout_s=timeout_s), wanted, progress)
+    return {sample.process: outcomes[sample.process] for sample in samples}
+
+
+def _detach_all(
+    processes: list[ProcessId],
+    progress: Callable[[Detached], None],
+    timeout_s: float,
+    may_be_asleep: bool,
+) -> dict[ProcessId, Detached]:
+    """Take it out of each, several at a time."""
+
+    def leave(process: ProcessId) -> Detached:
+        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
+
+    outcomes = _all(leave, processes[::-1], progress)
+    return {process: outcomes[process] for process in processes}
 
 
 def _all(

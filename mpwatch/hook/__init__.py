@@ -60,6 +60,7 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
     if other is not None:
         return bool(other.enter(started_by, birth))
     if _session is not None and _session.state != "off":
+        _session.wake()
         _session.resume()
         return True
     if _is_forkserver():
