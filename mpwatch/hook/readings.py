@@ -1,12 +1,7 @@
-"""What the wrappers see of DataLoaders, kept as plain numbers that the hook's thread may read.
-
-If that thread held one of the program's objects even for a moment, the object could end there: an
-iterator's `__del__` joins its workers.
-"""
+"""What a thread, and a worker, have to remember between two wrapped calls."""
 
 from __future__ import annotations
 
-import itertools
 import sys
 
 TYPE_CHECKING = False
@@ -170,49 +165,3 @@ def _index_in_fetch() -> str | None:
                     return repr(index)[:64]
             step = step.f_back
     return None
-
-
-class Reading:
-    """The state of one iterator, copied where its own thread passes by."""
-
-    __slots__ = ("data", "key", "pid")
-
-    def __init__(self, key: int, pid: int) -> None:
-        self.key = key
-        self.pid = pid
-        self.data: dict[str, Any] = {"key": key, "batches": 0, "waiting_since_ns": None}
-
-
-class Readings:
-    """All live iterators of this process."""
-
-    __slots__ = ("_by_queue", "_keys", "_pid")
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._keys = itertools.count(1)
-        self._by_queue: dict[int, Reading] = {}
-
-    def of_queue(self, queue: Any) -> Reading:
-        """The reading of the iterator with this result queue, begun where it is new."""
-        reading = self._by_queue.get(id(queue))
-        if reading is None:
-            reading = self._by_queue[id(queue)] = Reading(next(self._keys), self._pid)
-        return reading
-
-    def of(self, iterator: Any) -> Reading:
-        """The reading of an iterator."""
-        return self.of_queue(iterator._worker_result_queue)
-
-    def end(self, iterator: Any) -> None:
-        """Forget an iterator that shut down."""
-        self._by_queue.pop(id(iterator._worker_result_queue), None)
-
-    def show(self) -> list[dict[str, Any]] | None:
-        """The gauge `loaders`; a forked worker does not show those of its parent."""
-        shown = [r.data for r in tuple(self._by_queue.values()) if r.pid == self._pid]
-        return shown or None
-
-    def be_child(self, pid: int) -> None:
-        """Be in a forked child: iterators seen so far belong to the parent."""
-        self._pid = pid

@@ -7,11 +7,12 @@ import sys
 
 from . import answers, errors, places, wire
 from .items import Items
+from .loaders import Readings
 from .notes import Notes
 from .origins import Origins
 from .patching import Patcher
 from .pristine import System
-from .readings import Readings, Worker, make_here
+from .readings import Worker, make_here
 from .ring import Ring, make_record
 from .server import Server
 

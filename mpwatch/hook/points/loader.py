@@ -18,31 +18,27 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..loaders import Reading
     from ..patching import Undo
-    from ..readings import Reading
     from ..session import Session
 
 
-def _look(reading: Reading, iterator: Any) -> None:
-    """Copy what can be read of an iterator; an attribute that a torch lacks stays away."""
-    data = reading.data
-    tasks = iterator._task_info
-    received = data["rcvd"] = iterator._rcvd_idx
-    data["sent"] = iterator._send_idx
-    outstanding = data["outstanding"] = iterator._tasks_outstanding
-    data["parked"] = len(tasks) - outstanding
-    owner = tasks.get(received)
-    data["owner"] = None if owner is None else owner[0]
+def _begin(session: Session, reading: Reading, iterator: Any) -> None:
+    # A wrapper that somebody wrapped in turn is still called after the hook has left.
+    if session.state != "off":
+        reading.begin(iterator)
 
 
 def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
-    readings = session.loaders
+    of = session.loaders.of
 
     def next_data(self: Any) -> Any:
         began_ns = now()
-        reading = readings.of(self)
-        reading.data["waiting_since_ns"] = began_ns
+        reading = of(self)
+        if not reading.fixed:
+            _guard(session, _begin, session, reading, self)
+        reading.waiting_since_ns = began_ns
         batch = self._rcvd_idx
         try:
             result = original(self)
@@ -54,9 +50,9 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
             errors.unframe(error)
             raise
         finally:
-            reading.data["waiting_since_ns"] = None
-        reading.data["batches"] += 1
-        _guard(session, _look, reading, self)
+            reading.waiting_since_ns = None
+        reading.batches += 1
+        reading.owners.pop(batch, None)
         record(wire.LOADER_NEXT, began_ns, 0, 0, reading.key, 0, batch)
         return result
 
@@ -64,22 +60,33 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
 
 
 def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    readings = session.loaders
+    of, now = session.loaders.of, session.system.monotonic_ns
 
     def try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _guard(session, _look, readings.of(self), self)
+        reading = of(self)
+        if reading.waiting_since_ns is None:
+            _guard(session, _begin, session, reading, self)
+            reading.waiting_since_ns = now()
+            reading.is_late = True
+        is_over = True
         try:
-            return original(self, *args, **kwargs)
+            result = original(self, *args, **kwargs)
+            is_over = result[0]
+            return result
         except BaseException as error:
             errors.unframe(error)
             raise
+        finally:
+            if reading.is_late and is_over:
+                reading.is_late = False
+                reading.waiting_since_ns = None
 
     return try_get_data
 
 
 def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
-    readings = session.loaders
+    of = session.loaders.of
 
     def try_put_index(self: Any) -> Any:
         began_ns = now()
@@ -91,8 +98,9 @@ def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[.
             raise
         task = self._task_info.get(batch)
         if task is not None and self._send_idx > batch:
-            key = readings.of(self).key
-            record(wire.LOADER_PUT_INDEX, began_ns, 0, 0, key, task[0], batch)
+            reading = of(self)
+            worker = reading.owners[batch] = task[0]
+            record(wire.LOADER_PUT_INDEX, began_ns, 0, 0, reading.key, worker, batch)
         return result
 
     return try_put_index
@@ -102,25 +110,18 @@ def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
-    def begin(self: Any) -> None:
-        data = readings.of(self).data
-        data["workers"] = self._num_workers
-        data["prefetch"] = self._prefetch_factor
-        data["persistent"] = self._persistent_workers
-        data["pin_memory"] = self._pin_memory
-        data["pids"] = [worker.pid for worker in self._workers]
-        data["dataset"] = type(self._dataset).__qualname__[:128]
-
     def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
-        _guard(session, begin, self)
-        key = readings.of(self).key
-        record(wire.LOADER_START, began_ns, 0, 0, key, 0, self._num_workers)
+        reading = readings.of(self)
+        _guard(session, _begin, session, reading, self)
+        record(wire.LOADER_START, began_ns, 0, 0, reading.key, 0, self._num_workers)
         try:
-            return original(self, *args, **kwargs)
+            result = original(self, *args, **kwargs)
         except BaseException as error:
             errors.unframe(error)
             raise
+        _guard(session, reading.positions)
+        return result
 
     return reset
 
@@ -191,10 +192,15 @@ def _recognise(session: Session) -> bool:
 def _gauges(module: ModuleType, session: Session) -> Undo:
     session.gauges["loaders"] = session.loaders.show
     session.gauges["worker"] = session.worker.show
-    return lambda: session.drop_gauges("loaders", "worker")
+
+    def undo() -> None:
+        session.drop_gauges("loaders", "worker")
+        session.loaders.end_all()
+
+    return undo
 
 
-def _guard(session: Session, look: Callable[..., None], *args: Any) -> None:
+def _guard(session: Session, look: Callable[..., Any], *args: Any) -> None:
     """Look at torch's private state; a torch that keeps it elsewhere costs that reading only."""
     try:
         look(*args)
