@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
@@ -21,10 +22,9 @@ _SHARED = re.compile(
     rb"([0-9a-f]+)-([0-9a-f]+) ..[x-]s [0-9a-f]+ ([0-9a-f]+):([0-9a-f]+) (\d+)\s+(/.*)"
 )
 _LIBRARY = re.compile(
-    rb"/(?:lib)?(cv2|gomp|iomp5|omp|cuda|cudart|nccl|torch|torch_cpu|torch_cuda|c10"
+    rb"(?:lib)?(?:cv2|gomp|iomp5|omp|cuda|cudart|nccl|torch|torch_cpu|torch_cuda|c10"
     rb"|mkl_rt|openblas|tbb|jemalloc|tcmalloc|decord|lmdb|hdf5|arrow|turbojpeg)"
-    rb"(?:[-.\w]*)?\.so[.\d]*$",
-    re.M,
+    rb"(?:[-.\w]*)?\.so[.\d]*"
 )
 
 
@@ -94,7 +94,7 @@ def parse_mappings(data: bytes, before: Mappings | None = None) -> Mappings:
     if before is not None and before.used - len(before.spans) == used - len(spans):
         libraries = before.libraries
     else:
-        libraries = tuple(sorted(set(_libraries(data))))
+        libraries = tuple(sorted(_libraries(data)))
     return Mappings(
         used=used,
         files=tuple(MappedFile(key, paths[key], tuple(spots)) for key, spots in ranges.items()),
@@ -121,6 +121,18 @@ def _shared_lines(data: bytes) -> Iterator[tuple[bytes, ...]]:
             found = data.find(place, end) if end >= 0 else -1
 
 
-def _libraries(data: bytes) -> list[str]:
-    """Base names of the libraries that matter, once per mapping."""
-    return [clean(match.group()[1:]) for match in _LIBRARY.finditer(data)]
+def _libraries(data: bytes) -> set[str]:
+    """Base names of the libraries that matter.
+
+    A file is mapped in several pieces and a job has the same hundred files everywhere: each name is
+    matched once.
+    """
+    lines = data.split(b"\n")
+    names = {line[place + 1 :] for line in lines if (place := line.rfind(b"/")) >= 0}
+    return {name for name in map(_library, names) if name}
+
+
+@lru_cache(maxsize=4096)
+def _library(name: bytes) -> str:
+    """The name of a library that matters, cleaned; else nothing."""
+    return clean(name) if _LIBRARY.fullmatch(name) else ""

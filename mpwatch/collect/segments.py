@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect.fds import HeldFile
@@ -92,6 +93,13 @@ def creator_inside(path: str) -> int | None:
     return int(match.group(1)) if match is not None else None
 
 
+@lru_cache(maxsize=8192)
+def _named(raw: str) -> tuple[str, int | None]:
+    """The cleaned path and the pid in it: a hundred workers hold the same segments."""
+    path = clean(raw.removesuffix(DELETED))
+    return path, creator_inside(path)
+
+
 def join(
     pid: int,
     held: Sequence[HeldFile],
@@ -135,8 +143,7 @@ def _use(
     # glibc maps a named semaphore under a temporary name that it removes at once, so the inode's
     # own link count is right where the path says deleted.
     is_linked = extent.links > 0 if extent is not None else not path.endswith(DELETED)
-    path = clean(path.removesuffix(DELETED))
-    inside = creator_inside(path)
+    path, inside = _named(path)
     mapped_bytes = sum(end - start for start, end in ranges) or None
     return SegmentUse(
         segment=segment,

@@ -97,7 +97,8 @@ def test_one_process_is_the_same(samples: tuple[ProcSample, ...]) -> None:
     assert ours.voluntary_switches == switches.voluntary
     memory = theirs.memory_full_info()
     assert ours.memory is not None
-    assert ours.memory.pss_bytes == memory.pss
+    # Its share of a library changes with every other process that maps it, anywhere.
+    assert abs((ours.memory.pss_bytes or 0) - memory.pss) < 1 << 20
     assert ours.memory.private_bytes == memory.uss
     # The kernel counts resident pages per thread and adds them up late.
     assert abs((ours.memory.rss_bytes or 0) - memory.rss) < 4 << 20
