@@ -11,22 +11,23 @@ import torch.multiprocessing as mp
 
 from mpwatch.demo.bounds import begin
 
-BUSY_S = 15
+REPORT_S = 5
+BUSY_S = 10
 
 
 def produce(queue):
     queue.put(torch.randn(1000))
-    time.sleep(0.5)  # the queue's thread has sent the ticket by the time this process ends
+    time.sleep(REPORT_S)  # stands for its own last work
 
 
 def main():
-    seconds = begin(__doc__)
+    begin(__doc__)
     queue = mp.Queue()
     producer = mp.Process(target=produce, args=(queue,))
     producer.start()
-    producer.join()
     print("ready", flush=True)
-    time.sleep(min(BUSY_S, seconds))  # stands for other work before the result is wanted
+    producer.join()
+    time.sleep(BUSY_S)  # stands for other work before the result is wanted
     print(queue.get().sum())
 
 

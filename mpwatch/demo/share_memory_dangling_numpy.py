@@ -1,12 +1,13 @@
 """Keep a numpy view of a tensor, then move the tensor to shared memory.
 
 Sharing gives the tensor a new buffer and frees the old one. The view still points to the old one:
-what it shows from then on is whatever lies there.
+what it shows from then on, in every process, is whatever lies there.
 """
 
 import time
 
 import torch
+import torch.multiprocessing as mp
 
 from mpwatch.demo.bounds import begin
 
@@ -19,20 +20,27 @@ class Replay:
         self.array = self.tensor.numpy()
 
 
+def learn(replay, done):
+    torch.set_num_threads(1)
+    print(f"mean of the tensor {replay.tensor[:1000].mean():.1f}", flush=True)
+    done.wait()
+
+
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    ready = False
+    replay, done = Replay(), mp.Event()
+    before = replay.tensor.data_ptr()
+    replay.tensor.share_memory_()
+    learner = mp.Process(target=learn, args=(replay, done))
+    learner.start()
+    print("ready", flush=True)
     while time.monotonic() < until_s:
-        replay = Replay()
-        before = replay.tensor.data_ptr()
-        replay.tensor.share_memory_()
         moved = replay.tensor.data_ptr() != before
         print(f"tensor moved: {moved}, its view still at {replay.array.ctypes.data:#x}", flush=True)
-        if not ready:
-            print("ready", flush=True)
-            ready = True
         time.sleep(2)
+    done.set()
+    learner.join()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,13 @@ from mpwatch.diagnose.deaths import TOGETHER_S, death_of
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import LogEntry, Snapshot
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+from mpwatch.model.units import seconds_text
 
 RULE = "producer-exits-before-get"
+RECENT_S = 60.0
+"""What was not fetched by then is hardly waited for."""
 _SAID = (
     said("FileNotFoundError", kind="ticket-failed"),
     said("ConnectionRefusedError", kind="ticket-failed"),
@@ -27,9 +31,54 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
     """
     del history
-    for entry in heard(snapshot, *_SAID):
-        if not _is_shutdown(snapshot, entry):
-            yield _void_ticket(snapshot, entry)
+    entries = [e for e in heard(snapshot, *_SAID) if not _is_shutdown(snapshot, e)]
+    for entry in entries:
+        yield _void_ticket(snapshot, entry)
+    if not entries:
+        yield from _unfetched(snapshot)
+
+
+def _unfetched(snapshot: Snapshot) -> Iterator[Finding]:
+    """Producers that ended while tensors they had sent lay unfetched, as far as that shows.
+
+    A descriptor without a mapping is a tensor on its way. That it was still wanted cannot be seen
+    from outside, so this is no more than information.
+    """
+    held = {use.segment for p in snapshot.living() for use in p.sample.segments or ()}
+    for process in snapshot.processes:
+        if process.ended is None or process.role not in ("spawned", "pool-worker"):
+            continue
+        head = family_head(snapshot, process)
+        own = (process.pid, process.sample.ns_pid)
+        sent = [
+            use
+            for use in process.sample.segments or ()
+            if use.kind == "torch" and use.creator_pid in own and use.fds and not use.ranges
+        ]
+        is_recent = snapshot.at_s - process.ended.at_s <= RECENT_S
+        if not sent or not is_recent or head is None or head.is_gone:
+            continue
+        if not any(use.segment in held for use in sent):
+            yield _left_unfetched(process, process.ended, len(sent), snapshot)
+
+
+def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:
+    """A producer that was in a hurry."""
+    tensors = "a tensor it had sent was" if count == 1 else f"{count} tensors it had sent were"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        summary=f"{called(process)} ended while {tensors} not yet fetched",
+        evidence=(
+            f"{count} of its segments were open in nobody else when it was last seen",
+            f"{called(process)} ended {seconds_text(snapshot.at_s - ended.at_s)} ago: "
+            f"{ended.words}",
+            "no living process has them: whoever takes them from the queue now gets an error",
+        ),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
 
 
 def _is_shutdown(snapshot: Snapshot, entry: LogEntry) -> bool:

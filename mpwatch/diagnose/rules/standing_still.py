@@ -14,7 +14,9 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitLink
 
 RULE = "standing-still"
-STANDING_S = 15.0
+STANDING_S = 20.0
+"""Longer than any other rule takes to see more: who says it first does not matter, what is said
+does."""
 CERTAIN_S = 5.0
 """Enough where what the chain ends at can be ended by nobody, whatever the others do."""
 

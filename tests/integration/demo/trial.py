@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpwatch.demo.catalogue import Scenario, command, obstacle, scenarios
-from tests.integration.demo.program import started
+from tests.integration.demo.program import READY_S, started
 from tests.integration.demo.signals import Signal
 from tests.programs import healthy_variants
 
@@ -71,7 +71,7 @@ def cases() -> Iterator[Case]:
         if not obstacle(scenario):
             yield failing(scenario)
     for name in healthy_variants.VARIANTS:
-        argv = healthy_variants.command(sys.executable, name, HEALTHY_S + 5)
+        argv = healthy_variants.command(sys.executable, name, HEALTHY_S + READY_S)
         yield Case(f"healthy: {name}", tuple(argv), HEALTHY_S)
 
 
@@ -79,7 +79,7 @@ def failing(scenario: Scenario) -> Case:
     """A demonstration, watched long enough to show itself, or until after the damage."""
     watch_s = max(scenario.shows_s, (scenario.damage_s or 0.0) + AFTER_DAMAGE_S)
     watch_s = min(watch_s if scenario.expected else HEALTHY_S, LONGEST_S)
-    argv = command(scenario, sys.executable, watch_s + 20)
+    argv = command(scenario, sys.executable, LONGEST_S + READY_S)
     if scenario.layer == "hook":
         argv = [argv[0], "-m", "mpwatch", "run", "--headless", *argv[1:]]
     return Case(

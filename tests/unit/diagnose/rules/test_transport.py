@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mpwatch.diagnose.rules import (
     file_system_strategy_leak,
     producer_exits_before_get,
@@ -14,10 +16,11 @@ from mpwatch.diagnose.rules import (
     unreused_buffers_copied,
 )
 from mpwatch.model.findings import Severity
-from mpwatch.model.snapshot import Flow, Segment, SharedCache
+from mpwatch.model.snapshot import Flow, Process, Segment, SharedCache, Snapshot
 from tests.unit.diagnose.worlds import (
     MAIN,
     MIB,
+    NOW_S,
     WALL_S,
     found,
     gone,
@@ -314,3 +317,41 @@ def test_tickets_of_workers_that_main_shut_down_are_quiet() -> None:
     for said in ((void,), ()):
         job = world(main(), worker, outstanding, log=said)
         assert found(producer_exits_before_get.check, job) == []
+
+
+def sender_gone(**changes: Any) -> Process:
+    sent = tuple(replace(use, ranges=()) for use in uses(3, creator=300))
+    fields = {"segments": sent, "ended": gone(300, exit_code=0), **changes}
+    return process(300, "spawned", **fields)
+
+
+def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
+    finding = only(producer_exits_before_get.check, world(main(), sender_gone()))
+
+    assert finding.severity is Severity.INFO
+    assert "3 tensors it had sent were not yet fetched" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(main(), sender_gone(ended=None)),
+        world(main(), sender_gone(segments=uses(3, creator=300))),
+        world(main(), sender_gone(segments=uses(3, creator=MAIN))),
+        world(main(segments=uses(1, creator=300)), sender_gone()),
+        world(main(), sender_gone(ended=gone(300, at_s=NOW_S - 100, exit_code=0))),
+        world(main(ended=gone(MAIN, exit_code=0)), sender_gone()),
+        world(main(), replace(sender_gone(), role="loader-worker")),
+    ],
+    ids=[
+        "it lives",
+        "it kept them itself",
+        "they are not its own",
+        "somebody has fetched",
+        "long ago",
+        "the job is over",
+        "a loader's worker leaves with what it had fetched ahead",
+    ],
+)
+def test_tensors_that_nobody_may_miss_are_quiet(job: Snapshot) -> None:
+    assert found(producer_exits_before_get.check, job) == []
