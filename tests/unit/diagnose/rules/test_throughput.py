@@ -20,7 +20,7 @@ from mpwatch.diagnose.stillness import (
     watched_s,
 )
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import History, Point
+from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from tests.unit.diagnose.worlds import (
@@ -114,7 +114,7 @@ def worked_until(seconds_ago: float) -> History:
     """Main and two workers that were busy, and then none of them used any cpu."""
     busy = [Point(NOW_S - 20 + i, 95.0 if i < 20 - seconds_ago else 0.0) for i in range(21)]
     waiting = [Point(at_s, float(load == 0)) for at_s, load in busy]
-    workers = [(n, "cpu_percent") for n in (200, 201)]
+    workers: list[tuple[int, ProcessMetric]] = [(n, "cpu_percent") for n in (200, 201)]
     return history({**dict.fromkeys(workers, busy), (MAIN, "loader_wait"): waiting})
 
 
