@@ -52,7 +52,9 @@ class Origins:
         Never raises, as `shared` and `will_be_shared` do not.
         """
         try:
-            if self._is_due(storage.nbytes()):
+            # Counted here, and not in a function of its own: it happens for each batch.
+            self._left -= storage.nbytes()
+            if self._left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here() or self._usual))
         except Exception as error:
             if not errors.is_ours(error):
@@ -62,7 +64,10 @@ class Origins:
         """Take notice of a tensor that this thread puts into a queue, for another to pickle."""
         try:
             storage = tensor.untyped_storage()
-            if storage._cdata not in self._places and self._is_due(storage.nbytes()):
+            if storage._cdata in self._places:
+                return
+            self._left -= storage.nbytes()
+            if self._left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here()))
         except Exception as error:
             if not errors.is_ours(error):
@@ -74,7 +79,10 @@ class Origins:
             site = self._places.pop(storage._cdata, None) if self._places else None
             if site is None:
                 # One shared before was made elsewhere, and was passed over there.
-                if was_shared or not self._is_due(size):
+                if was_shared:
+                    return
+                self._left -= size
+                if self._left > 0 or not self._is_time():
                     return
                 site = self._spend(place_here() or self._usual)
             if site is not None:
@@ -93,10 +101,9 @@ class Origins:
         definitions = (definition(part) for part in parts)
         self._usual = next(filter(None, definitions), f"dataset {kind.__qualname__}")
 
-    def _is_due(self, size: int) -> bool:
-        """Whether a storage of so many bytes is in the sample; a race costs one, no more."""
-        self._left -= size
-        return self._left <= 0 and self._session.system.monotonic_ns() > self._next_ns
+    def _is_time(self) -> bool:
+        """Whether notes may come again; a race costs one too many, no more."""
+        return self._session.system.monotonic_ns() > self._next_ns
 
     def _spend(self, site: str | None) -> str | None:
         """Count a storage of the sample; one whose line is not known takes hardly a turn."""
@@ -135,7 +142,7 @@ def place_here() -> str | None:
     for _ in range(_FRAMES):
         if frame is None or frame.f_code.co_name in ("_worker_loop", "_bootstrap"):
             return None
-        if _is_of_the_program(frame.f_code.co_filename):
+        if is_of_the_program(frame.f_code.co_filename):
             return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return None
@@ -147,14 +154,14 @@ def definition(function: Any) -> str | None:
     if not callable(function):
         return None
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    if code is None or not _is_of_the_program(code.co_filename):
+    if code is None or not is_of_the_program(code.co_filename):
         return None
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno} {name}"
 
 
 @functools.lru_cache(maxsize=128)
-def _is_of_the_program(path: str) -> bool:
+def is_of_the_program(path: str) -> bool:
     """Whether a file is neither ours, torch's nor the standard library's.
 
     Remembered for the files seen last: a frame then takes 0.1 us of a walk, not 2.

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.conftest import PROGRAMS
+
+pytestmark = pytest.mark.slow
+
+BOUNDED = ("check", "is_whole", "add", "note", "place_here", "_spend", "_remember", "_identity")
+"""Done so many times a second at most, however many batches there are."""
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, Any]:
+    """What the hook did for a batch, in main and in a worker."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_calls.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    rows = map(json.loads, done.stdout.splitlines())
+    return {row["who"]: row for row in rows}
+
+
+@pytest.mark.parametrize("who", ["main", "worker"])
+def test_a_batch_is_five_records_on_either_side(counted: dict[str, Any], who: str) -> None:
+    assert counted[who]["records"] == pytest.approx(5, abs=0.1)
+
+
+@pytest.mark.parametrize(("who", "most"), [("main", 20.5), ("worker", 11.5)])
+def test_a_batch_is_so_many_calls_of_the_hook_and_no_more(
+    counted: dict[str, Any], who: str, most: float
+) -> None:
+    calls = {name: each for name, each in counted[who]["calls"].items() if name not in BOUNDED}
+
+    assert calls["record"] > 3
+    assert sum(calls.values()) < most, calls
