@@ -1,4 +1,4 @@
-"""A sample of what goes into queues: from which line, how many bytes, and if it rests there."""
+"""What a process hands to others: a sample of what goes into queues, from which line, and more."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import weakref
 
 from . import errors
 from .depths import Depths
+from .handed import Handed
+from .views import Views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ _TENSORS = 16
 class Items:
     """Looks at some of the items a process puts into queues."""
 
-    __slots__ = ("_count", "_session", "_sites", "_watched", "depths")
+    __slots__ = ("_count", "_session", "_sites", "_watched", "depths", "handed", "views")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.depths = Depths()
+        self.handed = Handed(session)
+        self.views = Views(session)
         self._count = itertools.count()
         self._sites: dict[tuple[str, str, int], list[int]] = {}
         self._watched: collections.deque[tuple[Any, int, tuple[str, str, int]]] = collections.deque(

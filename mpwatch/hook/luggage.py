@@ -58,7 +58,7 @@ def parts(thing: Any, *, is_first: bool = False) -> list[tuple[str, Any]]:
     if set in lineage or frozenset in lineage:
         base: Any = set if set in lineage else frozenset
         return [("{}", part) for part in itertools.islice(base.__iter__(thing), SAMPLE)]
-    if type in lineage or is_tensor(thing):
+    if type in lineage or kind is type(sys) or is_tensor(thing):
         return []
     if kind.__module__.partition(".")[0] in _CLOSED and not is_first:
         return []
@@ -85,11 +85,11 @@ def is_module(thing: Any) -> bool:
     return module is not None and module in type(thing).__mro__
 
 
-def walk(thing: Any) -> Iterator[tuple[str, Any]]:
+def walk(thing: Any, depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
     """Everything within reach with its path, nearest first, `thing` itself excluded."""
     seen = {id(thing)}
     level = [("", thing)]
-    for _ in range(DEPTH):
+    for _ in range(depth):
         below = []
         for path, whole in level:
             for step, part in parts(whole, is_first=whole is thing):

@@ -40,6 +40,7 @@ def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., 
     def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
         session.wake()
         session.worker.recognise_pool(getattr(self, "_target", None), getattr(self, "_args", ()))
+        session.items.handed.arrive(self)
         code = original(self, *args, **kwargs)
         # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
         # spawned child the end of the interpreter.

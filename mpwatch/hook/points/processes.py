@@ -13,8 +13,10 @@ from ..patching import Point, attribute
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
+    from ..patching import Undo
     from ..session import Session
 
 METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
@@ -26,6 +28,7 @@ _WORKER_ID, _RESULT_QUEUE = 10, 3
 def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
     births, get_ident, here = session.births, session.system.get_ident, session.here
+    handed, views = session.items.handed, session.items.views
 
     def start(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
@@ -33,6 +36,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         ident = get_ident()
         births[ident] = birth
         here.shares, here.burden = 0, None
+        handed.start(self, birth)
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
@@ -58,6 +62,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         session.note(
             "birth", pid=pid, fds=count, storages=here.shares, **{**birth, "method": method}
         )
+        views.look(self)
         return result
 
     return start
@@ -143,7 +148,12 @@ def _directory() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+def _handed(module: ModuleType, session: Session) -> Undo:
+    return session.items.handed.leave
+
+
 POINTS = (
+    Point("handed models", "multiprocessing.process", _handed),
     Point("Process.start", "multiprocessing.process", attribute("BaseProcess.start", _start)),
     Point("Process.join", "multiprocessing.process", attribute("BaseProcess.join", _join)),
     Point(

@@ -46,11 +46,13 @@ def size_of(reference: Any) -> int:
 
 def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
-    shared = session.origins.shared
+    shared, suspect = session.origins.shared, session.items.views.suspect
 
     def reduce_storage(storage: Any) -> Any:
         began_ns = now()
         was_shared = storage.is_shared()
+        if not was_shared:
+            suspect(storage)
         here.shared_key = None
         here.shares += 1
         try:
@@ -102,9 +104,12 @@ def _register(module: ModuleType, session: Session) -> Undo:
 
 def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     made, now = session.origins.made, session.system.monotonic_ns
+    suspect = session.items.views.suspect
 
     def make_shared(holder: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
+        if not isinstance(holder, type):
+            suspect(holder)
         try:
             storage = original(holder, *args, **kwargs)
         except BaseException as error:
