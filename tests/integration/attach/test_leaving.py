@@ -1,0 +1,128 @@
+"""After a detach everything is as it was, in all processes, also for who captured a wrapper."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import Attached, Detached, bring_in, bring_in_tree, detach_tree, elf
+from mpwatch.model.samples import ProcSample
+from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.integration.attach.test_kinds_of_targets import sample
+from tests.integration.attach.test_safety import resident_kib
+
+pytestmark = pytest.mark.slow
+
+VISITS = int(os.environ.get("MPWATCH_VISITS", "12"))
+WARM_UP = 3
+
+
+def ask(running: Running) -> tuple[list[str], list[str], float]:
+    """What is replaced, which modules are new, and a sum that captured functions came to."""
+    running.say(b"\n")
+    replaced, new, total = json.loads(running.line())
+    return replaced, new, total
+
+
+def settle(running: Running, is_in: bool) -> None:
+    """Have the hook in or out, in a program that mostly waits for its standard input."""
+    assert eventually(lambda: is_blocked(running.pid))
+    if is_in:
+        assert bring_in(running.process, timeout_s=0.05).state in ("pending", "ready")
+    else:
+        gone = detach_tree(family(running), lambda outcome: None, timeout_s=20)
+        assert {each.state for each in gone} == {"absent"}, gone
+
+
+def test_every_original_is_back_by_identity_and_captured_wrappers_still_work(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_originals")
+    assert ask(running) == ([], [], 0.0)
+    settle(running, True)
+    first = ask(running)
+    assert eventually(lambda: bring_in(running.process).method == "already there")
+    replaced, new, total = ask(running)
+    assert {"reducer of UntypedStorage", "multiprocessing.queues.SimpleQueue.put"} <= {*replaced}
+    assert len(replaced) > 10
+    assert (first[2], total) == (3 + 28.0, 3 + 92.0)
+    settle(running, False)
+    replaced, new, total = ask(running)
+    assert replaced == []
+    assert total == 3 + 156.0
+    assert [
+        name for name in new if "mpwatch" in name and not name.startswith("_mpwatch_hook")
+    ] == []
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def test_the_only_modules_that_stay_are_the_hooks_and_the_standard_librarys(start: Start) -> None:
+    running = start("attach_originals")
+    settle(running, True)
+    ask(running)
+    assert eventually(lambda: bring_in(running.process).state == "ready")
+    settle(running, False)
+    _, new, _ = ask(running)
+    own = {name for name in new if name.split(".")[0] == "_mpwatch_hook"}
+    assert own
+    assert {name.split(".")[0].lstrip("_") for name in set(new) - own} <= STANDARD
+
+
+STANDARD = {"mmap", "socket", "posixsubprocess", "json", "struct", "zoneinfo", "ctypes", "uuid"}
+
+
+def family(running: Running) -> list[ProcSample]:
+    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
+        workers = [int(pid) for pid in file.read().split()]
+    return [sample(running.pid, role="main")] + [sample(w, role="loader-worker") for w in workers]
+
+
+def holdings(pid: int) -> dict[str, int]:
+    mappings = elf.read_mappings(pid)
+    return {
+        "fds": len(os.listdir(f"/proc/{pid}/fd")),
+        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "files mapped": sum(bool(m.inode) and not m.path.startswith("/dev/shm/") for m in mappings),
+    }
+
+
+def test_visits_to_a_loading_job_leave_fds_threads_maps_memory_and_sums_as_they_were(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_loader")
+    samples = family(running)
+    assert len(samples) == 3
+
+    def visit() -> None:
+        outcomes: tuple[Attached | Detached, ...]
+        outcomes = bring_in_tree(samples, lambda outcome: None, timeout_s=20)
+        assert [o.state for o in outcomes] == ["ready"] * 3, outcomes
+        outcomes = detach_tree(samples, lambda outcome: None, timeout_s=20)
+        assert [o.state for o in outcomes] == ["absent"] * 3, outcomes
+        running.drain()
+
+    def lowest() -> list[dict[str, int]]:
+        """The least that each process holds while a few epochs go by: batches come and go."""
+        seen: list[list[dict[str, int]]] = []
+        for _ in range(30):
+            running.newest_line()
+            seen.append([holdings(each.process.pid) for each in samples])
+        return [
+            {name: min(look[at][name] for look in seen) for name in seen[0][at]}
+            for at in range(len(samples))
+        ]
+
+    for _ in range(WARM_UP):  # the first ones import modules that stay
+        visit()
+    before, memory = lowest(), [resident_kib(each.process.pid) for each in samples]
+    for _ in range(VISITS):
+        visit()
+    assert lowest() == before
+    grown = [resident_kib(s.process.pid) - kib for s, kib in zip(samples, memory, strict=True)]
+    assert max(grown) < 4096, grown
+    assert {line for line in running.lines if line != "ready"} == {str(256 * sum(range(64)))}
+    assert list((runtime / "mpwatch").iterdir()) == []
