@@ -156,12 +156,15 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
 
-- `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork) and the fields
-  of a hello's `birth`;
-- `exit`: `code`, where multiprocessing ended this process with another code than 0;
-- `exception`: `where` (name of the record kind, or "main"), `type`, `text`, `frames` (a list of
-  [function, file, line], innermost first), `tid`, and what is known of `queue`, `loader`, `batch`,
-  `worker_id`, `target`;
+- `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork), `storages`
+  (shared while it was pickled) and the fields of a hello's `birth`;
+- `exit`: `code`, `how` (`os._exit`, or the type of the exception that left `Process.run`, with
+  `frames`): this process ends with another code than 0, or by `SystemExit` or `os._exit`;
+- `exception`: `where` (name of the record kind, "main", "run", "resource sharer", "rendezvous" or
+  "set_start_method"), `type`, `text`, `frames` (a list of [function, file, line], innermost first),
+  `tid`, and what is known of `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that
+  could not be started `site`, `storages` and `path` to the part that holds them; of a start method
+  that another had been chosen before `method` (asked for) and `detail` (which one, and where);
 - `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`;
 - `lost-item`: a feeder thread could not pickle an item and dropped it: `type`, `text`, `item` (its
   type), `task` (batch index, if it was a batch), `frames`, `tid`;
@@ -170,13 +173,25 @@ RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK
   `loader`;
 - `cuda-init`: `frames`, `tid`: CUDA is being initialised, from there;
 - `fork`: what was alive as a thread forked, once for each change: `threads` (of the kernel, the
-  hook's excluded), `python_threads` (names but the main thread's), `libraries` (modules that keep
-  threads of their own), `cuda`, `omp_num_threads`, `multiprocessing` (false: a plain `os.fork`),
-  `loaders` (live iterators), `sharer_tickets` (null while the sharer never started), `frames`;
+  hook's excluded), `python_threads` (names but the main thread's), `native_threads` (the kernel's
+  names, but for the forking thread), `torch_threads` (that torch uses for one operator),
+  `libraries` (modules that keep threads of their own), `cuda`, `omp_num_threads`,
+  `multiprocessing` (false: a plain `os.fork`), `loaders` (live iterators), `sharer_tickets` (null
+  while the sharer never started), `frames`;
 - `unpicklable`: `path` to the innermost part that does not pickle (`._args[0].transform`),
   `object`, `type`, `text`;
+- `many-storages`: 200 storages and more were shared to start a process: `storages`, `path` to the
+  part that holds nearly all, `object`; once for all workers that get the same;
+- `dangling-view`: as a process was started, a numpy array still looked at memory that its tensor
+  left when it was shared: `path` (from the process or a variable), `shape`, `dtype`, `bytes`,
+  `frames`;
+- `parameters-not-shared`: an optimizer stepped parameters that other processes do not see: `what`
+  (their names), `parameters`, `model`, `how` ("undone": shared when this process was born; "never":
+  the model was handed to `processes` that run at once), `frames`;
 - `generators`: in a DataLoader worker before its first batch: `worker_id`, `dataset`, `hashes`:
   {path: hash of the generator's state};
+- `first-samples`: in a worker of an iterable dataset after its second batch: `worker_id`, `loader`,
+  `dataset`, `parts`: {path: [hash, values, different values]} of what a batch is made of;
 - `written-after-put`: a tensor was written in place after a `put`: `function`, `file`, `line` of
   the `put`, `writes`, `shape`; a sample, one `put` in 16;
 - `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory,
@@ -205,9 +220,18 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
   `sites` [{`function`, `file`, `line`, `puts`, `bytes`}]: where tensors are put into queues, most
   bytes first, estimated from one `put` in 16; `sharer_tickets`: a number;
+  `queues` [{`key`: as in QUEUE_PUT, `maxsize`: null if unbounded, `depth`: null of a SimpleQueue,
+  `is_being_read`: whether somebody holds the lock of its readers}], fullest first, those this
+  process has used;
+  `pools` [{`kind`: Pool or ProcessPoolExecutor, `outstanding`: calls without a result, `oldest`
+  of their numbers, `queued`: not yet handed to a worker, `pids`}];
+  `job` {`job`: number of the call or null, `part` of it, `function`, `since_ns`, `done`}, in the
+  workers of a pool;
   `sharer` {`outstanding`, `issued`, `address`};
   `cuda` {`allocated`, `reserved`,
   `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised;
+  `cuda_lent` {`sent`, `synchronised`: sends that waited for the stream, `unreleased`: sent and
+  held by a receiver, `bytes` of these, `oldest_ns`: for how long}, once a CUDA tensor was sent;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.

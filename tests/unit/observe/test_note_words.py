@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from mpwatch.observe.note_words import note_words
+
+
+def test_an_exit_says_its_code_and_how() -> None:
+    assert note_words("exit", {"code": 0, "how": "os._exit"}) == "exit: code 0; by os._exit"
+
+
+def test_a_fork_names_the_threads_that_were_alive() -> None:
+    data = {"threads": 3, "python_threads": ["pre", "log"], "torch_threads": 2, "libraries": []}
+
+    assert note_words("fork", data) == "fork: 3 threads alive; pre, log; torch uses 2"
+
+
+def test_many_storages_are_told_with_the_way_to_them() -> None:
+    data = {"storages": 300, "path": "._args[1].samples", "object": "SpawnProcess"}
+
+    assert note_words("many-storages", data) == (
+        "many storages: 300; in ._args[1].samples; of SpawnProcess"
+    )
+
+
+def test_any_other_note_is_told_by_the_fields_that_say_most() -> None:
+    data = {"type": "ValueError", "text": "too [bold]many", "where": "main", "tid": 4}
+
+    assert note_words("exception", data).startswith("exception: main; ValueError; too ")
