@@ -143,7 +143,7 @@ class ProcessReader:
                 has_news = True
         # Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
         # lock would hang the reader as well.
-        if self._is_stuck(stat):
+        if self._is_stuck(around, stat):
             if kept.mappings is None:
                 self._problems["mappings"] = "mappings: not read while the process is in state D"
             plan = plan._replace(maps=False, memory=False)
@@ -214,11 +214,13 @@ class ProcessReader:
             around.proc, self._process.pid, thread_count, self._kept.threads, resolver
         )
 
-    def _is_stuck(self, stat: Stat) -> bool:
-        """Whether any thread was last seen in uninterruptible sleep."""
-        return stat.state == "D" or any(
-            kept.sample.state == "D" for kept in self._kept.threads.values()
-        )
+    def _is_stuck(self, around: Surroundings, stat: Stat) -> bool:
+        """Whether any thread was last seen in uninterruptible sleep, or is if none was seen yet."""
+        if stat.state == "D":
+            return True
+        if not self._kept.threads:
+            return threads.is_any_stuck(around.proc, self._process.pid)
+        return any(kept.sample.state == "D" for kept in self._kept.threads.values())
 
     def _timed(
         self, around: Surroundings, part: str, read: Callable[[str, int], T], pid: int
@@ -265,6 +267,7 @@ class ProcessReader:
             tty=stat.tty,
             session=stat.session,
             ns_pid=identity.ns_pid,
+            ns_uid=identity.ns_uid,
             born_wall_s=identity.born_wall_s,
             threads=self._threads(),
             thread_count=stat.thread_count,

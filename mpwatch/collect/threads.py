@@ -60,6 +60,17 @@ def read_threads(
     return _read_these(proc, pid, tids, kept, resolver)
 
 
+def is_any_stuck(proc: str, pid: int) -> bool:
+    """Whether a thread is in uninterruptible sleep: it may hold the lock of the address space."""
+    for tid in procfs.task_ids(proc, pid)[:THREADS_LIMIT]:
+        try:
+            if procfs.parse_stat(procfs.read(f"{proc}/{pid}/task/{tid}/stat", 4096)).state == "D":
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
+
+
 def _read_these(
     proc: str,
     pid: int,

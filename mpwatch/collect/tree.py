@@ -18,6 +18,7 @@ from mpwatch.collect.reading import ProcessReader, Surroundings
 from mpwatch.collect.roles import Facts, Part
 from mpwatch.collect.segments import ExtentCache
 from mpwatch.collect.sockets import SocketTable
+from mpwatch.collect.threads import is_any_stuck
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample, HostSample, MemorySample, ProcSample, TreeSample
@@ -168,7 +169,7 @@ class _Crew:
             extents=self._extents,
             sockets=self._sockets,
             cpu_clock=time.thread_time,
-            rollups=self._rollups(members, at_s) if wanted.is_full else {},
+            rollups=self._rollups(members, at_s) if wanted.memory_count is None else {},
             slow_s=slow_s(len(members)),
         )
         parts = self._parts(members)
@@ -193,7 +194,11 @@ class _Crew:
 
     def _rollups(self, members: list[Member], at_s: float) -> dict[int, MemorySample]:
         """Memory of everybody at once, except of those whose reading could hang."""
-        pids = [m.stat.pid for m in members if m.stat.state not in ("D", "Z", "X")]
+        pids = [
+            m.stat.pid
+            for m in members
+            if m.stat.state not in ("D", "Z", "X") and not is_any_stuck(self._proc, m.stat.pid)
+        ]
         return memory.read_rollups(self._proc, pids, at_s) if len(pids) >= MANY else {}
 
     def _parts(self, members: list[Member]) -> dict[ProcessId, Part]:
@@ -240,7 +245,8 @@ class _Crew:
         """What to read of whom: of those with news, the ones with most of it."""
         dues = {m.stat.process: self._readers[m.stat.process].due(around, m.stat) for m in members}
         if wanted.is_full:
-            return dict.fromkeys(dues, Plan(wanted.threads, links=True, maps=True, memory=True))
+            has_memory = wanted.memory_count is None
+            return dict.fromkeys(dues, Plan(wanted.threads, True, True, has_memory))
         links = _most_urgent(dues, lambda due: due.links, wanted.links_count)
         mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
         rollups = frozenset[ProcessId]()

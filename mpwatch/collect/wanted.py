@@ -27,7 +27,7 @@ class Wanted:
     looked_at: ProcessId | None = None
     """The process a person looks at: always read in full."""
     is_full: bool = False
-    """Read everything anew, whatever it costs."""
+    """Read everything anew, whatever it costs; memory only if its count is `None`."""
 
     @classmethod
     def everything(cls) -> Wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
@@ -162,13 +162,14 @@ def look_once(
 ) -> Snapshot | None:
     """The whole job as it is now; `None` if it was gone before it could be read.
 
-    The first reading is only of what is cheap, so that a cpu percentage exists at the second.
+    There are two readings, because a cpu percentage needs two. The first has the memory, which
+    takes the kernel milliseconds a process; the second has all the rest, of one moment.
     """
     watch = Watch(root, options)
     try:
-        if not watch.read(Wanted(links_count=0, maps_count=0, memory_count=0, gpu=False)):
-            return None
         began_s = time.monotonic()
+        if not watch.read(Wanted(links_count=0, maps_count=0, memory_count=None, gpu=False)):
+            return None
         if options.hook == "bring" and bring is not None:
             watch.listen(HELLO_S)
             watch.bring_in(bring)
@@ -179,7 +180,7 @@ def look_once(
         if options.stacks:
             watch.take_stacks()
         watch.listen(max(0.0, BETWEEN_S - (time.monotonic() - began_s)))
-        watch.read(Wanted.everything())
+        watch.read(replace(Wanted.everything(), memory_count=0))
         watch.listen(0.0)
         return watch.fold.snapshot()
     finally:

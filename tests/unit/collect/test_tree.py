@@ -36,6 +36,22 @@ def only(tree: TreeCollector, wanted: Wanted | None = None) -> ProcSample:
     return process
 
 
+@pytest.mark.parametrize("many", [1, 8], ids=["alone", "among many"])
+def test_memory_is_left_alone_from_the_first_look_on_while_a_thread_is_stuck(
+    proc: FakeProc, many: int
+) -> None:
+    for pid in range(10, 10 + many):
+        proc.process(pid, parent=10 if pid > 10 else 1, maps=TORCH_LINE)
+    proc.thread(10, 99, state="D")
+
+    stuck, *others = read(collector(proc)).processes
+
+    assert stuck.maps is None
+    assert stuck.memory is not None
+    assert stuck.memory.pss_bytes is None
+    assert all(each.memory is not None and each.memory.pss_bytes for each in others)
+
+
 def test_one_process_is_read_whole(proc: FakeProc) -> None:
     proc.process(10, environ="RANK=3\0SECRET=x\0TMPDIR=/scratch\0", maps=TORCH_LINE)
     proc.fd(10, 3, "pipe:[77]")
