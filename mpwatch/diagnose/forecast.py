@@ -8,6 +8,7 @@ not reached before and given back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -24,6 +25,10 @@ MIN_SPAN_S = 2.0
 MAX_POINTS = 24
 """The series is thinned to this many points: pairs grow with the square."""
 MIN_CONFIDENCE = 0.6
+MIN_SURPLUS = 3.5
+"""More pairs than falling ones have to rise than chance explains, in standard deviations."""
+STRAIGHT = 0.95
+"""Points this close to their line need no such number: chance makes none of five in a row."""
 MAX_HORIZON_S = 24 * 3600.0
 """A limit further away than this is no news."""
 DROP_SHARE = 0.25
@@ -228,11 +233,16 @@ def _pair_slopes(points: Sequence[Point]) -> list[float]:
 
 def _confidence(points: Sequence[Point], slopes: Sequence[float], per_s: float) -> float:
     """How many pairs rise rather than fall, lessened by the scatter around the line."""
-    rising = sum(each > 0 for each in slopes)
-    falling = sum(each < 0 for each in slopes)
-    agreement = (rising - falling) / len(slopes)
+    surplus = sum(each > 0 for each in slopes) - sum(each < 0 for each in slopes)
     levels = [point.value - per_s * point.at_s for point in points]
     level = median(levels)
     scatter = median(abs(each - level) for each in levels)
-    rise = per_s * (points[-1].at_s - points[0].at_s)
-    return max(0.0, agreement * (1 - min(1.0, scatter / rise)))
+    straightness = 1 - min(1.0, scatter / (per_s * (points[-1].at_s - points[0].at_s)))
+    if straightness < STRAIGHT and surplus < MIN_SURPLUS * _usual_surplus(len(points)):
+        return 0.0
+    return max(0.0, straightness * surplus / len(slopes))
+
+
+def _usual_surplus(count: int) -> float:
+    """The standard deviation of rising minus falling pairs where there is no trend (Mann 1945)."""
+    return math.sqrt(count * (count - 1) * (2 * count + 5) / 18)

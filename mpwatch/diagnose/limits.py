@@ -36,11 +36,14 @@ class Approach:
         return None if self.ahead is None else seconds_text(self.ahead.eta_s)
 
     def trend_words(self, what: str, unit: str = "") -> tuple[str, ...]:
-        """The trend as evidence: `mappings +120/s over the last 30 s`; empty without one."""
+        """The trend as evidence, with how sure it is; empty without one.
+
+        For example `mappings +120/s over the last 30 s, confidence 97%`.
+        """
         if self.ahead is None:
             return ()
-        over = seconds_text(self.ahead.span_s)
-        return (f"{what} {rate_text(self.ahead.per_s, unit)} over the last {over}",)
+        rate, over = rate_text(self.ahead.per_s, unit), seconds_text(self.ahead.span_s)
+        return (f"{what} {rate} over the last {over}, confidence {self.ahead.confidence:.0%}",)
 
 
 def approach(
