@@ -119,6 +119,7 @@ class Forks:
             session.ring.step_back(*place)
         if session.state == "on":
             session.record(wire.FORKED, self._began_ns, aux=self.threads or 0)
+            session.sweeper.count_fork()
             if self._counts_late and self.threads == 1:
                 session.start_with_next_record()
             else:

@@ -1,4 +1,4 @@
-"""Where the hook keeps its files, and which of those of dead processes may go."""
+"""Where the hook keeps its files, and what it reads of its own process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from . import wire
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from .pristine import System
 
-KEEP_DEAD_S = 24 * 3600
-"""How long the ring of a process that died stays for `mpwatch autopsy`."""
-KEEP_DEAD_BYTES = 64 << 20
-"""How much all rings of dead processes may take together; the oldest go first."""
-_AF_UNIX, _SOCK_STREAM = 1, 1
 _SUN_PATH = 107
 """Bytes of a socket's path on Linux, the final zero aside."""
 _LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
-_SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
 def find_directory(system: System, environ: Mapping[str, str]) -> tuple[str | None, str]:
@@ -84,32 +77,6 @@ def name_thread(system: System, tid: int, name: bytes) -> None:
         system.os.close(fd)
 
 
-def sweep(system: System, directory: str) -> None:
-    """Remove what dead processes left: sockets at once, rings and notes once old or too many."""
-    try:
-        names = system.os.listdir(directory)
-    except OSError:
-        return
-    kept: list[tuple[float, int, str]] = []
-    for name in names:
-        owner = _owner(name)
-        if owner is None or start_ticks(system, owner[0]) == owner[1]:
-            continue
-        path = f"{directory}/{name}"
-        try:
-            status = system.os.lstat(path)
-            # The process may live in another container that shares this directory.
-            if _answers(system, f"{directory}/{wire.stem(*owner)}{wire.SOCKET_SUFFIX}"):
-                continue
-            if name.endswith(wire.SOCKET_SUFFIX):
-                system.os.unlink(path)
-            else:
-                kept.append((status.st_mtime, status.st_blocks * 512, path))
-        except OSError:
-            continue
-    _drop_oldest(system, kept)
-
-
 def remove(system: System, path: str | None) -> None:
     """Unlink a file of ours, which may be gone already."""
     if path is not None:
@@ -117,16 +84,6 @@ def remove(system: System, path: str | None) -> None:
             system.os.unlink(path)
         except OSError:
             return
-
-
-def _drop_oldest(system: System, kept: list[tuple[float, int, str]]) -> None:
-    """Remove what is over age, and the oldest of what is over size."""
-    total = 0
-    oldest_s = system.time_ns() / 1e9 - KEEP_DEAD_S
-    for changed_s, size, path in sorted(kept, reverse=True):
-        total += size
-        if changed_s < oldest_s or total > KEEP_DEAD_BYTES:
-            remove(system, path)
 
 
 def _refuse(system: System, path: str, uid: int) -> str | None:
@@ -147,30 +104,6 @@ def _refuse(system: System, path: str, uid: int) -> str | None:
     if not system.os.access(path, os.W_OK | os.X_OK):
         return f"{path} is not writable"
     return None
-
-
-def _owner(name: str) -> tuple[int, int] | None:
-    """Pid and start ticks in the name of one of our files."""
-    stem, dot, suffix = name.partition(".")
-    pid, dash, ticks = stem.partition("-")
-    if dot + suffix not in _SUFFIXES or not dash or not (pid.isdigit() and ticks.isdigit()):
-        return None
-    return int(pid), int(ticks)
-
-
-def _answers(system: System, path: str) -> bool:
-    """Whether somebody listens on a socket."""
-    client: Any = system.socket(_AF_UNIX, _SOCK_STREAM)
-    try:
-        client.setblocking(False)
-        client.connect(path)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        client.close()
-    return True
 
 
 def _read(system: System, path: str) -> bytes:

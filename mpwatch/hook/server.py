@@ -140,6 +140,10 @@ class Server:
             system.sleep(0.00002)
         return True
 
+    def is_stopping(self) -> bool:
+        """Whether the thread was asked to end."""
+        return self._run is None or self._run.should_stop
+
     def close(self, reason: str) -> None:
         """Say goodbye to all observers, close and unlink the socket."""
         if self._listener is not None:

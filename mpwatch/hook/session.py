@@ -15,6 +15,7 @@ from .pristine import System
 from .readings import Worker, make_here
 from .ring import Ring, make_record
 from .server import Server
+from .sweeping import Sweeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 LATE = ("attach", "instrument")
 """How a hook comes into a program that may have run for a while."""
-SWEEP_EVERY = 16
-"""One child in so many looks for files that the dead left behind."""
 
 
 class Identity:
@@ -73,6 +72,7 @@ class Session:
         "server",
         "state",
         "stock",
+        "sweeper",
         "system",
         "worker",
     )
@@ -93,6 +93,7 @@ class Session:
         self.problems: list[str] = []
         self.patcher = Patcher(self)
         self.server = Server(self)
+        self.sweeper = Sweeper(self.system)
         self.state = "new"
         """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
         self.stock: Stock | None = None
@@ -134,10 +135,8 @@ class Session:
         except OSError as error:
             self.problems.append(f"socket: {error.strerror or error}")
         self.notes.save(stem + wire.NOTES_SUFFIX)
-        # A job of a week may end workers every minute, so its children sweep too, now and then.
-        is_child = self.identity.started_by in ("fork", "spawn", "forkserver")
-        if not is_child or self.identity.pid % SWEEP_EVERY == 0:
-            self.jobs.append(lambda: places.sweep(self.system, directory))
+        self.sweeper.directory = directory
+        self.sweeper.begin_as(self.identity.started_by, self.identity.pid)
 
     def leave(self, reason: str) -> None:
         """Take the hook out: originals restored, thread ended, everything closed and unlinked."""
@@ -185,6 +184,7 @@ class Session:
         self.server.forget()
         self.notes.restart()
         self.jobs.clear()
+        self.sweeper.restart()
         self.problems = []
         self.is_crashed = False
         self.stock = None
@@ -267,6 +267,7 @@ class Session:
                 self.note("hook-problem", what="job", text=repr(error)[:500])
         if self.patcher.is_waiting_for_import():
             self.patcher.catch_up()
+        self.sweeper.work(self.server.is_stopping)
 
     def patience_ms(self) -> int | None:
         """How long the thread may sleep while nobody is connected; `None` is for ever."""

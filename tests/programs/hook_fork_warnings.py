@@ -1,9 +1,13 @@
-"""Forks by hand and by multiprocessing, with every warning shown: `hook_fork_warnings.py`."""
+"""Forks by hand and by multiprocessing: `hook_fork_warnings.py always|error`.
+
+The word says what becomes of warnings.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import time
 import warnings
 
@@ -25,7 +29,7 @@ def wait_for_tasks(number: int) -> bool:
 def main() -> None:
     import mpwatch
 
-    warnings.simplefilter("always")
+    warnings.simplefilter(sys.argv[1])
     assert mpwatch.instrument()
     for _ in range(3):
         pid = os.fork()

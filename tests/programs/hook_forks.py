@@ -47,6 +47,20 @@ def raw(number: int) -> None:
         assert os.waitpid(pid, 0)[1] == 0
 
 
+def litter(number: int) -> None:
+    """Fork children that do something and leave by the back door."""
+    from mpwatch.hook import current, wire
+
+    session = current()
+    assert session is not None
+    for _ in range(number):
+        pid = os.fork()
+        if pid == 0:
+            session.record(wire.QUEUE_PUT, 0)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+
+
 def storm(number: int) -> None:
     from mpwatch.hook import current, wire
 
@@ -88,6 +102,40 @@ def storm(number: int) -> None:
     print("is written", sum(1 for row in rows if row[0]) > 100, flush=True)
 
 
+def workers(number: int) -> None:
+    """Start processes from three threads while a fourth keeps the queue's feeder at work."""
+    context = multiprocessing.get_context("fork")
+    tasks, answers = context.Queue(), context.SimpleQueue()
+    codes: list[int | None] = []
+
+    def work(task: object) -> None:
+        answers.put(task)
+        tasks.get()
+
+    def start_some(thread: int) -> None:
+        for task in range(number):
+            process = context.Process(target=work, args=((thread, task),))
+            process.start()
+            process.join(60)
+            codes.append(process.exitcode)
+
+    def put_on() -> None:
+        for _ in range(3 * number):
+            tasks.put(bytes(1000))
+            heard.append(answers.get())
+
+    heard: list[object] = []
+    threads = [threading.Thread(target=start_some, args=(each,)) for each in range(3)]
+    threads.append(threading.Thread(target=put_on))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print("answers", len(set(heard)))
+    # Threads that start processes may reap those of others, which then have no code.
+    print("failed", [code for code in codes if code])
+
+
 def wait() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -102,8 +150,10 @@ def main() -> None:
 
     assert mpwatch.instrument()
     print("ready", flush=True)
-    {"processes": processes, "raw": raw, "storm": storm}[mode](number)
-    print("tasks", sorted(set(SEEN_AT_FORK)))
+    modes = (processes, raw, storm, workers, litter)
+    {each.__name__: each for each in modes}[mode](number)
+    if mode in ("processes", "raw"):
+        print("tasks", sorted(set(SEEN_AT_FORK)))
     print("done", flush=True)
 
 

@@ -44,10 +44,13 @@ def said(command: list[str], **env: str) -> str:
 
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
-def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(python: Path) -> None:
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(
+    action: str, python: Path
+) -> None:
     folder = str(Path(mpwatch.__file__).parents[1])
 
-    assert said([str(python), "-B", str(PROGRAM)], PYTHONPATH=folder) == QUIET
+    assert said([str(python), "-B", str(PROGRAM), action], PYTHONPATH=folder) == QUIET
 
 
 @pytest.fixture(params=CHROOTS)
@@ -69,6 +72,6 @@ def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories")
 def test_forks_in_another_distribution_raise_no_warning_either(chroot: Path) -> None:
-    command = ["chroot", str(chroot), "python3", f"/mpwatch-fork-test/{PROGRAM.name}"]
+    command = ["chroot", str(chroot), "python3", f"/mpwatch-fork-test/{PROGRAM.name}", "error"]
 
     assert said(command, XDG_RUNTIME_DIR="", PYTHONDONTWRITEBYTECODE="1") == QUIET

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from mpwatch.hook import wire
+from mpwatch.hook.sweeping import EVERY, KEEP_DEAD_BYTES
 from tests.conftest import Start
-from tests.integration.hook.client import Client, sockets
+from tests.integration.hook.client import Client, sockets, wait_for_sockets
 
 pytestmark = pytest.mark.slow
 
@@ -31,13 +35,35 @@ def test_forking_prints_nothing_and_leaves_no_file(mode: str, start: Start, runt
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
+OBSERVER = """
+import socket, sys
+observer = socket.socket(socket.AF_UNIX)
+observer.connect(sys.argv[1])
+while observer.recv(65536):
+    print("heard", flush=True)
+"""
+
+
+def watch_and_be_killed(path: Path) -> bool:
+    """Be an observer that is killed in the middle of what it is told; whether it heard anything."""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", OBSERVER, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as observer:
+        assert observer.stdout is not None
+        has_heard = bool(observer.stdout.readline())
+        observer.kill()
+    return has_heard
+
+
 def test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray(
     start: Start, runtime: Path
 ) -> None:
-    program = start("hook_forks.py", "storm", "150")
+    program = start("hook_forks.py", "storm", "250")
     program.wait_for("ready")
     stop = threading.Event()
-    visits = 0
+    visits = killed = 0
 
     def visit() -> None:
         nonlocal visits
@@ -52,15 +78,50 @@ def test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray(
             except (OSError, EOFError):
                 time.sleep(0)
 
-    visitor = threading.Thread(target=visit)
-    visitor.start()
+    def send_observers() -> None:
+        nonlocal killed
+        while not stop.is_set() and (path := sockets(runtime).get(program.pid)):
+            killed += watch_and_be_killed(path)
+
+    visitors = [threading.Thread(target=visit), threading.Thread(target=send_observers)]
+    for visitor in visitors:
+        visitor.start()
     try:
-        code = program.wait(120)
+        code = program.wait(240)
     finally:
         stop.set()
-        visitor.join(30)
+        for visitor in visitors:
+            visitor.join(30)
 
     assert code == 0, program.lines
     assert program.lines[1:4] == ["foreign 0", "children 0", "is written True"]
     assert program.lines[-1] == "done"
     assert visits > 0
+    assert killed > 0
+
+
+def test_what_children_leave_that_end_without_ceremony_is_bounded_while_their_parent_runs(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_forks.py", "litter", "500")
+    assert program.wait(200) == 0, program.lines
+
+    left = list((runtime / "mpwatch").iterdir())
+    assert sum(path.lstat().st_blocks * 512 for path in left) < KEEP_DEAD_BYTES * 1.5
+    assert len([path for path in left if path.suffix == ".sock"]) < 2 * EVERY
+
+
+def test_children_of_many_threads_work_while_their_parent_puts_and_is_watched(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_forks.py", "workers", "40")
+    program.wait_for("ready")
+    (path,) = wait_for_sockets(runtime, 1).values()
+    with Client(path, timeout_s=60) as client:
+        client.hello()
+        births = client.listen_for(wire.PROCESS_START, 120, 200)
+        assert program.wait(60) == 0, program.lines
+
+    assert len({record[7] for record in births}) == 120
+    assert program.lines == ["ready", "answers 120", "failed []", "done"]
+    assert list((runtime / "mpwatch").iterdir()) == []
