@@ -1,0 +1,115 @@
+"""Processes that end in all kinds of ways: `hook_ends.py WAY`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import mpwatch
+
+
+class Unloadable:
+    """Pickles well, and raises where it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def nothing(*_: Any) -> None:
+    return None
+
+
+def leave_with_code() -> None:
+    sys.exit(3)
+
+
+def leave_at_once() -> None:
+    os._exit(4)
+
+
+def leave_when_asked() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+
+
+def raise_and_exit() -> None:
+    try:
+        raise LookupError("the real reason")
+    except LookupError:
+        sys.exit(1)
+
+
+def run(target: Any, *arguments: Any, method: str = "fork") -> None:
+    child = multiprocessing.get_context(method).Process(target=target, args=arguments)
+    child.start()
+    child.join()
+    print("code", child.exitcode, flush=True)
+
+
+def die_in_main() -> None:
+    door = threading.Event()
+    threading.Thread(target=door.wait, name="lingering").start()
+    raise LookupError("main is over")
+
+
+def method_taken() -> None:
+    multiprocessing.Queue()
+    try:
+        multiprocessing.set_start_method("spawn")
+    except RuntimeError as error:
+        print("error", error)
+    try:
+        multiprocessing.set_start_method("fork")
+    except RuntimeError as error:
+        print("error", error)
+    show()
+
+
+def sharer_fails() -> None:
+    """Ask the resource sharer for a ticket it never gave out."""
+    from multiprocessing import resource_sharer
+
+    read, write = os.pipe()
+    ticket = resource_sharer.DupFd(read)
+    void: Any = ticket
+    void._id = (ticket._id[0], 99)
+    try:
+        ticket.detach()
+    except EOFError as error:
+        print("error", type(error).__name__)
+    resource_sharer.stop()
+    os.close(write)
+    show()
+
+
+def show() -> None:
+    from mpwatch.hook import current
+
+    session = current()
+    assert session is not None
+    for _, note in session.notes.since(0):
+        print("note", note.decode())
+
+
+def main() -> None:
+    mpwatch.instrument()
+    ways = {
+        "code": lambda: run(leave_with_code),
+        "at_once": lambda: run(leave_at_once),
+        "asked": lambda: run(leave_when_asked),
+        "hidden": lambda: run(raise_and_exit),
+        "spawn": lambda: run(nothing, Unloadable(), method="spawn"),
+        "forkserver": lambda: run(nothing, Unloadable(), method="forkserver"),
+        "main": die_in_main,
+        "method_taken": method_taken,
+        "sharer": sharer_fails,
+    }
+    ways[sys.argv[1]]()
+
+
+if __name__ == "__main__":
+    main()
