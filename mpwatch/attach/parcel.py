@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpwatch.attach import stub
+from mpwatch.attach.acting import acting_as
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import Target, read_stat
 from mpwatch.hook import wire
@@ -208,14 +209,18 @@ def _make_runtime(target: Target, path: str, proc: str) -> None:
 
 @contextlib.contextmanager
 def opened(pid: int, path: str, proc: str) -> Iterator[int]:
-    """Open a directory in the target's view, step by step and without following links."""
+    """Open a directory in the target's view, step by step and without following links.
+
+    What is done with it is done as the target's user, see `acting`.
+    """
     fd = os.open(f"{proc}/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in filter(None, path.split("/")):
-            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-            os.close(fd)
-            fd = inner
-        yield fd
+        with acting_as(pid, proc):
+            for part in filter(None, path.split("/")):
+                inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            yield fd
     finally:
         os.close(fd)
 

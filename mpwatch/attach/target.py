@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from mpwatch.attach.outcome import Refused
+from mpwatch.collect.user_ids import uid_inside
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -55,6 +56,7 @@ class Target:
             state=self.state,
             uid=self.uid,
             ns_pid=self.pid_inside,
+            ns_uid=self.uid_inside,
             environment=self.environment,
             is_python=True,
         )
@@ -98,7 +100,7 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         uid=int(uids[0]),
         gid=int(gids[1]),
         groups=frozenset(map(int, (gids[1], *status.get("Groups", "").split()))),
-        uid_inside=_inside(int(uids[0]), _lines(f"{proc}/{pid}/uid_map")),
+        uid_inside=uid_inside(int(uids[0]), pid, proc),
         pid_inside=int(status.get("NSpid", str(pid)).split()[-1]),
         exe=exe,
         environment=environment,
@@ -144,15 +146,6 @@ def _environment(pid: int, proc: str) -> dict[str, str]:
     with open(f"{proc}/{pid}/environ", "rb") as file:
         pairs = (entry.partition(b"=") for entry in file.read(1 << 20).split(b"\0"))
         return {os.fsdecode(k): os.fsdecode(v) for k, _, v in pairs if k in _WANTED}
-
-
-def _inside(uid: int, uid_map: list[str]) -> int:
-    """A user id as a user namespace calls it; lines are inside, outside, count."""
-    for line in uid_map:
-        inside, outside, count = map(int, line.split())
-        if outside <= uid < outside + count:
-            return inside + uid - outside
-    return uid
 
 
 def _same(one: str, other: str) -> bool:

@@ -17,6 +17,7 @@ from mpwatch.collect.doctor_rights import hook_folder, tracing
 from mpwatch.collect.gpu import GpuCollector, GpuReading
 from mpwatch.collect.host import HostCollector
 from mpwatch.collect.proc import python_version
+from mpwatch.collect.user_ids import uid_inside
 from mpwatch.model.checks import Check
 
 T = TypeVar("T")
@@ -61,7 +62,12 @@ def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
         doctor_limits.unknown("TMPDIR", "the environment is hidden")
         if environment is None
         else doctor_limits.temporary_folder(environment.get("TMPDIR")),
-        hook_folder(owner, known.get("XDG_RUNTIME_DIR"), f"{proc}/{subject}/root"),
+        hook_folder(
+            owner,
+            known.get("XDG_RUNTIME_DIR"),
+            f"{proc}/{subject}/root",
+            _only(pid, lambda it: uid_inside(owner, it, proc)),
+        ),
     )
 
 

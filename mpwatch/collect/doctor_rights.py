@@ -33,23 +33,27 @@ def tracing_check(facts: Facts, *, is_general: bool) -> Check:
     return Check("tracing rights", "warning", value, meaning, rights.fix)
 
 
-def hook_folder(uid: int, xdg_runtime_dir: str | None, root: str = "") -> Check:
+def hook_folder(
+    uid: int, xdg_runtime_dir: str | None, root: str = "", uid_inside: int | None = None
+) -> Check:
     """Whether a hook finds a directory for its socket and its ring.
 
     Args:
         uid: Owner of the process that would carry the hook.
         xdg_runtime_dir: As its environment says.
         root: Prefix that leads to its own root directory.
+        uid_inside: What the owner calls itself, where it is in another user namespace.
     """
     reasons = []
-    for folder in wire.runtime_candidates(uid, xdg_runtime_dir):
+    candidates = wire.runtime_candidates(uid if uid_inside is None else uid_inside, xdg_runtime_dir)
+    for folder in candidates:
         reason = _refused(root + folder, uid)
         if reason is None:
             meaning = "Hooks put their sockets and rings there."
             return Check("hook directory", "ok", folder, meaning)
         reasons.append(f"{folder} {reason}")
     meaning = "The hook works without its ring file but nothing can connect to it."
-    fix = f"remove or repair {wire.runtime_candidates(uid, xdg_runtime_dir)[-1]}"
+    fix = f"remove or repair {candidates[-1]}"
     return Check("hook directory", "warning", "; ".join(reasons), meaning, fix)
 
 

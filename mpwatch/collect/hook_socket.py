@@ -2,7 +2,9 @@
 
 The socket lies in a private directory of the target's user, inside the target's own mounts.
 Nothing there is trusted before it is checked: directory and socket must belong to that user and be
-closed to others, and the process at the other end must be the one that is meant.
+closed to others, and the process at the other end must be the one that is meant. Names there are as
+the target counts users and processes, inside its namespaces; what the kernel says of owners and
+peers is translated for whoever asks (namespaces(7), SO_PEERCRED).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def folders(sample: ProcSample, proc: str) -> Iterator[str]:
     if sample.uid is None:
         return
     runtime = sample.environment.get("XDG_RUNTIME_DIR")
-    for folder in wire.runtime_candidates(sample.uid, runtime):
+    uid_inside = sample.uid if sample.ns_uid is None else sample.ns_uid
+    for folder in wire.runtime_candidates(uid_inside, runtime):
         yield f"{proc}/{sample.process.pid}/root{folder}"
 
 

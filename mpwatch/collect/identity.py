@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mpwatch.collect import fds, procfs
+from mpwatch.collect import fds, procfs, user_ids
 from mpwatch.collect.proc import python_version
 from mpwatch.collect.procfs import Stat
 from mpwatch.model.text import clean
@@ -48,6 +48,8 @@ class Identity:
     uid: int | None = None
     ns_pid: int | None = None
     """Its pid inside its own namespace; `None` if that is the observer's."""
+    ns_uid: int | None = None
+    """Its user id inside its own namespace; `None` if that is the observer's."""
     environment: Mapping[str, str] = field(default_factory=dict)
     soft_limit: int | None = None
     hard_limit: int | None = None
@@ -81,6 +83,7 @@ def read_identity(
         same = known is not None and known.exe == exe and known.is_settled
         version = known.python_version if same and known else python_version(proc, pid, exe)
     uid, ns_pid = _status(proc, pid)
+    uid_inside = _attempt(lambda: user_ids.uid_inside(uid or 0, pid, proc), "", hidden)
     soft, hard = _attempt(lambda: fds.limits(proc, pid), "limits", hidden) or (None, None)
     adjustment = _attempt(lambda: int(procfs.read(f"{proc}/{pid}/oom_score_adj", 64)), "", hidden)
     return Identity(
@@ -94,6 +97,7 @@ def read_identity(
         is_python=version is not None or (exe is None and _looks_like_python(cmdline)),
         uid=uid,
         ns_pid=ns_pid,
+        ns_uid=uid_inside if uid is not None and uid_inside != uid else None,
         environment=environment,
         soft_limit=soft,
         hard_limit=hard,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PEER = struct.Struct("3i")
 """pid, uid, gid: `struct ucred` of SO_PEERCRED."""
 _SOL_SOCKET, _SO_PEERCRED = 1, 17  # Linux, all architectures but parisc and sparc
+_OVERFLOW_UID = 65534  # DEFAULT_OVERFLOWUID of linux/highuid.h
 REQUEST_BYTES = 65_536
 """A longer request is not ours to read."""
 SLICE_RECORDS = 1024
@@ -156,6 +157,19 @@ class Connection:
 
 
 def is_welcome(sock: Any, uid: int) -> bool:
-    """Whether the peer is this user or root."""
+    """Whether the peer is this user or root, be it of the host that this container runs on.
+
+    Who is outside of our user namespace shows as nobody, and of them only those who rule over it
+    come through a directory that is closed to others (user_namespaces(7)).
+    """
     _, peer_uid, _ = _PEER.unpack(sock.getsockopt(_SOL_SOCKET, _SO_PEERCRED, _PEER.size))
-    return peer_uid in (uid, 0)
+    return peer_uid in (uid, 0) or (peer_uid == _OVERFLOW_UID and _is_nested())
+
+
+def _is_nested() -> bool:
+    """Whether we are in a user namespace that does not know all users."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            return file.read().split() != ["0", "0", "4294967295"]
+    except OSError:
+        return False

@@ -201,6 +201,8 @@ class ProcSample:
     session: int | None = None
     ns_pid: int | None = None
     """Its pid inside its own pid namespace, where that differs."""
+    ns_uid: int | None = None
+    """Its user id inside its own user namespace, where that differs."""
     born_wall_s: float | None = None
     threads: tuple[ThreadSample, ...] | None = None
     thread_count: int | None = None

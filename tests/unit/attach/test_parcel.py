@@ -21,6 +21,9 @@ def proc(tmp_path: Path) -> str:
     (tmp_path / "root" / "run").mkdir(parents=True)
     (tmp_path / "root" / "tmp").mkdir()
     (tmp_path / PROC / "42" / "root").symlink_to(tmp_path / "root")
+    uid, gid = os.getuid(), os.getgid()
+    status = f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n"
+    (tmp_path / PROC / "42" / "status").write_text(status)
     return str(tmp_path / PROC)
 
 

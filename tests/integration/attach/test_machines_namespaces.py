@@ -1,0 +1,109 @@
+"""Targets in containers: other users, other pids, other mounts, and the rights for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.target import read_stat, read_target
+from mpwatch.collect import hook_socket
+from mpwatch.model.ids import ProcessId
+from tests.integration.attach.conftest import Start
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces for others"),
+    pytest.mark.skipif(
+        shutil.which("unshare") is None or shutil.which("setpriv") is None,
+        reason="util-linux has to be installed",
+    ),
+]
+
+# A user namespace in which the users 100000 to 165535 outside are 0 to 65535, as containers have
+# it, with a /tmp that was mounted inside: nobody from outside may put a file there.
+CONTAINER = """
+import os, subprocess, sys
+ready_out, ready_in = os.pipe(); go_out, go_in = os.pipe()
+child = os.fork()
+if not child:
+    os.close(ready_out); os.close(go_in)
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.unshare(0x10000000)
+    os.write(ready_in, b"x"); os.read(go_out, 1)
+    os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
+    libc.prctl(1, 9)  # PR_SET_PDEATHSIG: end with the program that started this
+    os.environ.pop("XDG_RUNTIME_DIR", None)
+    script = "mount -t tmpfs -o mode=1777 none /tmp && exec " + sys.argv[1] + " -c \\"$INNER\\""
+    os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
+                          "sh", "-c", script])
+os.close(ready_in); os.close(go_out)
+os.read(ready_out, 1)
+for name in ("uid_map", "gid_map"):
+    with open(f"/proc/{child}/{name}", "w") as file:
+        file.write("0 100000 65536")
+os.write(go_in, b"x")
+os.waitpid(child, 0)
+"""
+INNER = 'import time\nprint("ready", flush=True)\nwhile True: time.sleep(0.02)'
+
+
+def children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+@pytest.fixture
+def inner(start: Start, tmp_path: Path) -> ProcessId:
+    """A Python process in namespaces of its own, as it is called out here."""
+    program = tmp_path / "container.py"
+    program.write_text(CONTAINER)
+    # One that users without any rights can read.
+    python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+    os.environ["INNER"] = INNER
+    try:
+        running = start(str(program.with_suffix("")), python)
+    finally:
+        del os.environ["INNER"]
+    (unshared,) = children(running.pid)
+    (pid,) = children(unshared)
+    return ProcessId(pid, read_stat(pid)[2])
+
+
+def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: ProcessId) -> None:
+    target = read_target(inner)
+    assert (target.uid, target.uid_inside, target.pid_inside) == (100000, 0, 1)
+    attached = bring_in(inner, timeout_s=10)
+    assert (attached.state, attached.method) == ("ready", "pending call"), attached
+    assert bring_in(inner).method == "already there"
+    with hook_socket.connect(target.sample()) as client:
+        assert client.getpeername()
+    folder = Path(f"/proc/{inner.pid}/root/tmp/mpwatch-0")
+    assert {path.stat().st_uid for path in (folder, *folder.iterdir())} == {100000}
+    assert detach(inner, timeout_s=10).state == "absent"
+    assert list(folder.iterdir()) == []
+
+
+def test_an_observer_without_rights_is_told_of_the_other_user_namespace(inner: ProcessId) -> None:
+    done = subprocess.run(
+        [
+            "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs",
+            sys.executable, "-c",
+            "import sys; from mpwatch.collect.rights import check\n"
+            "found = check(int(sys.argv[1])); print(found.reason); print(found.fix)",
+            str(inner.pid),
+        ],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )  # fmt: skip
+    if "Permission denied" in done.stderr or "No module named" in done.stderr:
+        pytest.skip("this installation cannot be read by others")
+    assert done.stdout.splitlines()[0] == "it lives in another user namespace"
+    assert "or run mpwatch inside that container" in done.stdout
