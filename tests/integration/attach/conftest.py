@@ -18,7 +18,7 @@ from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 
 
 @dataclass
