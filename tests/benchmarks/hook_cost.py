@@ -1,45 +1,49 @@
-"""What the hook costs, as ratios from one run: `python -m tests.benchmarks.hook_cost [PART ...]`.
+"""What the hook costs by itself: `python -m tests.benchmarks.hook_cost [PART ...]`.
 
-Parts: `call` (a wrapped call beside a bare one), `pingpong` (a tiny tensor through queues, with an
-observer connected), `loader` (a batch of a DataLoader with two workers), `enter` (time and memory
-of `instrument()` after torch is imported; run it alone). Every figure is a median with its
-quartiles. What is compared runs in turns in the same processes, in alternating order, and is given
-in cpu time too, which other people's load changes less.
+Parts: `call` (a wrapped and recorded call beside a bare one, and what of it pure Python can not do
+without), `enter` (time and memory of `instrument()` after torch is imported, where bytecode is
+cached and where it cannot be). What it costs real work is measured by `hook_jobs`, and beside other
+tools by `hook_rivals`.
 """
 
 from __future__ import annotations
 
-import glob
+import gc
+import itertools
 import json
 import os
-import socket
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-PAIRS = int(os.environ.get("PAIRS", "10"))
+from .hook_turns import PAIRS, load, spread
 
-
-def spread(values: list[float]) -> str:
-    """Median and quartiles."""
-    low, middle, high = statistics.quantiles(values, n=4)
-    return f"{middle:.4g} ({low:.4g} .. {high:.4g})"
-
-
-def nanoseconds(call: Callable[[], Any], number: int = 100_000) -> float:
-    """Cpu time of one call, the loop included."""
-    began = time.process_time_ns()
-    for _ in range(number):
-        call()
-    return (time.process_time_ns() - began) / number
+CALLS = 50_000
 
 
 def call() -> None:
+    """Print what each part of a wrapped call takes, one after another, as they add up."""
+    steps = _steps()
+    rows = [{name: _nanoseconds(step) for name, step in steps.items()} for _ in range(PAIRS)]
+    print(f"{'':44} ns, and times the bare call")
+    for name in steps:
+        taken = spread([row[name] for row in rows])
+        times = spread([row[name] / row["a bare call"] for row in rows])
+        print(f"{name:44} {taken}, {times}")
+    above = [row["wrapped and recorded"] - row["a bare call"] for row in rows]
+    print("above the bare call, ns:", spread(above))
+
+
+def _steps() -> dict[str, Callable[[], None]]:
+    """Functions that do more and more of what a wrapper does.
+
+    The last but one is the floor: all that a record needs, written out in the wrapper itself. What
+    the hook adds to it is a function of its own, the arguments of all kinds of records, whether the
+    file is still there, and that nothing of this can raise.
+    """
     import mpwatch
     from mpwatch import hook
     from mpwatch.hook import wire
@@ -47,225 +51,118 @@ def call() -> None:
     mpwatch.instrument()
     session = hook.current()
     assert session is not None
-    record, now = session.record, session.system.monotonic_ns
+    record, now, count = session.record, session.system.monotonic_ns, itertools.count()
+    pack_into = wire.RECORD.pack_into
+    memory, header = session.ring.memory, wire.HEADER_BYTES
+    local, mask = session.system.local(), session.ring.slots - 1
+    local.tid = session.system.get_native_id()
+    kind = wire.QUEUE_PUT
 
     def bare() -> None:
         return None
 
-    def wrapped() -> None:
+    def timed() -> None:
         began_ns = now()
         bare()
-        record(wire.QUEUE_PUT, began_ns, 0, 0, 5)
+        now() - began_ns
 
-    pack_into, memory = wire.RECORD.pack_into, bytearray(wire.RECORD_BYTES)
-
-    def floor() -> None:
+    def packed() -> None:
         began_ns = now()
         bare()
         at_ns = now()
-        pack_into(memory, 0, 1, at_ns, wire.QUEUE_PUT, 0, 7, at_ns - began_ns, 0, 5, 0, 0)
+        pack_into(memory, header, 1, at_ns, kind, 0, 7, at_ns - began_ns, 0, 5, 0, 0)
 
-    rows = [(nanoseconds(bare), nanoseconds(wrapped), nanoseconds(floor)) for _ in range(PAIRS)]
-    print("bare call, ns:            ", spread([row[0] for row in rows]))
-    print("wrapped and recorded, ns: ", spread([row[1] for row in rows]))
-    print("above the bare call, ns:  ", spread([row[1] - row[0] for row in rows]))
-    print("times the bare call:      ", spread([row[1] / row[0] for row in rows]))
-    print("clock and packing alone:  ", spread([row[2] / row[0] for row in rows]), "times")
+    def placed() -> None:
+        began_ns = now()
+        bare()
+        at_ns = now()
+        number = next(count)
+        place = header + (number & mask) * 64
+        tid, took_ns = local.tid, at_ns - began_ns
+        pack_into(memory, place, number + 1, at_ns, kind, 0, tid, took_ns, 0, 5, 0, 0)
+
+    def wrapped() -> None:
+        began_ns = now()
+        bare()
+        record(kind, began_ns, 0, 0, 5)
+
+    return {
+        "a bare call": bare,
+        "timed": timed,
+        "timed and packed": packed,
+        "floor: with number, slot and thread as well": placed,
+        "wrapped and recorded": wrapped,
+    }
+
+
+def _nanoseconds(step: Callable[[], None]) -> float:
+    """Cpu time of one call, the loop included."""
+    began = time.process_time_ns()
+    for _ in range(CALLS):
+        step()
+    return (time.process_time_ns() - began) / CALLS
 
 
 def enter() -> None:
-    import tracemalloc
+    """Print what bringing the hook in takes, in processes of their own."""
+    for is_cached in (True, False):
+        rows = [_entered(is_cached) for _ in range(max(4, PAIRS // 4))]
+        print("bytecode cached" if is_cached else "bytecode not cached")
+        print("  instrument(), cpu ms: ", spread([row["cpu_ms"] for row in rows]))
+        print("  private memory, KiB:  ", spread([row["private_kib"] for row in rows]))
+        print("  of it blocks of Python:", spread([row["blocks"] for row in rows]))
+        print("  and a ring that fills to, KiB:", int(rows[0]["ring_kib"]))
 
-    import torch
+
+def _entered(is_cached: bool) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        if not is_cached:
+            environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": folder}
+        command = [sys.executable, "-m", "tests.benchmarks.hook_cost", "_entered"]
+        out = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    row: dict[str, float] = json.loads(out)
+    return row
+
+
+def _enter_here() -> dict[str, Any]:
+    """Bring the hook into this process, with torch imported as a training would have it."""
     import torch.utils.data
 
-    import mpwatch
-
     assert torch
-    began, began_cpu = time.perf_counter(), time.process_time()
-    mpwatch.instrument()
-    cpu_ms = (time.process_time() - began_cpu) * 1e3
-    first_ms = (time.perf_counter() - began) * 1e3
-    mpwatch.uninstrument()
-    tracemalloc.start()
-    mpwatch.instrument()
-    held, _ = tracemalloc.get_traced_memory()
-    print(f"instrument(), its imports included: {first_ms:.1f} ms, cpu {cpu_ms:.1f} ms")
-    print(f"held afterwards, without code: {held / 1024:.0f} KiB and a ring of 516 KiB")
-
-
-def visited(program: str) -> list[list[float]]:
-    """Run a program of this file in a process of its own, an observer at every hook in it."""
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.hook_cost", f"_{program}"],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "XDG_RUNTIME_DIR": folder},
-        )
-        stop = threading.Event()
-        observer = threading.Thread(target=observe, args=(folder, stop))
-        observer.start()
-        out, _ = process.communicate()
-        stop.set()
-        observer.join()
-    rows: list[list[float]] = json.loads(out.splitlines()[-1])
-    return rows
-
-
-def alternate(block: Callable[[], list[float]], turn: Callable[[bool], None]) -> list[list[float]]:
-    """Pairs of one block without the hook and one with it, in alternating order.
-
-    All in the same processes, so that neither where memory lies nor which core they run on differs.
-
-    Args:
-        block: Runs for a second or so and returns what it took, each figure the less the better.
-        turn: Brings the hook in or takes it out.
-    """
-    rows = []
-    for number in range(PAIRS):
-        pair = {}
-        for hooked in (number % 2 == 0, number % 2 == 1):
-            turn(hooked)
-            pair[hooked] = block()
-        rows.append(pair[False] + pair[True])
-    return rows
-
-
-def observe(folder: str, stop: threading.Event) -> None:
-    """Read whatever every hook in a directory sends."""
-    open_ones: dict[str, socket.socket] = {}
-    while not stop.wait(0.2):
-        for path in glob.glob(f"{folder}/mpwatch/*.sock"):
-            if path not in open_ones:
-                client = socket.socket(socket.AF_UNIX)
-                try:
-                    client.connect(path)
-                except OSError:
-                    client.close()
-                    continue
-                client.setblocking(False)
-                open_ones[path] = client
-        for path, client in tuple(open_ones.items()):
-            try:
-                while client.recv(1 << 20):
-                    continue
-            except BlockingIOError:
-                continue
-            except OSError:
-                pass
-            open_ones.pop(path).close()
-    for client in open_ones.values():
-        client.close()
-
-
-def turn(hooked: bool) -> None:
-    """Bring the hook into this process and wait for an observer, or take it out."""
-    import mpwatch
     from mpwatch import hook
 
-    if not hooked:
-        mpwatch.uninstrument()
-        return
-    mpwatch.instrument()
+    gc.collect()
+    before, blocks, began = _private_kib(), sys.getallocatedblocks(), time.process_time()
+    hook.instrument()
+    cpu_ms = (time.process_time() - began) * 1e3
     session = hook.current()
     assert session is not None
-    while not session.server._connections:
-        time.sleep(0.01)
+    gc.collect()
+    return {
+        "cpu_ms": cpu_ms,
+        "private_kib": _private_kib() - before,
+        "blocks": sys.getallocatedblocks() - blocks,
+        "ring_kib": session.ring.slots * 64 / 1024,
+    }
 
 
-def _echo(inbox: Any, outbox: Any) -> None:
-    """Send tensors back; a truth value is whether to have the hook, `...` asks for cpu time."""
-    while (item := inbox.get()) is not None:
-        if isinstance(item, bool):
-            turn(item)
-        outbox.put(time.process_time() if item is ... else item)
-
-
-def _pingpong() -> list[list[float]]:
-    """Seconds and cpu seconds for a round of a new tensor of four numbers through two queues."""
-    import torch
-    import torch.multiprocessing
-
-    context = torch.multiprocessing.get_context("fork")
-    inbox, outbox = context.Queue(), context.Queue()
-    child = context.Process(target=_echo, args=(inbox, outbox))
-    child.start()
-
-    def ask(item: Any) -> Any:
-        inbox.put(item)
-        return outbox.get()
-
-    def turn_both(hooked: bool) -> None:
-        turn(hooked)
-        ask(hooked)
-        rounds(200)
-
-    def rounds(number: int) -> list[float]:
-        times = []
-        began_cpu = time.process_time() + ask(...)
-        for _ in range(number):
-            began = time.perf_counter()
-            ask(torch.ones(4))
-            times.append(time.perf_counter() - began)
-        cpu = time.process_time() + ask(...) - began_cpu
-        # A round that another program interrupted says nothing of the hook.
-        return [statistics.quantiles(times, n=10)[0], cpu / number]
-
-    rows = alternate(lambda: rounds(2000), turn_both)
-    turn(False)
-    inbox.put(None)
-    child.join()
-    return rows
-
-
-def _loader() -> list[list[float]]:
-    """Seconds and cpu seconds for a batch of a loader with two workers, these included."""
-    import torch
-    from torch.utils.data import DataLoader, TensorDataset
-
-    data = TensorDataset(torch.arange(16_000))
-
-    def cpu() -> float:
-        return sum(os.times()[:4])
-
-    def epoch() -> list[float]:
-        loader = DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context="fork")
-        began_cpu = cpu()
-        batches = iter(loader)
-        next(batches)
-        began = time.perf_counter()
-        count = sum(1 for _ in batches)
-        took = time.perf_counter() - began
-        del batches
-        return [took / count, (cpu() - began_cpu) / count]
-
-    return alternate(epoch, turn)
-
-
-def pingpong() -> None:
-    show("round trip", visited("pingpong"))
-
-
-def loader() -> None:
-    show("batch", visited("loader"))
-
-
-def show(what: str, rows: list[list[float]]) -> None:
-    """Print what a unit of work takes without the hook and how much more with it."""
-    print(f"{what} without, us:        ", spread([row[0] * 1e6 for row in rows]))
-    print(f"{what} without, cpu us:    ", spread([row[1] * 1e6 for row in rows]))
-    print("slower with the hook, %:  ", spread([(row[2] / row[0] - 1) * 100 for row in rows]))
-    print("more cpu with the hook, %:", spread([(row[3] / row[1] - 1) * 100 for row in rows]))
+def _private_kib() -> int:
+    """Memory of this process that it shares with nobody; the ring's file counts where touched."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    return sum(int(row[1]) for row in rows if row[0] in ("Private_Dirty:", "Private_Clean:"))
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["call", "enter", "pingpong", "loader"]
-    if parts[0].startswith("_"):
-        print(json.dumps({"_pingpong": _pingpong, "_loader": _loader}[parts[0]]()))
+    parts = sys.argv[1:] or ["call", "enter"]
+    if parts == ["_entered"]:
+        print(json.dumps(_enter_here()))
         return
     for part in parts:
-        print(f"{part}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        {"call": call, "enter": enter, "pingpong": pingpong, "loader": loader}[part]()
+        print(f"{part}: {load()}")
+        {"call": call, "enter": enter}[part]()
 
 
 if __name__ == "__main__":

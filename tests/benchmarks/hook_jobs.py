@@ -1,0 +1,140 @@
+"""What the hook costs real work: `python -m tests.benchmarks.hook_jobs [PART ...]`.
+
+Each part is measured with the hook alone, and with an observer connected: `pingpong` (a tiny tensor
+there and back through two queues), `tiny` (a DataLoader with two workers and batches of eight
+numbers: nothing but overhead) and `real` (batches of 16 pictures that are cropped, turned and
+scaled). PAIRS is the number of pairs of blocks, 20 where it is not set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from typing import Any
+
+from .hook_turns import alternate, apart, cpu_s, load, show, turn
+
+ROUNDS = 2000
+
+
+def _echo(inbox: Any, outbox: Any) -> None:
+    """Send tensors back; a truth value is whether to have the hook, `...` asks for cpu time."""
+    while (item := inbox.get()) is not None:
+        if isinstance(item, bool):
+            turn(item)
+        outbox.put(time.process_time() if item is ... else item)
+
+
+def pingpong() -> list[list[float]]:
+    """Seconds and cpu seconds of both processes for a round of a new tensor of four numbers."""
+    import torch
+    import torch.multiprocessing
+
+    context = torch.multiprocessing.get_context("fork")
+    inbox, outbox = context.Queue(), context.Queue()
+    child = context.Process(target=_echo, args=(inbox, outbox))
+    child.start()
+
+    def ask(item: Any) -> Any:
+        inbox.put(item)
+        return outbox.get()
+
+    def turn_both(hooked: bool) -> None:
+        turn(hooked)
+        ask(hooked)
+        rounds(200)
+
+    def rounds(number: int) -> list[float]:
+        times = []
+        began_cpu = time.process_time() + ask(...)
+        for _ in range(number):
+            began = time.perf_counter()
+            ask(torch.ones(4))
+            times.append(time.perf_counter() - began)
+        used = time.process_time() + ask(...) - began_cpu
+        # A round that another program interrupted says nothing of the hook, so wall time is that
+        # of the rounds at the first decile.
+        return [sorted(times)[number // 10], used / number]
+
+    rows = alternate(lambda: rounds(ROUNDS), turn_both)
+    turn(False)
+    inbox.put(None)
+    child.join()
+    return rows
+
+
+def tiny() -> list[list[float]]:
+    """A batch of eight numbers."""
+    import torch
+    from torch.utils.data import TensorDataset
+
+    return _epochs(TensorDataset(torch.arange(8_000)), 8)
+
+
+def real() -> list[list[float]]:
+    """A batch of 16 pictures."""
+    import torch
+    from torch.utils.data import Dataset
+
+    class Pictures(Dataset[Any]):
+        """Pictures in memory, made ready for training one by one."""
+
+        def __init__(self) -> None:
+            self.raw = torch.randint(0, 256, (64, 3, 160, 160), dtype=torch.uint8)
+            self.mean, self.deviation = torch.full((3, 1, 1), 0.45), torch.full((3, 1, 1), 0.22)
+
+        def __len__(self) -> int:
+            return 1600
+
+        def __getitem__(self, index: int) -> Any:
+            top, left = index * 7 % 32, index * 11 % 32
+            picture = self.raw[index % 64, :, top : top + 128, left : left + 128].float()
+            picture = picture.flip(2) if index % 2 else picture
+            return (picture / 255 - self.mean) / self.deviation, index % 10
+
+    return _epochs(Pictures(), 16)
+
+
+def _epochs(data: Any, batch_size: int) -> list[list[float]]:
+    """Seconds and cpu seconds for a batch of a loader with two workers, their lives included."""
+    from torch.utils.data import DataLoader
+
+    # Two workers on one core, which is what this measures on.
+    warnings.simplefilter("ignore")
+
+    def epoch() -> list[float]:
+        loader = DataLoader(
+            data, batch_size=batch_size, num_workers=2, multiprocessing_context="fork"
+        )
+        began_cpu = cpu_s()
+        batches = iter(loader)
+        next(batches)
+        began = time.perf_counter()
+        count = sum(1 for _ in batches)
+        took = time.perf_counter() - began
+        del batches
+        return [took / count, (cpu_s() - began_cpu) / count]
+
+    epoch()  # imports, and the first touch of memory
+    return alternate(epoch, turn)
+
+
+UNITS = {"pingpong": "round trip"}
+PROGRAMS = {"pingpong": pingpong, "tiny": tiny, "real": real}
+
+
+def main() -> None:
+    parts = sys.argv[1:] or list(PROGRAMS)
+    if parts[0].startswith("_"):
+        print(json.dumps(PROGRAMS[parts[0][1:]]()))
+        return
+    for part in parts:
+        for watched in (False, True):
+            print(f"{part}, {'watched' if watched else 'the hook alone'}: {load()}")
+            show(UNITS.get(part, "batch"), apart("hook_jobs", f"_{part}", watched))
+
+
+if __name__ == "__main__":
+    main()

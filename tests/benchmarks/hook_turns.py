@@ -1,0 +1,196 @@
+"""Measuring by turns: the same work without the hook and with it, in the same processes.
+
+Other people's load on the machine is larger than what is measured. So blocks with and without
+follow each other in alternating order, each pair is compared with itself only, and the figure that
+counts is cpu time, which others change little. The job is kept on one core, and the observer that
+is connected to it on the others: then neither the scheduler's choice of a core nor a core's warmth
+differs from block to block.
+
+What a connected observer costs is per second and process, 1 to 2 ms: a job that gets a tenth of a
+core because others have the rest shows it ten times larger per batch. So work is measured without
+an observer, too.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+PAIRS = int(os.environ.get("PAIRS", "20"))
+WATCHED = "BENCHMARK_WATCHED"
+"""Set in a program that is to wait until an observer has come."""
+
+
+def spread(values: list[float]) -> str:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.4g} ({low:.4g} .. {high:.4g})"
+
+
+def load() -> str:
+    """What else the machine does, as the kernel says it."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def cpu_s() -> float:
+    """Cpu time of this process and of its children that have ended, to the microsecond.
+
+    `os.times` counts in ticks of 10 ms.
+    """
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def keep_to(cores: set[int]) -> None:
+    """Keep this process, and what it starts, to some cores, where there are enough of them."""
+    if cores:
+        os.sched_setaffinity(0, cores)
+
+
+def cores_apart() -> tuple[set[int], set[int]]:
+    """A core for the job and the others for whoever watches it; no choice where there is one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ({cores[-1]}, set(cores[:-1])) if len(cores) > 1 else (set(), set())
+
+
+def alternate(block: Callable[[], list[float]], turn: Callable[[bool], None]) -> list[list[float]]:
+    """Pairs of one block without the hook and one with it, in alternating order.
+
+    Args:
+        block: Runs for a second or so and returns what it took, each figure the less the better.
+        turn: Brings the hook in or takes it out.
+    """
+    rows = []
+    for number in range(PAIRS):
+        pair = {}
+        for hooked in (number % 2 == 0, number % 2 == 1):
+            turn(hooked)
+            pair[hooked] = block()
+        rows.append(pair[False] + pair[True])
+    return rows
+
+
+def turn(hooked: bool) -> None:
+    """Bring the hook into this process, or take it out; wait for an observer if one is to come."""
+    import mpwatch
+    from mpwatch import hook
+
+    if not hooked:
+        mpwatch.uninstrument()
+        return
+    mpwatch.instrument()
+    session = hook.current()
+    assert session is not None
+    while WATCHED in os.environ and not session.server._connections:
+        time.sleep(0.01)
+
+
+def apart(module: str, program: str, watched: bool) -> list[list[float]]:
+    """Run a program of a benchmark in processes of their own.
+
+    Args:
+        module: Name of the benchmark's module in this package.
+        program: What it is to run; it prints rows as JSON.
+        watched: Whether an observer is to be connected to every hook.
+    """
+    job, others = cores_apart()
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"tests.benchmarks.{module}", program],
+            stdout=subprocess.PIPE,
+            preexec_fn=lambda: keep_to(job),
+            # Threads of OpenMP that spin while they wait are 200 ms of cpu now and then.
+            env={**os.environ, "XDG_RUNTIME_DIR": folder, "OMP_NUM_THREADS": "1"}
+            | ({WATCHED: "1"} if watched else {}),
+        )
+        keep_to(others)
+        stop = threading.Event()
+        observer = threading.Thread(target=observe, args=(folder, stop))
+        if watched:
+            observer.start()
+        out, _ = process.communicate()
+        stop.set()
+        if watched:
+            observer.join()
+        keep_to(job | others)
+    rows: list[list[float]] = json.loads(out.splitlines()[-1])
+    return rows
+
+
+def observe(folder: str, stop: threading.Event) -> None:
+    """Be the dashboard for every hook in a directory: read all, ask for the gauges each second."""
+    open_ones: dict[str, socket.socket] = {}
+    asked_s = 0.0
+    while not stop.wait(0.2):
+        for path in glob.glob(f"{folder}/mpwatch/*.sock"):
+            if path not in open_ones and (client := _connect(path)) is not None:
+                open_ones[path] = client
+        is_time = time.monotonic() - asked_s > 1.0
+        asked_s = time.monotonic() if is_time else asked_s
+        for path, client in tuple(open_ones.items()):
+            if not _attend(client, is_time):
+                open_ones.pop(path).close()
+    for client in open_ones.values():
+        client.close()
+
+
+def _connect(path: str) -> socket.socket | None:
+    client = socket.socket(socket.AF_UNIX)
+    try:
+        client.connect(path)
+    except OSError:
+        client.close()
+        return None
+    client.setblocking(False)
+    return client
+
+
+def _attend(client: socket.socket, asks: bool) -> bool:
+    """Read what there is; whether the hook is still there."""
+    from mpwatch.hook import wire
+
+    try:
+        if asks:
+            client.send(wire.pack_frame(wire.REQUEST, b'{"ask": "gauges", "id": 1}'))
+        while client.recv(1 << 20):
+            continue
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def show(what: str, rows: list[list[float]]) -> None:
+    """Print what a unit of work takes without the hook and how much more with it.
+
+    Args:
+        what: The unit.
+        rows: A pair each: seconds and cpu seconds without the hook, then with it.
+    """
+    print(f"{what} without the hook, cpu us: ", spread([row[1] * 1e6 for row in rows]))
+    for name, column in (("cpu", 1), ("wall", 0)):
+        more = [(row[column + 2] / row[column] - 1) * 100 for row in rows]
+        slower = sum(each > 0 for each in more)
+        verdict = "a difference" if _is_shown(slower, len(more)) else "no difference shown"
+        print(
+            f"more {name} with it, %:", spread(more), f"more in {slower} of {len(more)}: {verdict}"
+        )
+    print("that is, cpu us:", spread([(row[3] - row[1]) * 1e6 for row in rows]))
+
+
+def _is_shown(slower: int, count: int) -> bool:
+    """Whether so many of the pairs are more than chance would make (sign test, one-sided, 5 %)."""
+    from math import comb
+
+    return sum(comb(count, more) for more in range(slower, count + 1)) / 2**count < 0.05
