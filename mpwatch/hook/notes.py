@@ -57,7 +57,13 @@ class Notes:
         self._keep(data)
 
     def since(self, number: int) -> list[tuple[int, bytes]]:
-        """The notes from `number` on that are still remembered, with their numbers."""
+        """The notes from `number` on that are still remembered, with their numbers.
+
+        Asked ten times a second for each observer, nearly always in vain: to sort 300 notes each
+        time was a third of what a connected observer cost the process.
+        """
+        if not any(kept and kept[-1][0] >= number for kept in (self._recent, self._passing)):
+            return []
         notes = [*tuple(self._recent), *tuple(self._passing)]
         return sorted(note for note in notes if note[0] >= number)
 
