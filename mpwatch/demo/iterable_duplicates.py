@@ -15,7 +15,7 @@ from mpwatch.demo.bounds import begin
 class Stream(IterableDataset):
     def __iter__(self):
         for sample in range(100):
-            time.sleep(0.005)
+            time.sleep(0.03)
             yield torch.tensor(sample)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import zlib
+from itertools import islice
+
+from ..luggage import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +15,9 @@ if TYPE_CHECKING:
     from ..session import Session
 
 LOOKED_AT = 300
-"""Objects of a dataset looked at, two levels deep."""
+DEPTH = 5
+"""Objects of a dataset looked at, the nearest first: `dataset.transform.steps[0].rng` is four deep.
+To look at one copies the page it lies on, where a worker was forked."""
 
 
 def note_states(session: Session, dataset: Any, worker_id: int) -> None:
@@ -22,7 +27,8 @@ def note_states(session: Session, dataset: Any, worker_id: int) -> None:
     itself holds is a copy of the parent's unless a `worker_init_fn` seeds it.
     """
     hashes = {}
-    for path, thing in [("random", sys.modules.get("random")), *_parts(dataset)]:
+    near = ((f"dataset{path}", part) for path, part in walk(dataset, DEPTH))
+    for path, thing in [("random", sys.modules.get("random")), *islice(near, LOOKED_AT)]:
         state = _state_of(thing)
         if state is not None:
             hashes[path] = f"{zlib.crc32(state):08x}"
@@ -32,20 +38,6 @@ def note_states(session: Session, dataset: Any, worker_id: int) -> None:
     session.note(
         "generators", worker_id=worker_id, hashes=hashes, dataset=type(dataset).__qualname__
     )
-
-
-def _parts(dataset: Any) -> list[tuple[str, Any]]:
-    """The attributes of a dataset and of its attributes, with their paths."""
-    found: list[tuple[str, Any]] = []
-    for name, part in tuple(getattr(dataset, "__dict__", {}).items())[:LOOKED_AT]:
-        found.append((f"dataset.{name}", part))
-        if type(part).__module__.partition(".")[0] in ("builtins", "torch", "numpy"):
-            continue
-        for inner, leaf in tuple(getattr(part, "__dict__", {}).items()):
-            if len(found) >= LOOKED_AT:
-                return found
-            found.append((f"dataset.{name}.{inner}", leaf))
-    return found
 
 
 def _state_of(thing: Any) -> bytes | None:

@@ -11,6 +11,7 @@ import sys
 from .. import errors, wire
 from ..patching import Point, attribute
 from .generators import note_states
+from .streams import BATCHES, Head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
 
 def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
+    head = Head()
 
     def fetch(self: Any, indices: Any) -> Any:
         if not worker.is_worker and not _recognise(session):
@@ -166,6 +168,8 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         try:
             result = original(self, indices)
             flags = 0
+            if worker.fetched == head.batches < BATCHES and hasattr(self, "dataset_iter"):
+                _guard(session, head.take, session, worker, self.dataset, result)
             return result
         except BaseException as error:
             if not isinstance(error, StopIteration):
