@@ -75,18 +75,21 @@ def tiny() -> list[list[float]]:
 
 def real() -> list[list[float]]:
     """A batch of 16 pictures."""
+    return _epochs(pictures(1600), 16)
+
+
+def pictures(count: int) -> Any:
+    """A dataset of pictures in memory, made ready for training one by one."""
     import torch
     from torch.utils.data import Dataset
 
     class Pictures(Dataset[Any]):
-        """Pictures in memory, made ready for training one by one."""
-
         def __init__(self) -> None:
             self.raw = torch.randint(0, 256, (64, 3, 160, 160), dtype=torch.uint8)
             self.mean, self.deviation = torch.full((3, 1, 1), 0.45), torch.full((3, 1, 1), 0.22)
 
         def __len__(self) -> int:
-            return 1600
+            return count
 
         def __getitem__(self, index: int) -> Any:
             top, left = index * 7 % 32, index * 11 % 32
@@ -94,7 +97,7 @@ def real() -> list[list[float]]:
             picture = picture.flip(2) if index % 2 else picture
             return (picture / 255 - self.mean) / self.deviation, index % 10
 
-    return _epochs(Pictures(), 16)
+    return Pictures()
 
 
 def _epochs(data: Any, batch_size: int) -> list[list[float]]:
