@@ -16,6 +16,7 @@ import msgspec
 from mpwatch.collect.jobs import Job, JobProcess
 from mpwatch.model.checks import Check
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.report.crowds import crowds
 from mpwatch.report.endings import ended_badly, last_words
 from mpwatch.report.json_parts import (
     Document,
@@ -87,6 +88,22 @@ def diagnose_json(snapshot: Snapshot) -> Document:
         "last_words": [
             {"pid": entry.process and entry.process.pid, "words": words, "place": place or None}
             for entry, words, place in last_words(snapshot)
+        ],
+        "together": [
+            {
+                "who": called,
+                "sentence": merged.sentence,
+                "groups": [
+                    {
+                        "pids": [process.pid for process in group.processes],
+                        "names": group.names,
+                        "words": group.words,
+                        "is_outlier": group.is_outlier,
+                    }
+                    for group in merged.groups
+                ],
+            }
+            for called, merged in crowds(snapshot)
         ],
     }
 

@@ -15,6 +15,7 @@ from mpwatch.model.checks import Check, CheckState
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import DASH, bytes_text, count_text
+from mpwatch.report.crowds import crowd_lines
 from mpwatch.report.endings import ended_badly, last_words
 from mpwatch.report.json import utc_text
 from mpwatch.report.sections import (
@@ -70,6 +71,8 @@ def diagnose_text(snapshot: Snapshot, *, paper: Paper = PLAIN) -> str:
     """What is wrong, where, why and what to do; then who waits for whom."""
     lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=False)]
     lines += [*_passed(snapshot, paper), *_end(snapshot, paper)]
+    if together := crowd_lines(snapshot, paper):
+        lines += [*heading("together", "what most of them do", paper), *together]
     return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
 
 
