@@ -38,10 +38,19 @@ def bring_in(
 ) -> Attached:
     """Bring the hook into one process.
 
-    No signal is sent to make a blocked main thread come back sooner, not even one that it has a
-    Python handler for (a DataLoader's main has one for SIGCHLD): whether such a handler, or one
-    that it calls, takes a child's death for the end of the job cannot be told from outside. The
-    call stays queued instead, and the hook arrives with the first bytecode that runs.
+    Nothing is done to make a blocked main thread come back sooner:
+
+    - A signal that it has a Python handler for would do (a DataLoader's main has one for SIGCHLD):
+      the call runs with the handler's first bytecode. But whether that handler, or one that it
+      calls in turn, takes a child's death for the end of the job cannot be told from outside.
+    - A signal without such a handler is ignored by the kernel, or ends the process.
+    - To have the system call fail with EINTR is of no use: Python then looks for signals alone and
+      makes the call again (PEP 475, `PyErr_CheckSignals`), and other callers report an error.
+    - To call into the interpreter while the thread is inside a system call could deadlock: it does
+      not hold the GIL there, and another thread may hold any lock.
+
+    The call stays queued instead, and the hook arrives with the first bytecode that runs: when the
+    wait is over, or with a signal that the program gets and handles by itself.
 
     Where the target is a child of the calling process, nobody may wait for its end meanwhile: the
     kernel would hand that caller the stops that are meant for us (wait(2), `__WNOTHREAD`).

@@ -1,0 +1,69 @@
+"""A main thread that is away from Python: the hook says where it is, and arrives by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from tests.integration.attach.conftest import Start, eventually
+from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.integration.attach.test_safety import is_well
+from tests.integration.hook.client import Client, sockets, wait_for_sockets
+
+pytestmark = pytest.mark.slow
+
+BLOCKED = re.compile(
+    r"its main thread is blocked in read\(\d+\), pipe:\[\d+\];"
+    r" the hook arrives when it comes back to Python"
+)
+
+
+def test_a_main_that_waits_for_a_queue_is_named_and_gets_the_hook_with_the_next_item(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_queue")
+    assert eventually(lambda: is_blocked(running.pid))
+    attached = bring_in(running.process, timeout_s=0.1)
+    assert attached.state == "pending"
+    assert BLOCKED.fullmatch(attached.reason)
+    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert sockets(runtime) == {}
+    running.say(b"something\n")
+    assert running.line() == "got something"
+    with Client(wait_for_sockets(runtime, 1)[running.pid]) as client:
+        assert client.hello()["started_by"] == "attach"
+    running.say(b"more\n")
+    assert running.line() == "got more"
+    assert list((runtime / "mpwatch").glob("attach-*")) == []
+
+
+def test_a_signal_that_the_program_handles_by_itself_brings_the_hook_into_a_blocked_main(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_queue")
+    assert eventually(lambda: is_blocked(running.pid))
+    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    os.kill(running.pid, signal.SIGUSR1)
+    assert running.line() == "noticed"
+    wait_for_sockets(runtime, 1)
+    assert eventually(lambda: is_blocked(running.pid))
+    running.say(b"something\n")
+    assert running.line() == "got something"
+    assert is_well(running)
+
+
+def test_a_hook_that_is_still_pending_can_be_called_off(start: Start, runtime: Path) -> None:
+    running = start("attach_queue")
+    assert eventually(lambda: is_blocked(running.pid))
+    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert detach(running.process, timeout_s=0.1).state == "absent"
+    running.say(b"something\n")
+    assert running.line() == "got something"
+    running.say(b"more\n")
+    assert running.line() == "got more"
+    assert list((runtime / "mpwatch").iterdir()) == []
