@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mpwatch.collect.rights_facts import CAP_SYS_PTRACE, Facts, read_facts
+from mpwatch.collect.rights_facts import CAP_SETUID, CAP_SYS_PTRACE, Facts, read_facts
 
 __all__ = ["Facts", "Obstacle", "Rights", "check", "judge", "judge_in_general", "read_facts"]
 
@@ -154,6 +154,10 @@ def _by_user(facts: Facts) -> Obstacle | None:
         reason = f"it has changed its user id (uids {others} besides ours)"
         return Obstacle(reason, _as_root(facts))
     reason = f"it belongs to uid {owner} and we are uid {facts.uid} without CAP_SYS_PTRACE"
+    if facts.uid == 0 and facts.capabilities & CAP_SETUID and not facts.yama_scope:
+        ids = f"--reuid={owner} --regid={facts.gids[0] if facts.gids else owner} --clear-groups"
+        fix = f"setpriv {ids} mpwatch attach {facts.pid}, or {_as_root(facts)}"
+        return Obstacle(reason, fix)
     if facts.uid == 0 or not facts.can_gain or not facts.has_sudo or facts.yama_scope:
         return Obstacle(reason, _as_root(facts))
     # As its user is the smaller right of the two, where that is enough.
@@ -231,7 +235,10 @@ def _as_root(facts: Facts) -> str:
         return _DOCKER_CAPABILITY.format(pid=facts.pid)
     command = f"mpwatch attach {facts.pid}"
     if facts.uid == 0:
-        return f"start {command} with CAP_SYS_PTRACE, which root lacks here (see capsh --print)"
+        return (
+            f"start {command} with CAP_SYS_PTRACE, which root lacks here: docker run"
+            " --cap-add=SYS_PTRACE, or CapabilityBoundingSet= of systemd"
+        )
     if not facts.can_gain:
         return f"from another login: sudo {command} (here no_new_privs, or a bounding set, is set)"
     return f"sudo {command}" if facts.has_sudo else f"as root: {command}"

@@ -15,10 +15,11 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-CAP_SYS_PTRACE = 1 << 19
+CAP_SETUID, CAP_SYS_PTRACE = 1 << 7, 1 << 19
 _ALL = (1 << 64) - 1
 _PTRACE_DETACH = 17  # linux/ptrace.h, the same everywhere
 _CONTAINER = re.compile(r"(kubepods|docker|containerd|libpod|crio|lxc)")
+_OVERLAY_ROOT = re.compile(r"^\d+ \d+ \S+ \S+ / .* - (?:fuse\.fuse-)?overlay", re.M)
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
@@ -161,6 +162,8 @@ def _is_same_namespace(proc: str, pid: int, own_map: str, its_map: str) -> bool 
 
 def _is_container(proc: str) -> bool:
     if any(os.path.exists(path) for path in _CONTAINER_FILES):
+        return True
+    if _OVERLAY_ROOT.search(_text(f"{proc}/self/mountinfo", 65536)):
         return True
     return bool(_CONTAINER.search(_text(f"{proc}/1/cgroup") + _text(f"{proc}/self/cgroup")))
 

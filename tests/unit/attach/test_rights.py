@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect import rights
+from mpwatch.collect import rights, rights_facts
 from mpwatch.collect.rights import Facts, judge
 
-SYS_PTRACE, SYS_ADMIN = 1 << 19, 1 << 21
+SETUID, SYS_PTRACE, SYS_ADMIN = 1 << 7, 1 << 19, 1 << 21
 PLAIN = Facts(pid=42, uid=1000, capabilities=0, uids=(1000, 1000, 1000, 1000), may_open=True)
 REFUSED = replace(PLAIN, may_open=False)
 ROOT_INSIDE = replace(REFUSED, uid=0, uids=(0, 0, 0, 0), in_container=True)
@@ -53,6 +53,11 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
             "docker exec --privileged CONTAINER mpwatch attach 42, or docker run --cap-add",
         ),
         (replace(ROOT_INSIDE, uids=(5, 5, 5, 5)), "belongs to uid 5", "--cap-add=SYS_PTRACE"),
+        (
+            replace(ROOT_INSIDE, capabilities=SETUID, uids=(5, 5, 5, 5), gids=(6, 6, 6, 6)),
+            "belongs to uid 5",
+            "setpriv --reuid=5 --regid=6 --clear-groups mpwatch attach 42, or docker exec",
+        ),
         (
             replace(ROOT_INSIDE, uids=(5, 5, 5, 5), in_kubernetes=True),
             "belongs to uid 5",
@@ -189,3 +194,22 @@ def test_facts_come_from_procfs(tmp_path: Path) -> None:
 
 def test_we_may_look_at_ourselves() -> None:
     assert rights.check(os.getpid()).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("root", "in_container"),
+    [
+        ("501 480 0:61 / / rw,relatime - overlay overlay rw,lowerdir=/a", True),
+        ("501 480 0:61 / / rw,relatime - fuse.fuse-overlayfs fuse-overlayfs rw", True),
+        ("29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw", False),
+    ],
+)
+def test_containers_are_known_by_their_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, in_container: bool
+) -> None:
+    monkeypatch.setattr(rights_facts, "_CONTAINER_FILES", ())
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "mountinfo").write_text(
+        f"{root}\n502 501 0:62 / /proc rw - proc proc rw\n"
+    )
+    assert rights.read_facts(42, str(tmp_path), lambda: False, {}).in_container is in_container
