@@ -15,6 +15,9 @@ from mpwatch.model.snapshot import Snapshot
 
 LINGER_S = 3.0
 """A finding that is not seen for less than this is still held: values near a threshold jitter."""
+LINGER_LIMIT_S = 30.0
+RETURNS_S = 6.0
+"""What comes back this soon after it was resolved was never gone."""
 CALM_S = 10.0
 """A finding keeps its highest severity for this long."""
 SHOWN_RESOLVED_S = 60.0
@@ -34,6 +37,8 @@ class _Held:
     worst: Severity
     worst_at_s: float
     resolved_s: float | None = None
+    linger_s: float = LINGER_S
+    """How long it is held without being seen; longer each time that it came back."""
 
 
 class Engine:
@@ -76,7 +81,7 @@ class Engine:
         """Take in one finding, new or seen before."""
         held = self._held.get(finding.key)
         if held is None or held.resolved_s is not None:
-            self._held[finding.key] = _Held(finding, at_s, at_s, finding.severity, at_s)
+            self._held[finding.key] = _begun(finding, at_s, held)
             return
         held.finding, held.last_seen_s = finding, at_s
         if finding.severity >= held.worst or at_s - held.worst_at_s > CALM_S:
@@ -85,10 +90,20 @@ class Engine:
     def _settle(self, at_s: float) -> None:
         """Resolve what has not been seen for a while, drop what was resolved long ago."""
         for key, held in list(self._held.items()):
-            if held.resolved_s is None and at_s - held.last_seen_s >= LINGER_S:
+            if held.resolved_s is None and at_s - held.last_seen_s >= held.linger_s:
                 held.resolved_s = at_s
             elif held.resolved_s is not None and at_s - held.resolved_s >= SHOWN_RESOLVED_S:
                 del self._held[key]
+
+
+def _begun(finding: Finding, at_s: float, before: _Held | None) -> _Held:
+    """A finding that was not there; one that comes and goes is held for longer each time."""
+    held = _Held(finding, at_s, at_s, finding.severity, at_s)
+    if before is not None and before.resolved_s is not None:
+        held.linger_s = min(LINGER_LIMIT_S, 3 * before.linger_s)
+        if at_s - before.resolved_s < RETURNS_S:
+            held.first_seen_s = before.first_seen_s
+    return held
 
 
 def _shown(held: _Held) -> Finding:
