@@ -41,7 +41,9 @@ from tests.unit.diagnose.worlds import (
 
 def test_a_bus_error_is_named_with_the_room_there_was() -> None:
     dead = process(200, ended=gone(200, signal=7))
-    sparse = segment(1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB)
+    sparse = segment(
+        1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
+    )
     job = world(main(), dead, shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
 
     finding = only(shm_full_sigbus.check, job)
@@ -58,7 +60,9 @@ def test_a_bus_error_is_named_where_nothing_else_is_known() -> None:
 
 
 def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
-    sparse = segment(1, 200, kind="psm", size_bytes=48 * MIB, allocated_bytes=0)
+    sparse = segment(
+        1, 200, kind="psm", size_bytes=48 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
+    )
     job = world(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
 
     finding = only(shm_full_sigbus.check, job)
@@ -68,11 +72,21 @@ def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
 
 
 def test_a_promise_that_can_be_kept_is_quiet() -> None:
-    sparse = segment(1, 200, kind="psm", size_bytes=16 * MIB, allocated_bytes=0)
+    sparse = segment(
+        1, 200, kind="psm", size_bytes=16 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
+    )
     job = world(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse, segment(2)))
 
     assert found(shm_full_sigbus.check, job) == []
     assert found(shm_full_sigbus.check, world(main(), segments=(sparse,))) == []
+
+
+def test_an_empty_file_that_a_failed_share_left_is_no_promise() -> None:
+    left = segment(1, 200, size_bytes=48 * MIB, allocated_bytes=0)
+
+    assert (
+        found(shm_full_sigbus.check, world(main(), shm=room(64 * MIB, MIB), segments=(left,))) == []
+    )
 
 
 MAKING = thread(
