@@ -129,6 +129,77 @@ def limits() -> None:
     sys.stdin.readline()
 
 
+def memory() -> None:
+    """Fork while no more memory can be had; children record what their parent never does."""
+    from mpwatch.hook import current, wire
+
+    session = current()
+    assert session is not None
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + 65536, resource.RLIM_INFINITY))
+    codes = []
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            session.record(wire.CUDA_INIT, 0)
+            os._exit(0 if session.ring.handed_out() == 1 else 9)
+        codes.append(os.waitpid(pid, 0)[1])
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    codes.append(os.waitpid(pid, 0)[1])
+    say("codes", sorted(set(codes)))
+    say("ready")
+    sys.stdin.readline()
+
+
+def nowhere() -> None:
+    """Have no place for files; the wrappers work on, and the reasons are kept."""
+    from mpwatch.hook import current
+
+    session = current()
+    assert session is not None
+    queue: Any = multiprocessing.get_context("fork").SimpleQueue()
+    queue.put(1)
+    say("got", queue.get(), session.ring.handed_out(), session.ring.path)
+    say("problems", *session.problems)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    say("forked", os.waitpid(pid, 0)[1])
+
+
+def mocked_late() -> None:
+    """Replace functions of `os` and `time` while the hook is in, then fork and be visited."""
+    from unittest import mock
+
+    from mpwatch.hook import current, wire
+
+    session = current()
+    assert session is not None
+    fork, leave, wait = os.fork, os._exit, os.waitpid
+    refuse = mock.Mock(side_effect=AssertionError("the hook used a replaced function"))
+    names = ("open", "close", "stat", "lstat", "unlink", "getpid", "getuid", "mkdir", "chmod")
+    patches = [mock.patch.object(os, name, refuse) for name in names]
+    patches += [mock.patch.object(time, name, refuse) for name in ("monotonic_ns", "time_ns")]
+    patches += [mock.patch.object(time, "sleep", refuse), mock.patch("select.poll", refuse)]
+    patches += [mock.patch("_thread.start_new_thread", refuse)]
+    for patch in patches:
+        patch.start()
+    pid = fork()
+    if pid == 0:
+        session.record(wire.QUEUE_PUT, 0)
+        leave(0 if session.server.path is not None else 9)
+    code = wait(pid, 0)[1]
+    say("ready")
+    sys.stdin.readline()
+    for patch in patches:
+        patch.stop()
+    say("code", code, refuse.call_count, session.problems)
+
+
 def identity() -> None:
     """Compare every object that is patched before and after."""
     import multiprocessing.popen_spawn_posix
@@ -209,6 +280,9 @@ def main() -> None:
         "limits": limits,
         "identity": identity,
         "mocked": mocked,
+        "mocked_late": mocked_late,
+        "memory": memory,
+        "nowhere": nowhere,
     }
     modes[sys.argv[1]]()
 

@@ -1,12 +1,16 @@
-"""Tensors between processes: `hook_tensors.py loader|exchange|pickle METHOD STRATEGY HOOKS`.
+"""Tensors between processes: `hook_tensors.py MODE METHOD STRATEGY HOOKS`.
 
-HOOKS is a word of `main`, `child`, `both`, `none`: who has the hook in.
+MODE is a word of `loader`, `exchange`, `pickle`, `carried`; HOOKS one of `main`, `child`, `both`,
+`none`: who has the hook in.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
 from typing import Any
 
 import torch
@@ -74,6 +78,31 @@ def pickles() -> None:
         print(b"mpwatch" in data, b"rebuild_storage" in data, b"torch.multiprocessing" in data)
 
 
+LOADS = """
+import multiprocessing, pickle, sys
+sys.modules["mpwatch"] = None
+multiprocessing.current_process().authkey = bytes.fromhex(sys.argv[1])
+import torch
+import torch.multiprocessing
+for item in pickle.load(open(sys.argv[2], "rb")):
+    print(item, type(item).__name__, item.is_shared())
+print("hook", "_mpwatch_hook" in sys.modules)
+"""
+
+
+def carried() -> None:
+    """Pickle with the hook in, and load where mpwatch cannot be imported."""
+    from multiprocessing.reduction import ForkingPickler
+
+    items = [torch.ones(3), torch.nn.Parameter(torch.ones(2)), torch.empty(0)]
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(ForkingPickler.dumps(items))
+        file.flush()
+        key = multiprocessing.current_process().authkey.hex()
+        command = [sys.executable, "-c", LOADS, key, file.name]
+        print(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 def set_hook(is_in: bool) -> None:
     import mpwatch
 
@@ -92,6 +121,8 @@ def main() -> None:
         loader(method)
     elif mode == "exchange":
         exchange(method, strategy, hooks)
+    elif mode == "carried":
+        carried()
     else:
         pickles()
 

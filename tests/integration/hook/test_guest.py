@@ -5,7 +5,6 @@ import signal
 import socket
 import stat
 import struct
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,44 +12,10 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import wire
-from tests.conftest import PROGRAMS
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
+from tests.integration.hook.guest import Guest
 
 pytestmark = pytest.mark.slow
-
-
-class Guest:
-    """The program, with a way to talk to it."""
-
-    def __init__(self, mode: str, **env: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAMS / "hook_guest.py"), mode],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **env},
-        )
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def tell(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def finish(self) -> tuple[int, str]:
-        rest, _ = self.process.communicate(timeout=60)
-        return self.process.returncode, rest
-
-    def __enter__(self) -> Guest:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def wait_ms(duration_ms: int) -> None:

@@ -124,6 +124,17 @@ def test_pickles_name_torch_and_never_the_hook() -> None:
     assert lines[0] == "False True True"
 
 
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+def test_a_pickle_made_with_the_hook_loads_where_mpwatch_was_never_installed(
+    strategy: str,
+) -> None:
+    code, said = run("carried", "fork", strategy, "main")
+
+    assert (code, said) == run("carried", "fork", strategy, "none")
+    assert said.startswith("tensor([1., 1., 1.]) Tensor True\n")
+    assert "hook False" in said
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_child_that_cannot_import_mpwatch_carries_the_hook_and_a_clean_path(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path

@@ -1,0 +1,160 @@
+"""A disk, a memory, an observer as they should not be; each with a real process."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.ring import read_ring
+from mpwatch.hook import wire
+from tests.integration.hook.client import Client, ring_records, wait_for_sockets
+from tests.integration.hook.guest import Guest
+
+pytestmark = pytest.mark.slow
+
+may_mount = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system in memory, mounted with the options of the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", request.param, "none", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this container may not mount")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@may_mount
+@pytest.mark.parametrize("disk", ["size=64k,mode=700"], indirect=True)
+def test_on_a_full_disk_the_hook_works_without_its_file_and_says_so(disk: Path) -> None:
+    with Guest("listen", XDG_RUNTIME_DIR=str(disk)) as guest:
+        assert guest.hear() == "ready"
+        with Client(wait_for_sockets(disk, 1)[guest.process.pid]) as client:
+            hello = client.hello()
+            guest.tell("20")
+            records = client.listen_for(wire.QUEUE_PUT, 20)
+        guest.tell("end")
+        assert guest.finish() == (0, "wrote\n")
+
+    assert hello["ring"] is None
+    assert hello["problems"] == ["ring: No space left on device"]
+    assert len(records) == 20
+    assert list((disk / "mpwatch").iterdir()) == []
+
+
+@may_mount
+@pytest.mark.parametrize("disk", ["ro,mode=700"], indirect=True)
+def test_a_read_only_runtime_directory_is_said_and_the_next_one_used(disk: Path) -> None:
+    with Guest("nowhere", XDG_RUNTIME_DIR=str(disk)) as guest:
+        lines = guest.finish()[1].splitlines()
+
+    assert lines[1] == f"problems {disk}/mpwatch: Read-only file system"
+    assert lines[0].startswith(f"got 1 2 /tmp/mpwatch-{os.geteuid()}/")
+
+
+@may_mount
+@pytest.mark.parametrize("disk", ["ro,mode=700"], indirect=True)
+def test_with_no_place_for_any_file_the_program_runs_as_ever(disk: Path) -> None:
+    fallback = f"/tmp/mpwatch-{os.geteuid()}"
+    script = f'mkdir -p {fallback} && mount --bind "$XDG_RUNTIME_DIR" {fallback} && exec "$@"'
+    hide = ["unshare", "-m", "sh", "-c", script, "sh"]
+    with Guest("nowhere", within=hide, XDG_RUNTIME_DIR=str(disk)) as guest:
+        code, said = guest.finish()
+
+    assert code == 0
+    assert said.splitlines()[0] == "got 1 2 None"
+    assert said.count("Read-only file system") == said.count("is not writable") == 1
+    assert said.splitlines()[-1] == "forked 0"
+
+
+def test_a_ring_scribbled_over_is_told_by_the_observer_and_nothing_to_the_process(
+    runtime: Path,
+) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        guest.tell("100")
+        guest.hear()
+        (ring,) = (runtime / "mpwatch").glob("*.ring")
+        ring.chmod(0o600)
+        with open(ring, "r+b") as file:
+            file.seek(wire.HEADER_BYTES)
+            file.write(random.Random(5).randbytes(wire.DEFAULT_SLOTS * wire.RECORD_BYTES))
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            client.hello()
+            guest.tell("30")
+            guest.hear()
+            assert client.ask("ping")["at_ns"] > 0
+        reading = read_ring(str(ring))
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+    assert [event.sequence for event in reading.events][-30:] == list(range(100, 130))
+    assert len(reading.problems) == 1
+
+
+def test_what_an_observer_does_not_read_is_not_kept_for_it(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        guest.tell(str(2 * wire.DEFAULT_SLOTS))
+        guest.hear()
+        deaf = [socket.socket(socket.AF_UNIX) for _ in range(6)]
+        for one in deaf:
+            one.connect(str(path))
+        with Client(path) as client:
+            client.hello()
+            client.ask("ping")
+            before_kib = resident_kib(guest.process.pid)
+            for _ in range(10):
+                guest.tell("20000")
+                guest.hear()
+                client.ask("ping")
+            grown_kib = resident_kib(guest.process.pid) - before_kib
+        for one in deaf:
+            one.close()
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+    # What was written is 12 MiB, once for each of them.
+    assert grown_kib < 4096
+
+
+def resident_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime: Path) -> None:
+    with Guest("memory") as guest:
+        assert guest.hear() == "codes [0]"
+        assert guest.hear() == "ready"
+        stem = f"{guest.process.pid}-"
+        (ring,) = (runtime / "mpwatch").glob(f"{stem}*.ring")
+        kinds = {record[2] for record in ring_records(ring)}
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            assert client.hello()["pid"] == guest.process.pid
+        guest.tell("")
+        assert guest.finish() == (0, "")
+
+    assert kinds == {wire.FORKED}
+
+
+def test_functions_replaced_while_the_hook_is_in_are_not_used_at_a_fork_nor_after(
+    runtime: Path,
+) -> None:
+    with Guest("mocked_late") as guest:
+        assert guest.hear() == "ready"
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            client.hello()
+            assert client.ask("gauges")["own"]["records"] == 1
+        guest.tell("")
+        assert guest.finish() == (0, "code 0 0 []\n")
