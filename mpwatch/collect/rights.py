@@ -9,11 +9,11 @@ from mpwatch.collect.rights_facts import CAP_SETUID, CAP_SYS_PTRACE, Facts, read
 __all__ = ["Facts", "Obstacle", "Rights", "check", "judge", "judge_in_general", "read_facts"]
 
 _DOCKER_CAPABILITY = (
-    "docker exec --privileged CONTAINER mpwatch attach {pid},"
+    "docker exec --privileged --user 0 CONTAINER mpwatch attach {pid},"
     " or docker run --cap-add=SYS_PTRACE ..."
 )
 _KUBERNETES_CAPABILITY = (
-    'securityContext: {capabilities: {add: ["SYS_PTRACE"]}},'
+    'securityContext: {runAsUser: 0, capabilities: {add: ["SYS_PTRACE"]}},'
     " or kubectl debug POD --target=CONTAINER --profile=sysadmin --image=IMAGE"
 )
 _DOCKER_SECCOMP = "docker run --cap-add=SYS_PTRACE, or --security-opt seccomp=unconfined, ..."
@@ -229,11 +229,13 @@ def _other_namespace(facts: Facts, reason: str) -> Obstacle:
 
 def _as_root(facts: Facts) -> str:
     """How to come by CAP_SYS_PTRACE from where we are."""
+    command = f"mpwatch attach {facts.pid}"
+    if facts.uid and facts.can_gain and facts.has_sudo:
+        return f"sudo {command}"
     if facts.in_kubernetes:
         return _KUBERNETES_CAPABILITY
     if facts.in_container:
         return _DOCKER_CAPABILITY.format(pid=facts.pid)
-    command = f"mpwatch attach {facts.pid}"
     if facts.uid == 0:
         return (
             f"start {command} with CAP_SYS_PTRACE, which root lacks here: docker run"
@@ -241,7 +243,7 @@ def _as_root(facts: Facts) -> str:
         )
     if not facts.can_gain:
         return f"from another login: sudo {command} (here no_new_privs, or a bounding set, is set)"
-    return f"sudo {command}" if facts.has_sudo else f"as root: {command}"
+    return f"as root: {command}"
 
 
 def _in_words(facts: Facts) -> tuple[str, ...]:

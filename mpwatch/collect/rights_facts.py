@@ -131,10 +131,10 @@ def _mask(status: dict[str, str], name: str, default: int = 0) -> int:
 def _is_dumpable(folder: str, uids: tuple[int, ...]) -> bool:
     """Whether the files of a process belong to its user; where that is not known, yes.
 
-    A process of a user namespace that is not dumpable has files of that namespace's root.
+    Its directory is exempt (fs/proc/base.c, task_dump_owner).
     """
     try:
-        return len(uids) < 2 or os.stat(folder).st_uid == uids[1] or uids[1] == 0
+        return len(uids) < 2 or os.stat(f"{folder}/status").st_uid == uids[1] or uids[1] == 0
     except OSError:
         return True
 

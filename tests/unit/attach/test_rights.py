@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
         (
             replace(ROOT_INSIDE, its_capabilities=SYS_ADMIN),
             "capabilities that we lack",
-            "docker exec --privileged CONTAINER mpwatch attach 42, or docker run --cap-add",
+            "docker exec --privileged --user 0 CONTAINER mpwatch attach 42, or docker run",
         ),
         (replace(ROOT_INSIDE, uids=(5, 5, 5, 5)), "belongs to uid 5", "--cap-add=SYS_PTRACE"),
         (
@@ -73,7 +74,7 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
         (replace(REFUSED, yama_scope=2), "nothing without CAP_SYS_PTRACE", "sudo setcap"),
         (replace(REFUSED, yama_scope=3), "until the next boot", "reboot"),
         (
-            replace(REFUSED, yama_scope=1, in_container=True),
+            replace(REFUSED, yama_scope=1, in_container=True, can_gain=False),
             "ptrace_scope = 1",
             "--cap-add=SYS_PTRACE ...; or on the host: sudo sysctl",
         ),
@@ -213,3 +214,20 @@ def test_containers_are_known_by_their_root(
         f"{root}\n502 501 0:62 / /proc rw - proc proc rw\n"
     )
     assert rights.read_facts(42, str(tmp_path), lambda: False, {}).in_container is in_container
+
+
+def test_a_process_that_made_itself_undumpable_is_known_by_its_files() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a process of another user")
+    code = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print(flush=True); sys.stdin.read()"
+    hidden = subprocess.Popen(
+        ["/usr/bin/env", "python3", "-c", code], stdin=-1, stdout=-1, user=65534, group=65534,
+        cwd="/", env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert hidden.stdout is not None
+    hidden.stdout.readline()
+    try:
+        assert not rights.read_facts(hidden.pid).is_dumpable
+    finally:
+        hidden.kill()
+        hidden.communicate()
