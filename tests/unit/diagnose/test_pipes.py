@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.pipes import PipeEnds, pipe_ends
+from mpwatch.diagnose.pipes import PipeEnds, inode_of, pipe_ends
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import fds, pid, pipe, process, socket, world
+from tests.unit.diagnose.worlds import MAIN, fds, main, pid, pipe, process, socket, world
 
 LINK = st.one_of(
     st.builds(pipe, st.integers(3, 9), st.integers(1, 4), st.booleans()),
@@ -67,3 +68,25 @@ def test_what_is_read_from_a_socket_comes_from_who_holds_its_other_end() -> None
     assert ends.writers == {5: (pid(200),), 6: (pid(100),)}
     assert ends.outward == frozenset()
     assert pipe_ends(world(holding(100, [socket(3, 5, 6)]))).outward == frozenset((5,))
+
+
+def test_sides_of_a_pipe_are_kept_apart_and_unknown_ones_count_as_both() -> None:
+    lone = FdLink(4, "socket", "socket:[1]", 1, None)
+    ends = pipe_ends(
+        world(
+            main(fds=fds(3, links=[pipe(3, 500, True), lone])),
+            process(200, fds=fds(3, links=[FdLink(3, "pipe", "pipe:[500]", 500, None)])),
+            process(201, state="Z"),
+        )
+    )
+
+    assert ends.writers == {500: (pid(MAIN), pid(200))}
+    assert ends.readers == {500: (pid(200),)}
+    assert ends.is_complete
+
+
+@pytest.mark.parametrize(
+    ("target", "inode"), [("pipe:[7]", 7), ("pipe:[x]", None), ("socket:[7]", 7), ("", None)]
+)
+def test_pipes_and_sockets_have_an_inode(target: str, inode: int | None) -> None:
+    assert inode_of(target) == inode
