@@ -4,6 +4,7 @@ From Python 3.14 on worker processes come from a fork server on Linux, and all t
 pickled. This collate function is a lambda, which has always worked.
 """
 
+import pickle
 import sys
 import time
 
@@ -25,7 +26,7 @@ def main():
     while time.monotonic() < until_s:
         try:
             iter(loader)
-        except (AttributeError, TypeError) as error:
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
             print(f"cannot start the loader: {error}", flush=True)
         if not ready:
             print("ready", flush=True)
