@@ -4,6 +4,7 @@ The error names the type of the thing, a lambda. Which of the data set's many at
 it does not say: `config["augment"][1].operation`.
 """
 
+import pickle
 import time
 from typing import Any
 
@@ -41,7 +42,7 @@ def main():
     while time.monotonic() < until_s:
         try:
             iter(loader)
-        except (AttributeError, TypeError) as error:
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
             print(f"cannot start the loader: {error}", flush=True)
         if not ready:
             print("ready", flush=True)
