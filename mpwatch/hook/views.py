@@ -12,7 +12,7 @@ import itertools
 import sys
 
 from . import errors
-from .luggage import walk
+from .luggage import DEPTH, walk
 from .origins import is_of_the_program
 
 TYPE_CHECKING = False
@@ -52,21 +52,28 @@ class Views:
             if not errors.is_ours(error):
                 raise
 
-    def look(self, process: Any) -> None:
-        """Note arrays left behind that are within reach as a process is started; never raises."""
+    def look(self, luggage: dict[str, Any]) -> None:
+        """Note arrays left behind that are within reach of a process just started; never raises.
+
+        Args:
+            luggage: The attributes it had before. `Process.start` drops its arguments, and to be
+                handed over may have been what moved a tensor.
+        """
         if not self._is_suspected or len(self._noted) >= NOTED:
             return
         try:
-            self._look(process)
+            self._look(luggage)
         except Exception as error:
             if not errors.is_ours(error):
                 raise
 
-    def _look(self, process: Any) -> None:
+    def _look(self, luggage: dict[str, Any]) -> None:
         torch = sys.modules["torch"]
         if torch._C._len_torch_function_stack():
             return  # the program listens to what is done with tensors
-        for path, thing in itertools.chain(walk(process), _variables()):
+        for path, thing in itertools.chain(
+            _inside({f".{name}": part for name, part in luggage.items()}, DEPTH), _variables()
+        ):
             if type(thing).__name__ != "ndarray" or type(thing).__module__ != "numpy":
                 continue
             if path not in self._noted and is_left_behind(thing, torch.Tensor):
@@ -94,6 +101,14 @@ def is_left_behind(array: Any, tensor_type: Any) -> bool:
     return not begin <= address < begin + storage.nbytes()
 
 
+def _inside(named: dict[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
+    """Things with a name, and what is within their reach."""
+    for name, value in named.items():
+        yield name, value
+        for path, part in walk(value, depth):
+            yield name + path, part
+
+
 def _variables() -> Iterator[tuple[str, Any]]:
     """Variables of the program's functions and modules that are running, by name.
 
@@ -107,8 +122,5 @@ def _variables() -> Iterator[tuple[str, Any]]:
         code = frame.f_code
         is_readable = not code.co_flags & _IS_FUNCTION or sys.version_info >= (3, 13)
         if is_readable and is_of_the_program(code.co_filename):
-            for name, value in list(frame.f_locals.items()):
-                yield name, value
-                for path, part in walk(value, NEAR):
-                    yield name + path, part
+            yield from _inside(dict(frame.f_locals), NEAR)
         frame = frame.f_back

@@ -44,7 +44,8 @@ def raise_and_exit() -> None:
 
 
 def run(target: Any, *arguments: Any, method: str = "fork") -> None:
-    child = multiprocessing.get_context(method).Process(target=target, args=arguments)
+    context: Any = multiprocessing.get_context(method)
+    child = context.Process(target=target, args=arguments)
     child.start()
     child.join()
     print("code", child.exitcode, flush=True)
@@ -74,9 +75,8 @@ def sharer_fails() -> None:
     from multiprocessing import resource_sharer
 
     read, write = os.pipe()
-    ticket = resource_sharer.DupFd(read)
-    void: Any = ticket
-    void._id = (ticket._id[0], 99)
+    ticket: Any = resource_sharer.DupFd(read)
+    ticket._id = (ticket._id[0], 99)
     try:
         ticket.detach()
     except EOFError as error:

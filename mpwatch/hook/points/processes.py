@@ -37,6 +37,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         births[ident] = birth
         here.shares, here.burden = 0, None
         handed.start(self, birth)
+        luggage = dict(vars(self))
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
@@ -62,7 +63,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         session.note(
             "birth", pid=pid, fds=count, storages=here.shares, **{**birth, "method": method}
         )
-        views.look(self)
+        views.look(luggage)
         return result
 
     return start

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.conftest import PROGRAMS
+
+pytestmark = pytest.mark.slow
+
+
+def notes_of(mistake: str, kind: str) -> list[dict[str, Any]]:
+    """The notes of a kind that a mistake leaves in any process of the program."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_handed.py"), mistake],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert "missing {} []" in lines
+    notes = [json.loads(line[5:]) for line in lines if line.startswith("note ")]
+    return [note for note in notes if note["kind"] == kind]
+
+
+def test_a_model_that_several_processes_train_each_for_itself_is_named() -> None:
+    notes = notes_of("never", "parameters-not-shared")
+
+    # The first process cannot know of the second.
+    assert [(note["what"], note["how"], note["processes"]) for note in notes] == [
+        ("weight, bias", "never", 2)
+    ]
+    assert "train" in [frame[0] for frame in notes[0]["frames"]]
+
+
+def test_parameters_whose_sharing_was_undone_in_the_child_are_named_by_each() -> None:
+    notes = notes_of("undone", "parameters-not-shared")
+
+    assert [(note["what"], note["how"]) for note in notes] == [("weight, bias", "undone")] * 2
+
+
+@pytest.mark.parametrize("healthy", ["shared", "with_a_way_back", "one_after_another"])
+def test_models_that_are_shared_or_sent_back_or_trained_in_turn_are_left_alone(
+    healthy: str,
+) -> None:
+    assert notes_of(healthy, "parameters-not-shared") == []
+
+
+def test_the_attribute_that_holds_too_many_storages_is_named_with_the_failure() -> None:
+    notes = notes_of("many", "exception")
+
+    assert [(note["text"], note["storages"], note["path"]) for note in notes] == [
+        ("too many fds", 300, "._args[1]['train'].samples")
+    ]
+    assert notes[0]["site"].startswith("hook_handed.py:")
+
+
+def test_few_storages_are_not_worth_a_note() -> None:
+    assert notes_of("few", "many-storages") == []
+
+
+def test_an_array_left_behind_by_a_shared_tensor_is_named_with_its_path() -> None:
+    (note,) = notes_of("view_in_an_argument", "dangling-view")
+
+    assert (note["path"], note["shape"], note["dtype"]) == ("._args[0].array", [1000], "float32")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="variables cannot be read unnoticed")
+def test_an_array_left_behind_is_found_in_a_variable() -> None:
+    assert [note["path"] for note in notes_of("view_in_a_variable", "dangling-view")] == ["view"]
+
+
+@pytest.mark.parametrize("healthy", ["view_taken_afterwards", "view_of_what_stays"])
+def test_arrays_that_look_at_the_memory_of_their_tensor_are_left_alone(healthy: str) -> None:
+    assert notes_of(healthy, "dangling-view") == []

@@ -1,0 +1,146 @@
+"""What processes are handed and how it goes wrong: `hook_handed.py MISTAKE`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+
+import mpwatch
+
+METHOD = "fork"
+
+
+class Samples:
+    def __init__(self, count: int) -> None:
+        self.name = "samples"
+        self.samples = [torch.zeros(1) for _ in range(count)]
+
+
+class Both:
+    """A tensor and a view of it."""
+
+    def __init__(self) -> None:
+        self.tensor = torch.zeros(1000)
+        self.array = self.tensor.numpy()
+
+
+def nothing(*_: Any) -> None:
+    return None
+
+
+def train(model: nn.Module, barrier: Any, change: bool = False, *_: Any) -> None:
+    """Step an optimizer once while all are running, and say what the hook noted."""
+    torch.set_num_threads(1)
+    if change:
+        model.double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    barrier.wait(60)
+    model(torch.ones(2, 4, dtype=next(model.parameters()).dtype)).sum().backward()
+    optimizer.step()
+    show()
+
+
+def train_in(count: int, model: nn.Module, *more: Any) -> None:
+    """Hand a model to several processes that run at once."""
+    context = mp.get_context(METHOD)
+    barrier = context.Barrier(count)
+    children = [context.Process(target=train, args=(model, barrier, *more)) for _ in range(count)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+
+def never() -> None:
+    train_in(2, nn.Linear(4, 2))
+
+
+def undone() -> None:
+    train_in(2, nn.Linear(4, 2).share_memory(), True)
+
+
+def shared() -> None:
+    train_in(2, nn.Linear(4, 2).share_memory())
+
+
+def with_a_way_back() -> None:
+    train_in(2, nn.Linear(4, 2), False, mp.get_context(METHOD).SimpleQueue())
+
+
+def one_after_another() -> None:
+    model = nn.Linear(4, 2)
+    for _ in range(2):
+        train_in(1, model)
+
+
+def many() -> None:
+    dataset = {"train": Samples(300), "size": 300}
+    child = mp.get_context("forkserver").Process(target=nothing, args=(1, dataset))
+    try:
+        child.start()
+    except ValueError as error:
+        print("error", error)
+    show()
+
+
+def few() -> None:
+    child = mp.get_context("spawn").Process(target=nothing, args=(Samples(20),))
+    child.start()
+    child.join()
+    show()
+
+
+def start_with(*arguments: Any) -> None:
+    child = mp.get_context(METHOD).Process(target=nothing, args=arguments)
+    child.start()
+    child.join()
+    show()
+
+
+def view_in_an_argument() -> None:
+    both = Both()
+    both.tensor.share_memory_()
+    start_with(both)
+
+
+def view_in_a_variable() -> None:
+    array = torch.ones(8)
+    view = array.numpy()
+    array.share_memory_()
+    start_with(array)
+    assert view is not None
+
+
+def view_taken_afterwards() -> None:
+    tensor = torch.ones(8).share_memory_()
+    other = torch.zeros(3)
+    start_with(tensor, tensor.numpy(), other, other.numpy())
+
+
+def view_of_what_stays() -> None:
+    """Share one tensor with a view that is gone by then, while another keeps its view."""
+    moved, kept = torch.ones(8), torch.zeros(8)
+    moved.numpy()
+    moved.share_memory_()
+    start_with(moved, kept, kept.numpy())
+
+
+def show() -> None:
+    from mpwatch.hook import current
+
+    session = current()
+    assert session is not None
+    lines = ["note " + note.decode() for _, note in session.notes.since(0)]
+    lines.append(f"missing {session.patcher.missing} {session.problems}")
+    # In one piece: several processes write to the same pipe.
+    os.write(1, "".join(f"{line}\n" for line in lines).encode())
+
+
+if __name__ == "__main__":
+    mpwatch.instrument()
+    globals()[sys.argv[1]]()
