@@ -20,6 +20,10 @@ SAMPLES_KEPT = 600
 """Stacks of the followed process: five minutes at twice a second."""
 
 
+COMING_S = 5.0
+"""So long after the first reading hooks are still being met."""
+
+
 class Watch:
     """The source, the snapshot on screen, and whether it stands still.
 
@@ -48,10 +52,12 @@ class Watch:
         self._followed: ProcessId | None = None
         self._glance = Glance()
         self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)
+        self._first_at_s: float | None = None
 
     def arrived(self, snapshot: Snapshot) -> bool:
         """Take a new snapshot; returns whether it is to be shown."""
         self._keep_stack(snapshot)
+        self._note_lost(snapshot)
         if self.viewing.is_paused and self.source.is_live and self.moment is not None:
             self._waiting = snapshot
             return False
@@ -134,3 +140,11 @@ class Watch:
             return
         if not self._samples or thread.stack_at_s > self._samples[-1].at_s:
             self._samples.append(Sampled(thread.stack_at_s, thread.stack))
+
+    def _note_lost(self, snapshot: Snapshot) -> None:
+        """What a hook's ring had overwritten before anybody watched was not lost to this person."""
+        if self._first_at_s is None or snapshot.at_s < self._first_at_s:
+            self._first_at_s = snapshot.at_s
+        if snapshot.at_s - self._first_at_s <= COMING_S:
+            lost = sum(process.hook.lost for process in snapshot.processes)
+            self.viewing = replace(self.viewing, lost_before=lost)

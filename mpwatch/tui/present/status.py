@@ -22,6 +22,8 @@ class Viewing:
     filter: str = ""
     recording: str | None = None
     is_readonly: bool = False
+    lost_before: int = 0
+    """Records of hooks that were overwritten before this person came."""
 
 
 def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
@@ -60,7 +62,7 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
     right = [
         Part(mode_line(snapshot, viewing), 11),
         Part(hooks_line(snapshot), 6),
-        Part(lost_line(snapshot), 5),
+        Part(lost_line(snapshot, viewing.lost_before), 5),
     ]
     right += _costs(snapshot)
     if viewing.filter:
@@ -126,9 +128,9 @@ def can_have_hook(process: Process) -> bool:
     return process.sample.is_python or process.hook.state != "absent"
 
 
-def lost_line(snapshot: Snapshot) -> Line:
-    """Records that were overwritten before they could be read."""
-    lost = sum(p.hook.lost for p in snapshot.processes)
+def lost_line(snapshot: Snapshot, before: int = 0) -> Line:
+    """Records that were overwritten before they could be read, without those of old."""
+    lost = max(0, sum(p.hook.lost for p in snapshot.processes) - before)
     return cell(f"lost {count_text(lost)}", "warning" if lost else "")
 
 

@@ -165,7 +165,8 @@ def fds_cell(process: Process) -> Line:
 
 def _maps(process: Process) -> Line:
     maps = process.sample.maps
-    if maps is None:
+    # A process that is just ending has no mappings left: that says nothing about how it was.
+    if maps is None or not maps.used:
         return cell("-")
     share = maps.used / maps.limit if maps.limit else None
     return cell(f"{short_count(maps.used)}/{short_count(maps.limit)}", share_tone(share))
@@ -175,6 +176,8 @@ def hook_cell(process: Process) -> Line:
     """The state of its hook; a dash where none would make sense."""
     if process.hook.state == "absent" and (process.is_gone or not can_have_hook(process)):
         return cell("-", "dim")
+    if process.is_gone:
+        return cell("gone", "dim")
     return cell(process.hook.state, HOOK_TONES[process.hook.state])
 
 

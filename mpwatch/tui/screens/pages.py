@@ -163,18 +163,14 @@ class PagesScreen(LiveScreen):
             await self._body.mount(self._view(digit))
         self.view.display = True
         self._tabs.choose(digit)
+        # A page that was just made has no rows before it is laid out.
+        self.view.put_on(process)
         self.show_moment()
         self.view.main.focus()
-        # A page that was just made has no rows before it is laid out.
-        self.call_after_refresh(self._settle, self.view, process)
+        self.call_after_refresh(self._settle, self.view)
 
-    def _settle(self, view: AnyView, process: ProcessId | None) -> None:
-        """Put the cursor of a new page on the process of the old one, then look at it."""
-        if process is not None and view.current_process != process:
-            found = (item for item in view.table.items if view.page.process(item) == process)
-            item = next(found, None)
-            if item is not None:
-                view.move_to(view.page.key(item))
+    def _settle(self, view: AnyView) -> None:
+        """Look at what the cursor of a new page came to rest on."""
         if view is self.view:
             self.look()
 

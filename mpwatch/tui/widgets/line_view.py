@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from mpwatch.tui.present.cells import Line, text_of, width_of
 from mpwatch.tui.widgets.line_canvas import LineCanvas
+
+WIDTH_STEP = 8
+"""What can be scrolled sideways grows in steps, so that a digit more changes nothing."""
 
 
 class LineView(LineCanvas):
@@ -37,16 +40,36 @@ class LineView(LineCanvas):
         """What it shows, as text to copy."""
         return "\n".join(text_of(content).rstrip() for content in self._lines)
 
-    def show(self, lines: Sequence[Line]) -> None:
-        """Replace the lines; the scroll position stays."""
+    def show(self, lines: Sequence[Line], *, is_new: bool = True) -> None:
+        """Replace the lines; the scroll position stays.
+
+        Args:
+            lines: Top to bottom.
+            is_new: They are about something else than the last ones, so that room that is not
+                needed any more is given up. Otherwise it is kept: a change of size has the whole
+                screen laid out and sent again.
+        """
         before, self._lines = self._lines, lines
-        size = Size(max((width_of(content) for content in lines), default=0), len(lines))
+        size = self._room(lines, is_new)
         if size != self.virtual_size:
             self.virtual_size = size
         top = self.scroll_offset.y
         for y in range(top, top + max(self.size.height, 1)):
-            if _at(before, y) != _at(lines, y):
-                self.refresh_line(y)
+            old, new = _at(before, y), _at(lines, y)
+            if old != new:
+                start = max(0, _same_cells(old or (), new or ()) - self.scroll_offset.x)
+                width = max(self.virtual_size.width, self.size.width) - start
+                self.refresh(Region(start, y - top, width, 1))
+
+    def _room(self, lines: Sequence[Line], is_new: bool) -> Size:
+        """What there is to scroll through; nothing sideways where all lines fit."""
+        widest = max((width_of(content) for content in lines), default=0)
+        steps = -(-widest // WIDTH_STEP) * WIDTH_STEP
+        found = Size(self.size.width if widest <= self.size.width else steps, len(lines))
+        if is_new:
+            return found
+        kept = self.virtual_size
+        return Size(max(found.width, kept.width), max(found.height, kept.height))
 
     def render_line(self, y: int) -> Strip:
         """Draw one visible line."""
@@ -80,3 +103,13 @@ class ScrollingLines(LineView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes, focusable=True)
+
+
+def _same_cells(old: Line, new: Line) -> int:
+    """How many cells at the left two lines have in common, in whole pieces."""
+    same = 0
+    for before, after in zip(old, new, strict=False):
+        if before != after:
+            break
+        same += width_of((after,))
+    return same

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -154,8 +154,28 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             self.virtual_size = Size(0, len(items) + self._head)
         self._settle_cursor(was_at, was_visible)
         for y in range(self._head, self.size.height):
-            if self._painted.get(y) != self._row_at(y):
-                self._refresh_screen_line(y)
+            before, after = self._painted.get(y), self._row_at(y)
+            if before != after:
+                self._repaint(y, before, after)
+
+    def _repaint(self, y: int, before: Row | None, after: Row | None) -> None:
+        """Draw a line again, of a row that is the same but for some cells only those.
+
+        Over a slow link what is sent counts: a whole line is some hundred bytes, a number ten.
+        """
+        if before is None or after is None or not _is_same_row(before, after):
+            self._refresh_screen_line(y)
+            return
+        regions = []
+        at = GUTTER
+        for index, width in self._places():
+            old, new = before.cells[index], after.cells[index]
+            if old != new and drawn(old, width) != drawn(new, width):
+                regions.append(Region(at, y, width, 1))
+            at += width + 1
+        self._painted[y] = after
+        if regions:
+            self.refresh(*regions)
 
     def show_sorting(self, column: str | None, is_reversed: bool) -> None:
         """Mark the column the rows are sorted by in the header."""
@@ -337,3 +357,8 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
                 return self._columns[index].name or None
             at += width + 1
         return None
+
+
+def _is_same_row(before: Row, after: Row) -> bool:
+    """Whether two rows differ in their cells at most."""
+    return (before.key, before.tone, before.mark) == (after.key, after.tone, after.mark)

@@ -64,6 +64,7 @@ class PageView(Vertical, Generic[T]):
         self._clock = clock
         self._moment: Moment | None = None
         self._filter = ""
+        self._wanted: ProcessId | None = None
 
     def compose(self) -> ComposeResult:
         """The lines above, the table, what stands in for it when empty, the details."""
@@ -119,7 +120,8 @@ class PageView(Vertical, Generic[T]):
             self.empty.show(self._why_empty(moment))
         self.table.show_sorting(self.order.column, self.order.is_reversed)
         self.table.show(items, lambda item: page.row(item, moment))
-        self._explain()
+        self._go_to_wanted(items)
+        self._explain(is_new=False)
 
     def _arranged(self, moment: Moment) -> list[T]:
         """The items to show, top to bottom."""
@@ -144,17 +146,30 @@ class PageView(Vertical, Generic[T]):
             *(content for words in rest for content in wrapped(words, width, "dim")),
         )
 
-    def _explain(self) -> None:
+    def _explain(self, *, is_new: bool) -> None:
         item = self.table.current
         if self._moment is None or item is None:
             self.details.show(())
             return
-        self.details.show(self.page.details(item, self._moment, self.details.size.width or 80))
+        lines = self.page.details(item, self._moment, self.details.size.width or 80)
+        self.details.show(lines, is_new=is_new)
 
     def redraw(self) -> None:
         """Draw again, with the order the page asks for even if the table was just touched."""
         self.table.touched_s = float("-inf")
         self._draw()
+
+    def put_on(self, process: ProcessId | None) -> None:
+        """Have the cursor on a row of this process as soon as there are rows."""
+        self._wanted = process
+
+    def _go_to_wanted(self, items: list[T]) -> None:
+        wanted, self._wanted = self._wanted, None
+        if wanted is None or self.current_process == wanted:
+            return
+        found = next((item for item in items if self.page.process(item) == wanted), None)
+        if found is not None:
+            self.table.move_to(self.page.key(found))
 
     def move_to(self, key: Hashable) -> bool:
         """Put the cursor on a row, if there is one with this key."""
@@ -164,7 +179,7 @@ class PageView(Vertical, Generic[T]):
         """Explain the row the cursor came to."""
         event.stop()
         self.details.scroll_home(animate=False)
-        self._explain()
+        self._explain(is_new=True)
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
         """Tell which row was opened."""

@@ -12,6 +12,7 @@ from mpwatch.tui.present import (
     status,
 )
 from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.watch import COMING_S, Watch
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
 
@@ -60,3 +61,20 @@ def test_lost_events_are_a_warning() -> None:
     changed = replace(job, processes=(replace(job.processes[0], hook=hook), *job.processes[1:]))
 
     assert status.lost_line(changed)[0] == ("lost 7", "warning")
+
+
+def test_what_rings_overwrote_before_anybody_watched_is_not_lost() -> None:
+    job = loader_job()
+    hook = replace(job.processes[0].hook, lost=900)
+    old = replace(job, processes=(replace(job.processes[0], hook=hook), *job.processes[1:]))
+    watch = Watch(scripted.ScriptedSource(), "train.py")
+    watch.arrived(old)
+    more = replace(hook, lost=907)
+    later = replace(
+        old,
+        at_s=old.at_s + 2 * COMING_S,
+        processes=(replace(old.processes[0], hook=more), *old.processes[1:]),
+    )
+    watch.arrived(later)
+
+    assert "lost 7" in text_of(status.header(later, watch.viewing, 200))

@@ -1,0 +1,94 @@
+"""What is sent over a slow link: only cells that changed, and no screen laid out anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.geometry import Region
+
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.present.cells import cell
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.live_table import LiveTable
+from tests.tui.scripted import ScriptedSource, crowd
+
+SIZE = (160, 48)
+
+
+def painted(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> list[Region]:
+    """The regions that widgets of a kind ask to have painted, from now on."""
+    found: list[Region] = []
+    original = kind.refresh
+
+    def refresh(self: Any, *regions: Region, **how: Any) -> Any:
+        found.extend(regions or (self.region,))
+        return original(self, *regions, **how)
+
+    monkeypatch.setattr(kind, "refresh", refresh)
+    return found
+
+
+async def regions_of_a_tick(
+    before: Snapshot, after: Snapshot, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> Sequence[Region]:
+    source = ScriptedSource(before)
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        found = painted(kind, monkeypatch)
+        source.push(after)
+        await pilot.pause()
+        return list(found)
+
+
+async def test_a_number_that_changes_has_its_own_cells_painted_and_nothing_beside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = await regions_of_a_tick(
+        crowd(64), crowd(64, tick=5, changed=(3,)), LiveTable, monkeypatch
+    )
+
+    assert [region.height for region in found] == [1]
+    assert sum(region.width for region in found) < 10
+
+
+async def test_a_process_whose_name_changes_has_its_name_painted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = crowd(64)
+    renamed = replace(before.processes[1], label="renamed")
+    after = replace(before, processes=(before.processes[0], renamed, *before.processes[2:]))
+
+    found = await regions_of_a_tick(before, after, LiveTable, monkeypatch)
+
+    assert len(found) == 1
+    assert found[0].width >= len("41826 renamed")
+
+
+async def test_the_status_line_is_painted_from_where_it_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = crowd(64)
+    after = replace(before, own=replace(before.own, cpu_percent=9.9))
+
+    (found,) = await regions_of_a_tick(before, after, LineView, monkeypatch)
+
+    assert found.x > SIZE[0] // 2
+
+
+async def test_a_stack_that_gets_shorter_does_not_have_the_screen_laid_out() -> None:
+    app = MpwatchApp(ScriptedSource(crowd(64)))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        details = app.dashboard.overview.details
+        long = tuple(cell(f"frame {n}") for n in range(50))
+        details.show(long, is_new=False)
+        room = details.virtual_size
+        details.show(long[:3], is_new=False)
+        assert details.virtual_size == room
+        details.show(long[:3], is_new=True)
+        assert details.virtual_size.height == 3
