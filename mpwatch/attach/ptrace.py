@@ -34,6 +34,8 @@ _NAP_NS = 20_000
 _HELD_S = 0.01
 """For how long a stop is awaited with the GIL held, so that it is noticed when it comes."""
 _SLEEP_S = 0.00005
+_QUEUE_S = 5.0
+"""For how much longer than agreed a thread may stand in line for a cpu."""
 _PID, _STATUS = 4, 6  # words of siginfo_t
 _REGISTERS_BYTES = 16384
 _STATUS_BYTES = 4096
@@ -228,9 +230,11 @@ class Tracee:
             self.stopped_s = now_s
             now_s = time.perf_counter()
             if now_s > spin_until_s:
-                if self._has_ended():
+                state = self._state()
+                if state in "ZX":
                     raise ThreadGone
-                if now_s > deadline_s:
+                # One that is only waiting for a cpu is not held up by us, and will come.
+                if now_s > deadline_s + (_QUEUE_S if state == "R" else 0.0):
                     raise NotStopping(within_s)
                 if now_s < patient_from_s:
                     held.nap(_NAP_NS)
@@ -240,12 +244,13 @@ class Tracee:
         self._step("stopped")
         return found[_STATUS] & 0xFF, found[_STATUS] >> 8
 
-    def _has_ended(self) -> bool:
+    def _state(self) -> str:
+        """One letter as in `/proc/PID/stat`; `X` if it is gone."""
         try:
             with open(f"/proc/{self._tid}/stat", "rb") as file:
-                return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+                return file.read().rpartition(b")")[2].split()[0].decode()
         except OSError:
-            return True
+            return "X"
 
     def _request(self, name: str, request: int, address: int = 0, data: int = 0) -> int:
         """One ptrace call.

@@ -8,6 +8,8 @@ be compared with each other; they mean little on another machine.
 - `gap`: the longest pause a target that turns in a loop has seen during the visit. It includes what
   the visitor's code does in there, and what else runs on the machine.
 - `quiet`: the same for a moment without a visit.
+- `tree`: from the command until every hook of a parent with `--tree` children is there.
+- `stock`: how long a late hook looks for what a program of `--objects` objects made before.
 
     python -m tests.benchmarks.attach_time [--count N] [--others N] [--memray PYTHON]
 """
@@ -23,8 +25,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from mpwatch.attach import bring_in, detach
-from mpwatch.attach.target import read_stat
+from mpwatch.attach import bring_in, bring_in_tree, detach, detach_tree
+from mpwatch.attach.bring import read_frame
+from mpwatch.attach.target import read_stat, read_target
+from mpwatch.collect import hook_socket
+from mpwatch.collect.tree import TreeCollector
+from mpwatch.collect.wanted import Wanted
+from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 
 # Tells the longest time between two turns whenever it is asked.
@@ -55,6 +62,24 @@ print("ready", flush=True)
 while True:
     os.read(0, 1)
 """
+TREE = """
+import os, time
+for _ in range({count}):
+    if os.fork() == 0:
+        break
+else:
+    print("ready", flush=True)
+while os.getppid() != 1:
+    time.sleep(0.02)
+"""
+MANY_OBJECTS = """
+import multiprocessing, time, torch.multiprocessing
+objects = [(number, []) for number in range({count} // 2)]
+queues = torch.multiprocessing.Queue(), torch.multiprocessing.SimpleQueue()
+print("ready", flush=True)
+while True:
+    time.sleep(0.02)
+"""
 WITHIN_S = 20
 TARGETS = {
     "busy": TURNING.format(pause=0),
@@ -68,9 +93,13 @@ GDB = (
 
 
 def start(kind: str, folder: str, python: str = sys.executable) -> subprocess.Popen[str]:
+    return start_text(TARGETS[kind], folder, python)
+
+
+def start_text(text: str, folder: str, python: str = sys.executable) -> subprocess.Popen[str]:
     environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
     popen = subprocess.Popen(
-        [python, "-c", TARGETS[kind]],
+        [python, "-c", text],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -161,6 +190,49 @@ def by_memray(kind: str, count: int, folder: str, python: str) -> dict[str, list
     return found
 
 
+def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
+    """Bring the hook into a parent and its children, and take it out of them, several times."""
+    found: dict[str, list[float]] = {"tree": [], "out": []}
+    popen = start_text(TREE.format(count=count), folder)
+    root = ProcessId(popen.pid, read_stat(popen.pid)[2])
+    collector = TreeCollector(root)
+    for _ in range(times):
+        began_s = time.perf_counter()
+        tree = collector.collect(Wanted(links_count=0, maps_count=0, memory_count=0, gpu=False))
+        assert tree is not None
+        outcomes = bring_in_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
+        found["tree"].append(time.perf_counter() - began_s)
+        assert [each.state for each in outcomes] == ["ready"] * (count + 1), outcomes
+        began_s = time.perf_counter()
+        detach_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
+        found["out"].append(time.perf_counter() - began_s)
+    popen.kill()
+    popen.communicate()
+    return found
+
+
+def by_objects(count: int, times: int, folder: str) -> dict[str, list[float]]:
+    """What a hook says of its own look round, in a program with many objects."""
+    found: dict[str, list[float]] = {"ready": [], "stock": [], "cpu": []}
+    popen = start_text(MANY_OBJECTS.format(count=count), folder)
+    process = ProcessId(popen.pid, read_stat(popen.pid)[2])
+    for _ in range(times):
+        attached = bring_in(process, timeout_s=WITHIN_S)
+        assert attached.state == "ready", attached
+        found["ready"].append(attached.took_s)
+        with hook_socket.connect(read_target(process).sample()) as client:
+            hello = read_frame(client, wire.HELLO, WITHIN_S)
+        assert hello is not None
+        stock = hello["stock"]
+        assert isinstance(stock, dict)
+        found["stock"].append(stock["took_ms"] / 1000)
+        found["cpu"].append(stock["cpu_ms"] / 1000)
+        detach(process, timeout_s=WITHIN_S)
+    popen.kill()
+    popen.communicate()
+    return found
+
+
 def summary(values: list[float]) -> str:
     """Median, ninetieth percentile and maximum in milliseconds."""
     if not values:
@@ -175,10 +247,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="attaches by mpwatch per target")
     parser.add_argument("--others", type=int, default=5, help="attaches by the others per target")
     parser.add_argument("--memray", help="a Python in whose environment memray is installed")
+    parser.add_argument("--tree", type=int, default=64, help="children of a tree")
+    parser.add_argument("--objects", type=int, default=5_000_000, help="objects of a big program")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results: dict[str, dict[str, dict[str, list[float]]]] = {}
+    load_before = os.getloadavg()
     with tempfile.TemporaryDirectory() as folder:
+        results["tree"] = {"mpwatch": by_tree(options.tree, options.others, folder)}
+        results["objects"] = {"mpwatch": by_objects(options.objects, options.others, folder)}
         for kind in TARGETS:
             results[kind] = {"mpwatch": by_mpwatch(kind, options.count, folder)}
             if shutil.which("gdb"):
@@ -188,6 +265,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(results))
         return
+    print(f"load {load_before[0]:.1f} before, {os.getloadavg()[0]:.1f} after")
     print("milliseconds                              median       p90       max")
     for kind, ways in results.items():
         for way, series in ways.items():
