@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,20 @@ def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
     fork(Forks(version), session, threads)
 
     assert thread.starts == 1
+
+
+def test_what_a_child_writes_before_it_has_a_ring_of_its_own_is_not_in_its_parents_file(
+    session: Session, thread: Thread, tmp_path: Path
+) -> None:
+    path = tmp_path / "ring"
+    session.ring.open_file(str(path), 1, 1)
+    forks = Forks()
+
+    forks._before(session)
+    session.record(wire.CUDA_INIT, 0)
+    held = path.read_bytes()[wire.HEADER_BYTES :]
+    forks._after_in_parent(session)
+
+    assert not any(held)
+    rows = wire.RECORD.iter_unpack(path.read_bytes()[wire.HEADER_BYTES :])
+    assert [row[2] for row in rows if row[0]] == [wire.CUDA_INIT, wire.FORKED]

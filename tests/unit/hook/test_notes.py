@@ -1,45 +1,42 @@
 from __future__ import annotations
 
-import collections
-from collections.abc import Iterator
+import json
+from pathlib import Path
 
 import pytest
 
-from mpwatch.hook.notes import LIMIT, Notes
+from mpwatch.hook import notes
+from mpwatch.hook.notes import LIMIT, NOTE_BYTES, Notes
 from mpwatch.hook.pristine import System
 
 
-class Counted(collections.deque[tuple[int, bytes]]):
-    """Counts how often somebody goes through it."""
+def test_only_the_last_notes_are_remembered() -> None:
+    made = Notes(System())
+    for number in range(LIMIT + 10):
+        made.add("fork", {"n": number})
 
-    walks = 0
-
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        self.walks += 1
-        return super().__iter__()
-
-
-@pytest.fixture
-def notes() -> Notes:
-    notes = Notes(System())
-    notes._recent = Counted(maxlen=LIMIT)
-    return notes
+    kept = [json.loads(data)["n"] for _, data in made.since(0)]
+    assert kept == list(range(10, LIMIT + 10))
 
 
-def test_nothing_new_is_found_without_going_through_what_is_old(notes: Notes) -> None:
-    for _ in range(LIMIT):
-        notes.add("fork", {})
+def test_the_file_keeps_the_first_notes_and_ends_at_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "FILE_BYTES", 1000)
+    made = Notes(System())
+    made.save(str(tmp_path / "n"))
+    for number in range(100):
+        made.add("fork", {"n": number})
 
-    assert notes.since(LIMIT) == []
-    assert isinstance(notes._recent, Counted)
-    assert notes._recent.walks == 0
+    lines = [json.loads(line)["n"] for line in (tmp_path / "n").read_text().splitlines()]
+    assert lines == list(range(len(lines)))
+    assert 1000 <= (tmp_path / "n").stat().st_size < 1100
 
 
-def test_what_is_new_comes_in_the_order_of_its_numbers_whatever_its_kind(notes: Notes) -> None:
-    for kind in ("fork", "call-site", "fork", "call-site"):
-        notes.add(kind, {})
+def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:
+    made = Notes(System())
+    made.add("exception", {"text": "x" * NOTE_BYTES})
 
-    assert [number for number, _ in notes.since(0)] == [0, 1, 2, 3]
-    assert [number for number, _ in notes.since(3)] == [3]
-    assert [number for number, _ in notes.since(2)] == [2, 3]
-    assert notes.since(4) == []
+    ((_, data),) = made.since(0)
+    assert json.loads(data)["cut"] > NOTE_BYTES
+    assert len(data) < 100

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+import pytest
+
+from mpwatch.hook import connection
+from mpwatch.hook.connection import is_welcome
+
+
+class Peer:
+    """A socket as far as the credentials of its other end go."""
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        assert (level, option, size) == (socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return struct.pack("3i", 4242, self.uid, 1000)
+
+
+@pytest.mark.parametrize(("uid", "is_let_in"), [(1000, True), (0, True), (1001, False)])
+def test_the_same_user_and_root_are_welcome_and_nobody_else(
+    uid: int, is_let_in: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_is_nested", lambda: False)
+
+    assert is_welcome(Peer(uid), 1000) is is_let_in
+
+
+def test_the_kernel_is_asked_who_is_there() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        assert is_welcome(here, os.getuid())
+        assert is_welcome(here, os.getuid() + 1) is (os.getuid() == 0)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import answers
+from mpwatch.hook.points.cuda import POINTS
+from mpwatch.hook.session import Session
+
+
+class Cuda(ModuleType):
+    """`torch.cuda` of a program; whoever asks for memory initialises it."""
+
+    def __init__(self) -> None:
+        super().__init__("torch.cuda")
+        self._initialized = False
+        self._queued_calls: list[Any] = []
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._initialized = True
+        return lambda *_: 0
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    session = Session("instrument")
+    yield session
+    session.ring.close()
+
+
+def test_readings_never_initialise_cuda(session: Session) -> None:
+    module = Cuda()
+    for point in POINTS:
+        if point.module == "torch.cuda":
+            point.install(module, session)
+
+    gauges = answers.gauges(session)
+
+    assert module._initialized is False
+    assert "cuda" not in gauges
+
+
+def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session) -> None:
+    module = Cuda()
+    for point in POINTS:
+        if point.module == "torch.cuda":
+            point.install(module, session)
+    module._initialized = True
+    for call, _ in module._queued_calls:
+        call()
+
+    assert [b"cuda-init" in data for _, data in session.notes.since(0)] == [True]
+    assert answers.gauges(session)["cuda"]["allocated"] == 0

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook.server import STOP_S, Run
+from mpwatch.hook.session import Session
+
+
+class Clock:
+    """A clock that moves only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_ns = 10**12
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_ns += int(duration_s * 1e9)
+        assert self.now_ns < 10**12 + 10**10, "it waits for ever"
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    session = Session("instrument")
+    yield session
+    session.server.close("test")
+    session.ring.close()
+
+
+def test_a_fork_waits_for_a_thread_that_does_not_end_no_longer_than_it_may(
+    session: Session, tmp_path: Path
+) -> None:
+    session.server.listen(str(tmp_path / "s"))
+    clock = Clock()
+    session.system.monotonic_ns, session.system.sleep = clock, clock.sleep
+    session.server._run = Run()  # one whose thread is stuck
+
+    assert session.server.stop() is False
+    assert STOP_S <= (clock.now_ns - 10**12) / 1e9 < STOP_S + 0.001
