@@ -66,6 +66,17 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
     """Stay: the child decides what Ctrl-C means. A handler, since ignoring would be inherited."""
 
 
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a program has ended, leaving it for others to see how.
+
+    `poll` would collect it, and before Linux 6.15 nobody but its collector learns its exit code.
+    """
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
 def end(child: subprocess.Popen[bytes]) -> None:
     """Ask a program to end, and make it if it does not."""
     if child.poll() is None:

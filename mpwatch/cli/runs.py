@@ -117,7 +117,7 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
                 365 * 86_400.0,
                 LookOptions(),
                 keep=writer.write,
-                stop=lambda: child.poll() is not None,
+                stop=lambda: children.has_ended(child),
                 period_s=1.0 / arguments.refresh,
             )
         finally:
