@@ -84,6 +84,7 @@ class RemoteExec:
         target, version = visit.target, visit.interpreter.version
         if version is None or version < (3, 14):
             raise Refused("sys.remote_exec came with Python 3.14")
+        _require_gil(visit.interpreter)
         if target.environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
             raise Refused("PYTHON_DISABLE_REMOTE_DEBUG is set in it")
         if not (target.shares_files and target.shares_pids):
@@ -148,8 +149,7 @@ class PendingCall:
         if version is None or version < (3, 10):
             shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
             raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
-        if visit.interpreter.is_free_threaded:
-            raise Refused("its Python is free-threaded, which the hook does not support")
+        _require_gil(visit.interpreter)
 
     def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
         """Put the text into the target and queue the call, on a thread that ends with it."""
@@ -201,6 +201,19 @@ def _queue(plan: pending_call.Plan, memory: room.TargetMemory, step: Step) -> fl
             if time.monotonic() > deadline_s:
                 raise
         time.sleep(_STARTING_S)
+
+
+def _require_gil(found: Interpreter) -> None:
+    """Refuse a free-threaded build.
+
+    The hook's ring and its patches rest on the GIL; besides, a thread that is stopped there may
+    hold the lock around the pending calls in code that has no symbol.
+    """
+    if found.is_free_threaded:
+        raise Refused(
+            "its Python is free-threaded, which the hook does not support",
+            "run the job with a Python that has the GIL (python3.N, not python3.Nt)",
+        )
 
 
 def _require_stoppable(target: Target) -> None:

@@ -69,8 +69,12 @@ def find_room(
         Refused: There is none.
     """
     loaded = tuple(loaded)
-    if any(module.name.startswith(("ld-musl", "libc.musl")) for module in loaded):
-        raise Refused("its C library (musl) leaves no unused bytes for the call's text")
+    # ld-musl-x86_64.so.1, or /usr/lib/x86_64-linux-musl/libc.so where that is a link.
+    if any("musl" in module.path for module in loaded):
+        raise Refused(
+            "its C library (musl) leaves no unused bytes for the call's text",
+            "start the job with mpwatch run, or use Python 3.14",
+        )
     for module in sorted(loaded, key=lambda m: not m.name.startswith(("libpython", "python"))):
         if module.name.startswith("ld-"):
             continue

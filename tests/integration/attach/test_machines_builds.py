@@ -1,0 +1,195 @@
+"""The ways in which interpreters are built: each takes the hook, or is refused with its reason.
+
+Chroots are named as for `test_chroots`; every `python3.N` in them is tried. What is seldom
+installed is stood in for by a small C program that exports what the real build does.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import elftools
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+from tests.integration.attach.conftest import PROGRAMS, Start
+
+ROOT = Path(__file__).parents[3]
+CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
+INTERPRETERS = [
+    (chroot, "/usr/bin/" + name)
+    for chroot in CHROOTS
+    for name in sorted(os.listdir(f"{chroot}/usr/bin"))
+    if re.fullmatch(r"python3\.\d+(-\w*pie|[dt])?", name)
+]
+needs_chroots = pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories")
+pytestmark = pytest.mark.slow
+
+# The names by which an interpreter is known; see `mpwatch.attach.interpreter`.
+FAKE = """
+#include <unistd.h>
+int Py_AddPendingCall(void *f, void *a) { return 0; }
+int PyRun_SimpleString(const char *t) { return 0; }
+int Py_IsInitialized(void) { return 1; }
+#ifdef FREE_THREADED
+void _Py_MergeZeroLocalRefcount(void *o) {}
+#endif
+int main(void) { write(1, "ready\\n", 6); for (;;) pause(); }
+"""
+
+INSIDE = """
+import json, subprocess, sys
+sys.path.insert(0, "/mpwatch-builds")
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+target = subprocess.Popen([sys.argv[1], "/mpwatch-builds/attach_plain.py", "idle"], stdout=-1)
+target.stdout.readline()
+process = ProcessId(target.pid, read_stat(target.pid)[2])
+attached = bring_in(process, timeout_s=20)
+detached = detach(process, timeout_s=20)
+target.kill()
+target.communicate()
+print(json.dumps([attached.state, attached.method, attached.reason, detached.state]))
+"""
+
+
+@pytest.fixture
+def laid_in(request: pytest.FixtureRequest) -> Iterator[tuple[Path, str]]:
+    """A chroot with procfs and mpwatch in it, and an interpreter there."""
+    folder, python = Path(request.param[0]), request.param[1]
+    inside = folder / "mpwatch-builds"
+    shutil.rmtree(inside, ignore_errors=True)
+    shutil.copytree(ROOT / "mpwatch", inside / "mpwatch")
+    shutil.copytree(Path(elftools.__file__).parent, inside / "elftools")
+    shutil.copy(PROGRAMS / "attach_plain.py", inside)
+    (inside / "inside.py").write_text(INSIDE)
+    subprocess.run(["mount", "-t", "proc", "proc", str(folder / "proc")], check=True)
+    yield folder, python
+    subprocess.run(["umount", str(folder / "proc")], check=True)
+    shutil.rmtree(inside)
+
+
+def version_of(chroot: Path, python: str) -> tuple[int, ...]:
+    code = "import sys; print(*sys.version_info[:2])"
+    done = subprocess.run(["chroot", str(chroot), python, "-c", code], capture_output=True)
+    return tuple(map(int, done.stdout.split()))
+
+
+@needs_chroots
+@pytest.mark.parametrize("laid_in", INTERPRETERS, indirect=True)
+def test_every_build_takes_the_hook_from_outside_its_root(
+    start: Start, tmp_path: Path, laid_in: tuple[Path, str]
+) -> None:
+    chroot, python = laid_in
+    command = ["chroot", str(chroot), python, "/mpwatch-builds/attach_plain.py", "idle"]
+    program = tmp_path / "enter.py"
+    program.write_text(
+        f"import os\ndel os.environ['XDG_RUNTIME_DIR']\nos.execvp('chroot', {command!r})\n"
+    )
+    running = start(str(program.with_suffix("")))
+    attached = bring_in(running.process, timeout_s=20)
+    assert (attached.state, attached.method) == ("ready", "pending call"), attached
+    assert detach(running.process, timeout_s=20).state == "absent"
+
+
+@needs_chroots
+@pytest.mark.parametrize("laid_in", INTERPRETERS, indirect=True)
+def test_beside_it_every_build_is_reached_by_its_best_method(laid_in: tuple[Path, str]) -> None:
+    chroot, python = laid_in
+    done = subprocess.run(
+        ["chroot", str(chroot), python, "/mpwatch-builds/inside.py", python],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    method = "remote_exec" if version_of(chroot, python) >= (3, 14) else "pending call"
+    assert done.stdout.strip() == f'["ready", "{method}", "", "absent"]'
+
+
+def outcome(command: list[str], **environment: str) -> tuple[str, str]:
+    """State and reason of attaching to a program that prints `ready`."""
+    popen = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **environment})
+    try:
+        assert popen.stdout is not None
+        assert popen.stdout.readline() == b"ready\n"
+        process = ProcessId(popen.pid, read_stat(popen.pid)[2])
+        attached = bring_in(process, timeout_s=5)
+        if attached.state == "ready":
+            assert detach(process, timeout_s=5).state == "absent"
+        return attached.state, attached.reason
+    finally:
+        popen.kill()
+        popen.communicate()
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options", "name", "reason"),
+    [
+        ("gcc", ["-DFREE_THREADED"], "python3.13t", "its Python is free-threaded, which"),
+        ("gcc", ["-no-pie", "-DFREE_THREADED"], "python3.14t", "its Python is free-threaded"),
+        ("gcc", [], "python3.9", "its Python is 3.9; mpwatch supports 3.10 and later"),
+        ("gcc", [], "python", "its Python is an unknown version"),
+        ("musl-gcc", [], "python3.12", "its C library (musl) leaves no unused bytes"),
+    ],
+)
+def test_a_build_that_cannot_take_it_is_refused_with_its_reason(
+    tmp_path: Path, compiler: str, options: list[str], name: str, reason: str
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    (tmp_path / "fake.c").write_text(FAKE)
+    program = str(tmp_path / name)
+    subprocess.run(
+        [compiler, "-rdynamic", *options, "-o", program, str(tmp_path / "fake.c")], check=True
+    )
+    state, said = outcome([program])
+    assert state == "absent"
+    assert said.startswith(reason)
+
+
+EMBEDDING = """
+#include <unistd.h>
+void Py_Initialize(void); int PyRun_SimpleString(const char *);
+int main(void) {
+    Py_Initialize();
+    PyRun_SimpleString("print('ready', flush=True)");
+    PyRun_SimpleString("import time\\nwhile True: time.sleep(0.02)");
+}
+"""
+SHARED = sorted(glob.glob("/usr/lib/*/libpython3.1[0-9].so.1.0"))
+
+
+@pytest.mark.skipif(not SHARED, reason="no shared libpython is installed")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_program_that_embeds_a_shared_python_takes_the_hook(tmp_path: Path) -> None:
+    (tmp_path / "app.c").write_text(EMBEDDING)
+    program = str(tmp_path / "app")
+    subprocess.run(["gcc", "-o", program, str(tmp_path / "app.c"), SHARED[-1]], check=True)
+    assert outcome([program]) == ("ready", "")
+
+
+@pytest.mark.parametrize("is_stripped", [False, True])
+def test_a_relocated_interpreter_called_just_python_takes_the_hook(
+    tmp_path: Path, is_stripped: bool
+) -> None:
+    # As conda has it: one static executable, another prefix, no version in its name.
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    shutil.copy(os.path.realpath(sys.executable), program)
+    if is_stripped:
+        if shutil.which("strip") is None:
+            pytest.skip("strip is not installed")
+        subprocess.run(["strip", str(program)], check=True)
+    command = [str(program), str(PROGRAMS / "attach_plain.py"), "idle"]
+    assert outcome(command, PYTHONHOME=sys.base_prefix) == ("ready", "")
