@@ -11,7 +11,16 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "dataloader fork persistent": ("healthy_dataloader", "--persistent"),
     "dataloader fork file_system": ("healthy_dataloader", "--strategy", "file_system"),
     "dataloader spawn persistent": ("healthy_dataloader", "--method", "spawn", "--persistent"),
+    "dataloader spawn file_system": (
+        *("healthy_dataloader", "--method", "spawn", "--strategy", "file_system"),
+    ),
     "dataloader forkserver persistent": (
+        "healthy_dataloader",
+        "--method",
+        "forkserver",
+        "--persistent",
+    ),
+    "dataloader forkserver file_system": (
         *("healthy_dataloader", "--method", "forkserver", "--persistent"),
         *("--strategy", "file_system"),
     ),
