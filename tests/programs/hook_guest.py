@@ -129,6 +129,40 @@ def limits() -> None:
     sys.stdin.readline()
 
 
+def weight() -> None:
+    """How many bytes the hook takes: what Python allocated for it, and its ring filled."""
+    # Modules that a program of torch has anyway.
+    import ctypes  # noqa: F401
+    import importlib.util
+    import json  # noqa: F401
+    import mmap  # noqa: F401
+    import tracemalloc
+
+    importlib.util.find_spec("mpwatch")
+    tracemalloc.start()
+    import mpwatch
+
+    assert mpwatch.instrument()
+    from mpwatch.hook import current, wire
+
+    session = current()
+    assert session is not None
+    for _ in range(wire.DEFAULT_SLOTS):
+        session.record(wire.QUEUE_PUT, 0)
+    ring = wire.HEADER_BYTES + wire.DEFAULT_SLOTS * wire.RECORD_BYTES
+    say("bytes", tracemalloc.get_traced_memory()[0] + ring)
+
+
+def imports() -> None:
+    """What comes into a program that has imported nothing, and what comes along later."""
+    before = set(sys.modules)
+    import mpwatch
+
+    assert mpwatch.instrument()
+    brought = {name.partition(".")[0] for name in set(sys.modules) - before}
+    say("brought", *sorted(brought & {"torch", "multiprocessing", "threading", "socket", "numpy"}))
+
+
 def memory() -> None:
     """Fork while no more memory can be had; children record what their parent never does."""
     from mpwatch.hook import current, wire
@@ -270,11 +304,12 @@ def mocked() -> None:
 def main() -> None:
     import mpwatch
 
-    if sys.argv[1] != "uninvited":
+    if sys.argv[1] not in ("weight", "imports"):
         assert mpwatch.instrument()
     modes = {
         "listen": listen,
-        "uninvited": lambda: say("ready"),
+        "weight": weight,
+        "imports": imports,
         "cost": cost,
         "signals": signals,
         "limits": limits,

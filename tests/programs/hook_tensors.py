@@ -1,7 +1,7 @@
 """Tensors between processes: `hook_tensors.py MODE METHOD STRATEGY HOOKS`.
 
-MODE is a word of `loader`, `exchange`, `pickle`, `carried`; HOOKS one of `main`, `child`, `both`,
-`none`: who has the hook in.
+MODE is a word of `loader`, `exchange`, `pickle`, `carried`, `identity`; HOOKS one of `main`,
+`child`, `both`, `none`: who has the hook in.
 """
 
 from __future__ import annotations
@@ -78,6 +78,42 @@ def pickles() -> None:
         print(b"mpwatch" in data, b"rebuild_storage" in data, b"torch.multiprocessing" in data)
 
 
+def identity() -> None:
+    """Every object of torch that is replaced is the very same again once the hook has left."""
+    from multiprocessing.reduction import ForkingPickler
+
+    import torch.multiprocessing.reductions
+    import torch.utils.data._utils.fetch
+    import torch.utils.data.dataloader
+
+    import mpwatch
+
+    mpwatch.uninstrument()
+    names = [name for name in sys.modules if name.partition(".")[0] in ("torch", "multiprocessing")]
+    spaces: dict[str, Any] = {name: vars(sys.modules[name]) for name in names}
+    pickler: Any = ForkingPickler
+    spaces["the table"] = pickler._extra_reducers
+    for name in names:
+        for each, holder in tuple(vars(sys.modules[name]).items()):
+            if type(holder) is type and holder.__module__ == name:
+                spaces[f"{name}.{each}"] = vars(holder)
+    before = {name: dict(space) for name, space in spaces.items()}
+    queued = list(torch.cuda._queued_calls)
+    assert mpwatch.instrument()
+    print("changed", changed(before, spaces) > 20)
+    assert mpwatch.uninstrument()
+    print("left", changed(before, spaces), torch.cuda._queued_calls == queued)
+
+
+def changed(before: Any, spaces: Any) -> int:
+    return sum(
+        1
+        for name, space in spaces.items()
+        for key in {*before[name], *space}
+        if before[name].get(key) is not space.get(key)
+    )
+
+
 LOADS = """
 import multiprocessing, pickle, sys
 sys.modules["mpwatch"] = None
@@ -121,6 +157,8 @@ def main() -> None:
         loader(method)
     elif mode == "exchange":
         exchange(method, strategy, hooks)
+    elif mode == "identity":
+        identity()
     elif mode == "carried":
         carried()
     else:

@@ -6,6 +6,8 @@ import os
 import random
 import socket
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from mpwatch.collect.ring import read_ring
 from mpwatch.hook import wire
+from mpwatch.hook.server import CONNECTIONS
 from tests.integration.hook.client import Client, ring_records, wait_for_sockets
 from tests.integration.hook.guest import Guest
 
@@ -131,6 +134,54 @@ def test_what_an_observer_does_not_read_is_not_kept_for_it(runtime: Path) -> Non
 def resident_kib(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def test_more_observers_than_there_is_room_for_wait_until_one_leaves(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        inside = [Client(path) for _ in range(CONNECTIONS)]
+        for client in inside:
+            client.hello()
+        with Client(path, timeout_s=0.5) as outside:
+            with pytest.raises(TimeoutError):
+                outside.frame()
+            inside.pop().close()
+            outside.sock.settimeout(30)
+            assert outside.hello()["pid"] == guest.process.pid
+        for client in inside:
+            client.close()
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+
+INTRUDER = """
+import os, socket, sys
+os.setuid(12345)
+door = socket.socket(socket.AF_UNIX)
+door.connect(sys.argv[1])
+door.settimeout(30)
+try:
+    print("told", len(door.recv(65536)))
+except ConnectionResetError:
+    print("told", 0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_another_user_is_told_nothing_even_where_the_door_stands_open() -> None:
+    with tempfile.TemporaryDirectory() as name, Guest("listen", XDG_RUNTIME_DIR=name) as guest:
+        guest.hear()
+        path = wait_for_sockets(Path(name), 1)[guest.process.pid]
+        for each in (path.parent.parent, path.parent, path):
+            each.chmod(0o777)
+        said = subprocess.run(
+            [sys.executable, "-c", INTRUDER, str(path)], capture_output=True, text=True, check=False
+        )
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+    assert (said.stdout, said.stderr) == ("told 0\n", "")
 
 
 def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime: Path) -> None:

@@ -40,6 +40,40 @@ def test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_invisible_threa
     )
 
 
+def test_with_its_ring_full_the_hook_takes_less_than_a_mebibyte_and_a_half() -> None:
+    with Guest("weight") as guest:
+        code, said = guest.finish()
+
+    assert code == 0
+    assert 300_000 < int(said.split()[1]) < 1.5 * (1 << 20)
+
+
+def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
+    with Guest("imports") as guest:
+        # The program itself has imported the others.
+        assert guest.finish() == (0, "brought\n")
+
+
+def test_no_descriptor_of_a_hook_that_is_visited_would_survive_an_exec(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        folder = Path(f"/proc/{guest.process.pid}/fdinfo")
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            client.hello()
+            client.ask("ping")
+            flags = {path.name: path.read_text() for path in folder.iterdir()}
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+    closed = {
+        fd
+        for fd, text in flags.items()
+        if int(text.partition("flags:")[2].split()[0], 8) & os.O_CLOEXEC
+    }
+    assert flags.keys() - closed == {"0", "1", "2"}
+    assert len(closed) >= 2
+
+
 def test_uninstrument_restores_every_object_and_closes_everything() -> None:
     with Guest("identity") as guest:
         code, said = guest.finish()

@@ -124,6 +124,12 @@ def test_pickles_name_torch_and_never_the_hook() -> None:
     assert lines[0] == "False True True"
 
 
+def test_uninstrument_puts_every_object_of_torch_back() -> None:
+    code, said = run("identity", "fork", "file_descriptor", "main")
+
+    assert (code, said.splitlines()[:2]) == (0, ["changed True", "left 0 True"])
+
+
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_a_pickle_made_with_the_hook_loads_where_mpwatch_was_never_installed(
     strategy: str,
