@@ -28,8 +28,10 @@ class NoSuchProcess(CannotWatch):
 
     exit_code = 3
 
-    def __init__(self, pid: int) -> None:
-        super().__init__(f"There is no process {pid}.", "mpwatch ps")
+    def __init__(self, pid: int, elsewhere: str = "") -> None:
+        """Name what would show processes that are out of sight, where there may be some."""
+        fix = f"mpwatch ps; or {elsewhere}" if elsewhere else "mpwatch ps"
+        super().__init__(f"There is no process {pid}.", fix)
         self.pid = pid
 
 

@@ -33,7 +33,7 @@ def identify(pid: int, proc: str = "/proc") -> ProcessId:
         stat = procfs.parse_stat(procfs.read(f"{proc}/{pid}/stat", 4096))
         status = procfs.parse_status(procfs.read(f"{proc}/{pid}/status"))
     except (*procfs.GONE, ValueError):
-        raise NoSuchProcess(pid) from None
+        raise NoSuchProcess(pid, rights.elsewhere(proc)) from None
     except OSError as error:
         raise _not_permitted(pid, proc, error) from None
     group = int(status.get(b"Tgid", b"0")) or pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.rights_facts import CAP_SETUID, CAP_SYS_PTRACE, Facts, read_facts
@@ -15,6 +16,11 @@ _DOCKER_CAPABILITY = (
 _KUBERNETES_CAPABILITY = (
     'securityContext: {runAsUser: 0, capabilities: {add: ["SYS_PTRACE"]}},'
     " or kubectl debug POD --target=CONTAINER --profile=sysadmin --image=IMAGE"
+)
+_DOCKER_PROCESSES = "from another container: docker run --pid=container:NAME, or --pid=host, ..."
+_KUBERNETES_PROCESSES = (
+    "from another container: shareProcessNamespace: true in the pod, or kubectl debug POD"
+    " --target=CONTAINER"
 )
 _DOCKER_SECCOMP = "docker run --cap-add=SYS_PTRACE, or --security-opt seccomp=unconfined, ..."
 _KUBERNETES_SECCOMP = "securityContext: {seccompProfile: {type: Unconfined}}"
@@ -90,6 +96,14 @@ def why_hidden(pid: int, proc: str = "/proc") -> Obstacle:
         may_open=False, tracer_pid=0, yama_scope=None,
     )  # fmt: skip
     return _obstacles(facts)[0]
+
+
+def elsewhere(proc: str = "/proc") -> str:
+    """What shows the processes of other containers; empty if we are in none."""
+    facts = read_facts(os.getpid(), proc, is_filtered=lambda: False)
+    if facts.in_kubernetes:
+        return _KUBERNETES_PROCESSES
+    return _DOCKER_PROCESSES if facts.in_container else ""
 
 
 def _obstacles(facts: Facts) -> list[Obstacle]:

@@ -22,7 +22,7 @@ def test_a_number_nobody_has_is_said_to_be_nobody(proc: FakeProc) -> None:
         identify(4242, str(proc))
 
     assert caught.value.exit_code == 3
-    assert caught.value.fix == "mpwatch ps"
+    assert caught.value.fix.startswith("mpwatch ps")
 
 
 def test_a_thread_is_traced_to_its_process(proc: FakeProc) -> None:
@@ -55,6 +55,14 @@ def test_another_program_is_called_by_its_name(proc: FakeProc) -> None:
         identify(42, str(proc))
 
     assert caught.value.exit_code == 5
+
+
+def test_in_a_container_a_process_that_is_not_there_may_be_in_another(proc: FakeProc) -> None:
+    proc.write("self/mountinfo", "501 480 0:61 / / rw,relatime - overlay overlay rw\n")
+    with pytest.raises(errors.NoSuchProcess) as caught:
+        identify(4242, str(proc))
+
+    assert "--pid=container:NAME" in caught.value.fix
 
 
 def test_a_program_with_python_inside_counts_as_python(proc: FakeProc) -> None:
