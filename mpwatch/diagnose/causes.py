@@ -55,6 +55,8 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "worker-exited-unexpectedly",
     ),
     "pool-hang-after-worker-death": (
+        "main-not-importable",
+        "no-main-guard",
         "worker-oom-killed",
         "worker-segfault",
         "worker-exited-unexpectedly",

@@ -50,6 +50,20 @@ SCENARIOS = (
         shows_s=15,
     ),
     Scenario(
+        name="barrier-of-the-dead",
+        title="wait at a barrier for a process that has failed on its way there",
+        expected=("event-set-hangs",),
+        also=("worker-exited-unexpectedly",),
+        layer="stacks",
+        shows_s=15,
+    ),
+    Scenario(
+        name="two-full-pipes",
+        title="send to each other before either receives",
+        expected=("standing-still",),
+        shows_s=30,
+    ),
+    Scenario(
         name="pool-hang-after-worker-death",
         title="lose a Pool worker in the middle of a task",
         expected=("pool-hang-after-worker-death",),

@@ -39,6 +39,13 @@ SCENARIOS = (
         layer="hook",
     ),
     Scenario(
+        name="pool-from-stdin",
+        title="spawn a Pool from a program that came through standard input",
+        expected=("main-not-importable",),
+        also=("worker-exited-unexpectedly", "spawn-startup-cost"),
+        shows_s=20,
+    ),
+    Scenario(
         name="context-already-set",
         title="set the start method a second time",
         expected=("context-already-set",),

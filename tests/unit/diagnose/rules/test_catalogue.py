@@ -10,8 +10,6 @@ FILES = {
     path.stem.replace("_", "-")
     for path in Path(mpwatch.diagnose.rules.__file__).parent.glob("[a-z]*.py")
 }
-WITHOUT_AN_ENTRY = {"standing-still"}
-"""What no entry of the catalogue of failures explains has none, and so no demonstration."""
 
 
 def test_every_file_of_rules_is_in_the_catalogue_under_its_own_name() -> None:
@@ -22,7 +20,7 @@ def test_every_file_of_rules_is_in_the_catalogue_under_its_own_name() -> None:
 def test_every_rule_has_a_demonstration_or_a_reason_why_there_is_none() -> None:
     shown = {rule for scenario in scenarios() for rule in scenario.expected}
 
-    assert {rule.id for rule in RULES} - shown == WITHOUT_AN_ENTRY
+    assert {rule.id for rule in RULES} <= shown
 
 
 def test_no_demonstration_expects_what_no_rule_says() -> None:

@@ -1,0 +1,34 @@
+"""Spawn a Pool from a program that came through standard input, as in `python - < train.py`.
+
+The program's file is what the workers would import, and there is none. Each of them fails as it
+starts, the Pool starts another one in its place, and the main process waits for ever.
+"""
+
+import os
+import sys
+
+import torch
+import torch.multiprocessing as mp
+
+from mpwatch.demo.bounds import begin
+
+
+def double(tensor):
+    return tensor * 2
+
+
+def main():
+    begin(__doc__)
+    with mp.get_context("spawn").Pool(1) as pool:
+        print("ready", flush=True)
+        print(pool.map(double, [torch.ones(2)]))
+
+
+if __name__ == "__main__":
+    if "STDIN" in os.environ:
+        main()
+    else:
+        os.environ["STDIN"] = "1"
+        with open(os.path.abspath(__file__)) as program:
+            os.dup2(program.fileno(), 0)
+        os.execv(sys.executable, [sys.executable, "-", *sys.argv[1:]])
