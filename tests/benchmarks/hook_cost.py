@@ -106,6 +106,7 @@ def _nanoseconds(step: Callable[[], None]) -> float:
 def enter() -> None:
     """Print what bringing the hook in takes, in processes of their own."""
     for is_cached in (True, False):
+        _entered(is_cached)  # it may be the one that writes the cache
         rows = [_entered(is_cached) for _ in range(max(4, PAIRS // 4))]
         print("bytecode cached" if is_cached else "bytecode not cached")
         print("  instrument(), cpu ms: ", spread([row["cpu_ms"] for row in rows]))
@@ -118,23 +119,25 @@ def _entered(is_cached: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "XDG_RUNTIME_DIR": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        if not is_cached:
-            environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": folder}
-        command = [sys.executable, "-m", "tests.benchmarks.hook_cost", "_entered"]
+        part = "_entered" if is_cached else "_entered_uncached"
+        command = [sys.executable, "-m", "tests.benchmarks.hook_cost", part]
         out = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
     row: dict[str, float] = json.loads(out)
     return row
 
 
-def _enter_here() -> dict[str, Any]:
+def _enter_here(is_cached: bool) -> dict[str, Any]:
     """Bring the hook into this process, with torch imported as a training would have it."""
     import torch.utils.data
 
     assert torch
-    from mpwatch import hook
-
+    if not is_cached:
+        sys.dont_write_bytecode = True
+        sys.pycache_prefix = os.environ["XDG_RUNTIME_DIR"]
     gc.collect()
     before, blocks, began = _private_kib(), sys.getallocatedblocks(), time.process_time()
+    from mpwatch import hook
+
     hook.instrument()
     cpu_ms = (time.process_time() - began) * 1e3
     session = hook.current()
@@ -157,8 +160,8 @@ def _private_kib() -> int:
 
 def main() -> None:
     parts = sys.argv[1:] or ["call", "enter"]
-    if parts == ["_entered"]:
-        print(json.dumps(_enter_here()))
+    if parts[0].startswith("_entered"):
+        print(json.dumps(_enter_here(parts == ["_entered"])))
         return
     for part in parts:
         print(f"{part}: {load()}")

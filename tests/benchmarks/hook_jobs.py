@@ -14,9 +14,11 @@ import time
 import warnings
 from typing import Any
 
-from .hook_turns import alternate, apart, cpu_s, load, show, turn
+from .hook_turns import alternate, apart, cpu_s, load, record_s, records, show, turn
 
 ROUNDS = 2000
+AT_REST = 16
+"""Batches at the beginning and at the end of an epoch that are not counted."""
 
 
 def _echo(inbox: Any, outbox: Any) -> None:
@@ -47,7 +49,7 @@ def pingpong() -> list[list[float]]:
         rounds(200)
 
     def rounds(number: int) -> list[float]:
-        times = []
+        times, written = [], records()
         began_cpu = time.process_time() + ask(...)
         for _ in range(number):
             began = time.perf_counter()
@@ -56,7 +58,7 @@ def pingpong() -> list[list[float]]:
         used = time.process_time() + ask(...) - began_cpu
         # A round that another program interrupted says nothing of the hook, so wall time is that
         # of the rounds at the first decile.
-        return [sorted(times)[number // 10], used / number]
+        return [sorted(times)[number // 10], used / number, 2 * (records() - written) / number]
 
     rows = alternate(lambda: rounds(ROUNDS), turn_both)
     turn(False)
@@ -101,24 +103,29 @@ def pictures(count: int) -> Any:
 
 
 def _epochs(data: Any, batch_size: int) -> list[list[float]]:
-    """Seconds and cpu seconds for a batch of a loader with two workers, their lives included."""
+    """Seconds and cpu seconds for a batch of a loader with two workers at work, these included."""
     from torch.utils.data import DataLoader
 
     # Two workers on one core, which is what this measures on.
     warnings.simplefilter("ignore")
+    count = len(data) // batch_size - 2 * AT_REST
 
     def epoch() -> list[float]:
         loader = DataLoader(
             data, batch_size=batch_size, num_workers=2, multiprocessing_context="fork"
         )
-        began_cpu = cpu_s()
-        batches = iter(loader)
-        next(batches)
-        began = time.perf_counter()
-        count = sum(1 for _ in batches)
-        took = time.perf_counter() - began
-        del batches
-        return [took / count, (cpu_s() - began_cpu) / count]
+        batches: Any = iter(loader)
+        for _ in range(AT_REST):
+            next(batches)
+        pids = [0, *(worker.pid for worker in batches._workers)]
+        began_cpu, began, written = cpu_s(pids), time.perf_counter(), records()
+        for _ in range(count):
+            next(batches)
+        took, used = time.perf_counter() - began, cpu_s(pids) - began_cpu
+        each = 2 * (records() - written) / count  # the workers write as many as main
+        for _ in batches:
+            continue
+        return [took / count, used / count, each]
 
     epoch()  # imports, and the first touch of memory
     return alternate(epoch, turn)
@@ -131,12 +138,13 @@ PROGRAMS = {"pingpong": pingpong, "tiny": tiny, "real": real}
 def main() -> None:
     parts = sys.argv[1:] or list(PROGRAMS)
     if parts[0].startswith("_"):
-        print(json.dumps(PROGRAMS[parts[0][1:]]()))
+        rows = PROGRAMS[parts[0][1:]]()
+        print(json.dumps([rows, record_s()]))
         return
     for part in parts:
         for watched in (False, True):
             print(f"{part}, {'watched' if watched else 'the hook alone'}: {load()}")
-            show(UNITS.get(part, "batch"), apart("hook_jobs", f"_{part}", watched))
+            show(UNITS.get(part, "batch"), *apart("hook_jobs", f"_{part}", watched))
 
 
 if __name__ == "__main__":

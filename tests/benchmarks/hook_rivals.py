@@ -59,26 +59,27 @@ def commands(tools: Path, folder: Path) -> dict[str, list[str]]:
         "mpwatch, the hook alone": [python, *JOB, "hook"],
         "mpwatch, watched": [python, *JOB, "hook"],
     }
-    if (tools / "viztracer").is_dir():
+    if (tools / "viztracer/viztracer").is_dir():
         found["viztracer"] = [python, "-m", "viztracer", "--quiet", "-o", f"{out}.json", *JOB]
-    if (tools / "memray").is_dir():
+    if (tools / "memray/memray").is_dir():
         found["memray run --follow-fork"] = [
             *[python, "-m", "memray", "run", "--quiet", "--force", "--follow-fork"],
             *["-o", f"{out}.bin", *JOB],
         ]
-    if (tools / "bin/py-spy").exists():
+    if (tools / "py-spy/bin/py-spy").exists():
         found["py-spy record --subprocesses"] = [
-            *[str(tools / "bin/py-spy"), "record", "--subprocesses", "--format", "raw"],
+            *[str(tools / "py-spy/bin/py-spy"), "record", "--subprocesses", "--format", "raw"],
             *["-o", f"{out}.txt", "--", python, *JOB],
         ]
     return found
 
 
 def install(tools: Path) -> None:
-    """Install what can be had."""
+    """Install what can be had, each into a folder of its own."""
     for name in DISTRIBUTIONS:
+        target = str(tools / name)
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tools), name],
+            [sys.executable, "-m", "pip", "install", "--quiet", "--target", target, name],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -92,7 +93,7 @@ def run(command: list[str], tools: Path, folder: Path, watched: bool) -> tuple[f
     Returns:
         Seconds a batch and cpu seconds altogether, or why there are none.
     """
-    path = f"{tools}:{os.getcwd()}"
+    path = ":".join([os.getcwd(), *(str(tools / name) for name in DISTRIBUTIONS)])
     environment = {**os.environ, "PYTHONPATH": path, "XDG_RUNTIME_DIR": str(folder)}
     stop = threading.Event()
     observer = threading.Thread(target=observe, args=(str(folder), stop))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import glob
 import json
 import os
-import resource
 import socket
 import statistics
 import subprocess
@@ -42,13 +41,39 @@ def load() -> str:
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
-def cpu_s() -> float:
-    """Cpu time of this process and of its children that have ended, to the microsecond.
+def cpu_s(pids: list[int]) -> float:
+    """Cpu time of some processes so far, 0 being this one, in nanoseconds' resolution.
 
-    `os.times` counts in ticks of 10 ms.
+    `os.times` counts in ticks of 10 ms. The number of another process's clock is made of its pid as
+    `clock_getcpuclockid` of glibc and musl makes it.
     """
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(time.clock_gettime(~pid << 3 | 2) if pid else time.process_time() for pid in pids)
+
+
+def records() -> int:
+    """How many records this process wrote, 0 without the hook."""
+    from mpwatch import hook
+
+    session = hook.current()
+    return 0 if session is None or session.state == "off" else session.ring.handed_out()
+
+
+def record_s() -> float:
+    """Cpu seconds that one record takes where nothing else is done: the floor of what it can."""
+    import mpwatch
+    from mpwatch import hook
+    from mpwatch.hook import wire
+
+    mpwatch.instrument()
+    session = hook.current()
+    assert session is not None
+    record, now, count = session.record, session.system.monotonic_ns, 20_000
+    began = time.process_time()
+    for _ in range(count):
+        record(wire.QUEUE_PUT, now(), 0, 0, 5)
+    took = time.process_time() - began
+    mpwatch.uninstrument()
+    return took / count
 
 
 def keep_to(cores: set[int]) -> None:
@@ -72,7 +97,7 @@ def alternate(block: Callable[[], list[float]], turn: Callable[[bool], None]) ->
     """
     rows = []
     for number in range(PAIRS):
-        pair = {}
+        pair: dict[bool, list[float]] = {}
         for hooked in (number % 2 == 0, number % 2 == 1):
             turn(hooked)
             pair[hooked] = block()
@@ -95,12 +120,12 @@ def turn(hooked: bool) -> None:
         time.sleep(0.01)
 
 
-def apart(module: str, program: str, watched: bool) -> list[list[float]]:
+def apart(module: str, program: str, watched: bool) -> tuple[list[list[float]], float]:
     """Run a program of a benchmark in processes of their own.
 
     Args:
         module: Name of the benchmark's module in this package.
-        program: What it is to run; it prints rows as JSON.
+        program: What it is to run; it prints its rows and what a record takes as JSON.
         watched: Whether an observer is to be connected to every hook.
     """
     job, others = cores_apart()
@@ -123,8 +148,8 @@ def apart(module: str, program: str, watched: bool) -> list[list[float]]:
         if watched:
             observer.join()
         keep_to(job | others)
-    rows: list[list[float]] = json.loads(out.splitlines()[-1])
-    return rows
+    rows, each_s = json.loads(out.splitlines()[-1])
+    return rows, each_s
 
 
 def observe(folder: str, stop: threading.Event) -> None:
@@ -171,22 +196,28 @@ def _attend(client: socket.socket, asks: bool) -> bool:
     return False
 
 
-def show(what: str, rows: list[list[float]]) -> None:
+def show(what: str, rows: list[list[float]], each_s: float) -> None:
     """Print what a unit of work takes without the hook and how much more with it.
 
     Args:
         what: The unit.
-        rows: A pair each: seconds and cpu seconds without the hook, then with it.
+        rows: A pair each: seconds, cpu seconds and records without the hook, then with it.
+        each_s: What one record takes where nothing else is done.
     """
-    print(f"{what} without the hook, cpu us: ", spread([row[1] * 1e6 for row in rows]))
+    print(f"{what} without the hook, cpu us:", spread([row[1] * 1e6 for row in rows]))
     for name, column in (("cpu", 1), ("wall", 0)):
-        more = [(row[column + 2] / row[column] - 1) * 100 for row in rows]
+        more = [(row[column + 3] / row[column] - 1) * 100 for row in rows]
         slower = sum(each > 0 for each in more)
         verdict = "a difference" if _is_shown(slower, len(more)) else "no difference shown"
         print(
             f"more {name} with it, %:", spread(more), f"more in {slower} of {len(more)}: {verdict}"
         )
-    print("that is, cpu us:", spread([(row[3] - row[1]) * 1e6 for row in rows]))
+    print("that is, cpu us:", spread([(row[4] - row[1]) * 1e6 for row in rows]))
+    written, alone_s = (statistics.median(row[column] for row in rows) for column in (5, 1))
+    print(
+        f"floor: {written:.1f} records of {each_s * 1e6:.2f} us each, all that pure Python cannot"
+        f" do without, are {100 * written * each_s / alone_s:.1f} %"
+    )
 
 
 def _is_shown(slower: int, count: int) -> bool:
