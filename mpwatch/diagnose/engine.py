@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mpwatch.diagnose.catalogue import RULES, Rule
 from mpwatch.diagnose.causes import ONLY_ALONE, with_causes
+from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.waits import WaitGraph
 
 LINGER_S = 3.0
 """A finding that is not seen for less than this is still held: values near a threshold jitter."""
@@ -48,11 +50,26 @@ class Engine:
     is another one, it starts anew.
     """
 
-    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule] = RULES,
+        waits: Callable[[Snapshot], WaitGraph] = wait_graph,
+    ) -> None:
         self._rules = rules
+        self._derive_waits = waits
+        self._failed: Finding | None = None
         self._held: dict[_Key, _Held] = {}
         self._root: ProcessId | None = None
         self._at_s = float("-inf")
+
+    def waits(self, snapshot: Snapshot) -> WaitGraph:
+        """Who waits for whom; where that cannot be told for a defect, the next look says so."""
+        self._failed = None
+        try:
+            return self._derive_waits(snapshot)
+        except Exception as error:  # noqa: BLE001 - it must not silence the rules
+            self._failed = _failure_of("waits", error)
+            return WaitGraph()
 
     def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
         """Run every rule and return what is wrong.
@@ -71,11 +88,13 @@ class Engine:
 
     def _found(self, snapshot: Snapshot, history: History) -> Iterable[Finding]:
         """What the rules say now; a rule that raises says that."""
+        if self._failed is not None:
+            yield self._failed
         for rule in self._rules:
             try:
                 yield from rule.check(snapshot, history)
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
-                yield _failure_of(rule, error)
+                yield _failure_of(rule.id, error)
 
     def _see(self, finding: Finding, at_s: float) -> None:
         """Take in one finding, new or seen before."""
@@ -117,7 +136,7 @@ def _shown(held: _Held) -> Finding:
     )
 
 
-def _failure_of(rule: Rule, error: Exception) -> Finding:
+def _failure_of(rule: str, error: Exception) -> Finding:
     """A finding about a rule that raised."""
     where = "unknown place"
     trace = error.__traceback__
@@ -127,8 +146,8 @@ def _failure_of(rule: Rule, error: Exception) -> Finding:
     return Finding(
         rule=RULE_FAILED,
         severity=Severity.INFO,
-        subject=rule.id,
-        summary=f"the rule {rule.id} failed and says nothing about this job",
+        subject=rule,
+        summary=f"the rule {rule} failed and says nothing about this job",
         evidence=(f"{type(error).__name__}: {error}", where),
         cause="A defect in mpwatch, or a reading it did not expect. Other rules are not affected.",
         advice="Report it with a recording of this job. The job itself need not be at fault.",

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.inputs import Input
@@ -331,7 +330,7 @@ class Fold:
         return (now - began) / (now_s - began_s) if now_s > began_s else None
 
     def _diagnosed(self, snapshot: Snapshot) -> Snapshot:
-        snapshot = replace(snapshot, waits=wait_graph(snapshot))
+        snapshot = replace(snapshot, waits=self._engine.waits(snapshot))
         return replace(snapshot, findings=self._engine.look(snapshot, self._history.history()))
 
 

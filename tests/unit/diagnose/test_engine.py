@@ -7,6 +7,7 @@ from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, SHOWN_RESOLVED_S, Eng
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.waits import WaitGraph
 from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
 
 
@@ -160,6 +161,36 @@ def test_a_rule_that_raises_is_a_finding_and_the_others_go_on() -> None:
     assert seen[RULE_FAILED].subject == "broken"
     assert seen[RULE_FAILED].severity is Severity.INFO
     assert "KeyError: 'fds'" in seen[RULE_FAILED].evidence
+
+
+def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_go_on() -> None:
+    def broken(snapshot: Snapshot) -> WaitGraph:
+        raise RecursionError("too deep")
+
+    watched = Engine((Rule("fine", Script([finding("a")], [finding("a")])),), broken)
+
+    assert watched.waits(world(main())) == WaitGraph()
+    seen = {f.rule: f for f in look(watched, 0)}
+    assert set(seen) == {"a", RULE_FAILED}
+    assert seen[RULE_FAILED].subject == "waits"
+
+
+def test_waits_that_are_told_again_leave_no_failure() -> None:
+    graphs = iter((ValueError(), WaitGraph()))
+
+    def sometimes(snapshot: Snapshot) -> WaitGraph:
+        graph = next(graphs)
+        if isinstance(graph, ValueError):
+            raise graph
+        return graph
+
+    watched = Engine((), sometimes)
+    watched.waits(world(main()))
+    look(watched, 0)
+    watched.waits(world(main()))
+
+    (passed,) = look(watched, 10)
+    assert passed.resolved_s is not None
 
 
 def test_another_job_starts_with_a_clean_slate() -> None:
