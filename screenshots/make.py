@@ -100,7 +100,11 @@ def _wait(program: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def best_moment(path: str, rules: Sequence[str]) -> float:
-    """The last reading at which the failure was named and the job still lived, in seconds."""
+    """The last reading at which the failure was named and the job still lived, in seconds.
+
+    Raises:
+        SystemExit: The failure was never named: the picture would show nothing.
+    """
     found: list[tuple[int, float]] = []
 
     def judge(snapshot: Snapshot) -> None:
@@ -114,6 +118,8 @@ def best_moment(path: str, rules: Sequence[str]) -> float:
             tape.step(1)
             judge(tape.snapshot())
     best = max(score for score, _ in found)
+    if best < 2:
+        raise SystemExit(f"{path}: none of {', '.join(rules)} was found; is the machine busy?")
     return max(at_s for score, at_s in found if score == best)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
-from mpwatch.tui.present.cells import Line, Tone, cell, line
+from mpwatch.tui.present.cells import Line, Span, Tone, cell, line
 
 
 def ending_words(process: Process) -> str:
@@ -31,13 +31,14 @@ def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
     if root is None or root.ended is None:
         return ()
     ago_s = max(0.0, snapshot.at_s - root.ended.at_s)
-    when = "" if ago_s < 1 else f", {seconds_text(ago_s)} before this state"
+    when = "" if ago_s < 1 else f", {seconds_text(ago_s)} ago"
     lines = [
         line(
             (" ENDED ", "title"),
             f"{root.label} ({root.pid}): ",
             (root.ended.words, ending_tone(root)),
-            (f"{when}; the last state stays for reading", "dim"),
+            (when, "dim"),
+            _what_stays(snapshot),
         )
     ]
     failed = [p for p in snapshot.processes if p is not root and ending_tone(p) == "critical"]
@@ -47,3 +48,11 @@ def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
     if len(failed) > 3:
         lines.append(cell(f"   and {len(failed) - 3} more; all are in the tree", "dim"))
     return tuple(lines)
+
+
+def _what_stays(snapshot: Snapshot) -> Span:
+    """What is left after the root has ended."""
+    living = len(snapshot.living())
+    if not living:
+        return Span("; this is its last state", "dim")
+    return Span(f"; {living} of its processes live{'s' if living == 1 else ''} on", "warning")

@@ -95,7 +95,7 @@ def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
         words += f", index {load.index}"
     if since is not None:
         words += f", {seconds_text(since)}"
-    return line(words, (" main waits for it" if owned else "", "warning"))
+    return line(words, (", main waits" if owned else "", "warning"))
 
 
 def above(moment: Moment, width: int) -> tuple[Line, ...]:

@@ -69,7 +69,7 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
         right.insert(0, Part(line(("filter ", "accent"), viewing.filter), 10))
     if viewing.recording:
         right.insert(0, Part(cell("REC", "critical"), 10))
-    if viewing.is_readonly:
+    if viewing.is_readonly and snapshot.playback is None:
         right.append(Part(cell("readonly"), 4))
     return fitted(left, right, width - 1)
 

@@ -83,7 +83,7 @@ def test_a_worker_much_slower_than_the_middle_one_is_toned(moment: Moment) -> No
 
 
 def test_the_batch_everybody_waits_for_is_marked(moment: Moment) -> None:
-    assert "main waits for it" in row_text(loader.PAGE, moment.by_id[worker_id(3)], moment)
+    assert "main waits" in row_text(loader.PAGE, moment.by_id[worker_id(3)], moment)
 
 
 @pytest.mark.parametrize(
