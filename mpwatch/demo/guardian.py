@@ -25,7 +25,7 @@ LOOK_EVERY_MS = 150
 GRACE_S = 5.0
 """Seconds a program may run on after its time, before it is told to end."""
 TERM_S = 2.0
-TRACKER_S = 1.5
+TRACKER_S = 6.0
 """Seconds a resource tracker gets to remove what it tracks."""
 
 
