@@ -102,6 +102,22 @@ def threads() -> None:
     door.set()
 
 
+def foreign() -> None:
+    """Fork in the middle of an epoch, and drop the iterator in the child."""
+    loader = DataLoader(Set(), num_workers=1, multiprocessing_context="fork")
+    batches = iter(loader)
+    next(batches)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            batches._shutdown_workers()
+        except AssertionError:
+            show()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os._exit(0)
+
+
 def died() -> None:
     threading.excepthook = ignore
     mpwatch.uninstrument()
@@ -122,16 +138,19 @@ def wait() -> None:
 
 def main() -> None:
     mpwatch.instrument()
+    globals()[sys.argv[1]]()
+    show()
+
+
+def show() -> None:
     from mpwatch.hook import current
 
-    mistake = sys.argv[1]
-    globals()[mistake]()
     session = current()
     assert session is not None
     for _, note in session.notes.since(0):
         print("note", note.decode())
     print("gauges", session.answer({"ask": "gauges", "id": 1}))
-    print("missing", session.patcher.missing, session.problems)
+    print("missing", session.patcher.missing, session.problems, flush=True)
 
 
 if __name__ == "__main__":

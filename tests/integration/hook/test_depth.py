@@ -92,3 +92,21 @@ def test_a_batch_that_a_feeder_thread_dropped_is_noted_with_its_number(
 
     (note,) = lost
     assert (note["type"], note["text"], note["task"]) == ("ValueError", "cannot be sent", 3)
+
+
+def test_with_torch_every_point_is_set_and_every_object_restored() -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "hook_identity.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == ["missing {}", "changed True", "calls True"]
+
+
+def test_a_forked_copy_of_an_iterator_that_shuts_down_its_parents_workers_is_noted() -> None:
+    note = notes_of("foreign")["foreign-shutdown"]
+
+    assert (note["owner"] > 0, note["loader"]) == (True, 1)
