@@ -153,16 +153,6 @@ def weight() -> None:
     say("bytes", tracemalloc.get_traced_memory()[0] + ring)
 
 
-def imports() -> None:
-    """What comes into a program that has imported nothing, and what comes along later."""
-    before = set(sys.modules)
-    import mpwatch
-
-    assert mpwatch.instrument()
-    brought = {name.partition(".")[0] for name in set(sys.modules) - before}
-    say("brought", *sorted(brought & {"torch", "multiprocessing", "threading", "socket", "numpy"}))
-
-
 def memory() -> None:
     """Fork while no more memory can be had; children record what their parent never does."""
     from mpwatch.hook import current, wire
@@ -304,12 +294,11 @@ def mocked() -> None:
 def main() -> None:
     import mpwatch
 
-    if sys.argv[1] not in ("weight", "imports"):
+    if sys.argv[1] != "weight":
         assert mpwatch.instrument()
     modes = {
         "listen": listen,
         "weight": weight,
-        "imports": imports,
         "cost": cost,
         "signals": signals,
         "limits": limits,

@@ -5,6 +5,7 @@ import signal
 import socket
 import stat
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -49,9 +50,16 @@ def test_with_its_ring_full_the_hook_takes_less_than_a_mebibyte_and_a_half() -> 
 
 
 def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
-    with Guest("imports") as guest:
-        # The program itself has imported the others.
-        assert guest.finish() == (0, "brought\n")
+    watched = ("torch", "numpy", "multiprocessing", "socket", "subprocess", "logging")
+    text = (
+        "import sys, mpwatch; assert mpwatch.instrument();"
+        f" print(*({{name.partition('.')[0] for name in sys.modules}} & {{*{watched}}}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 def test_no_descriptor_of_a_hook_that_is_visited_would_survive_an_exec(runtime: Path) -> None:

@@ -1,0 +1,95 @@
+"""Breaks each invariant of the hook on purpose, and sees whether its tests notice.
+
+    python -m tests.mutations
+    python -m tests.mutations --only 3 --only 8
+
+Works on a copy of the package and of the tests; one mutation at a time, then the tests that are
+named for it. Tests that pass all the same are a gap. The exit code is the number of such gaps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.mutations.mutation import Mutation, mutate
+from tests.mutations.table import INVARIANTS, TABLE
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 300
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.mutations", description=__doc__)
+    parser.add_argument("--only", type=int, action="append", choices=sorted(INVARIANTS))
+    wanted = parser.parse_args().only or list(INVARIANTS)
+    mutations = [each for each in TABLE if each.invariant in wanted]
+    with tempfile.TemporaryDirectory(prefix="mutations-") as name:
+        copy = Path(name)
+        _copy_into(copy)
+        if not _pass(copy, dict.fromkeys(test for each in mutations for test in each.tests)):
+            print("the tests fail with nothing broken, so they can tell nothing")
+            return 1
+        gaps = 0
+        for number in wanted:
+            print(f"\n{number}. {INVARIANTS[number]}", flush=True)
+            for each in (each for each in mutations if each.invariant == number):
+                gaps += not _is_noticed(copy, each)
+    print(f"\n{len(mutations)} mutations, {gaps} of them not noticed")
+    return gaps
+
+
+def _copy_into(copy: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for folder in ("mpwatch", "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+
+
+def _is_noticed(copy: Path, mutation: Mutation) -> bool:
+    """Whether the tests fail with this mutation in; it is taken out again."""
+    path = copy / mutation.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(mutate(text, mutation), encoding="utf-8")
+    try:
+        is_noticed = not _pass(copy, mutation.tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+    verdict = "noticed" if is_noticed else "NOT NOTICED"
+    print(f"  {verdict}: {mutation.what} ({mutation.file})", flush=True)
+    return is_noticed
+
+
+def _pass(copy: Path, tests: Iterable[str]) -> bool:
+    """Whether tests pass on the copy; one that hangs does not.
+
+    Raises:
+        RuntimeError: They could not be run at all, so they say nothing.
+    """
+    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, f"--timeout={LIMIT_S}", *tests],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=10 * LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout[-3000:])
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
