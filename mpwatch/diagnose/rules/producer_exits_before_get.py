@@ -42,8 +42,10 @@ def _unfetched(snapshot: Snapshot) -> Iterator[Finding]:
     """Producers that ended while tensors they had sent lay unfetched, as far as that shows.
 
     A descriptor without a mapping is a tensor on its way. That it was still wanted cannot be seen
-    from outside, so this is no more than information.
+    from outside, so this is no more than information. Where a parent has DataLoader workers, one
+    that lived only briefly may not have been known as such.
     """
+    loading = {head.process for p in snapshot.processes if (head := _loads_for(snapshot, p))}
     held = {use.segment for p in snapshot.living() for use in p.sample.segments or ()}
     for process in snapshot.processes:
         if process.ended is None or process.role not in ("spawned", "pool-worker"):
@@ -56,10 +58,15 @@ def _unfetched(snapshot: Snapshot) -> Iterator[Finding]:
             if use.kind == "torch" and use.creator_pid in own and use.fds and not use.ranges
         ]
         is_recent = snapshot.at_s - process.ended.at_s <= RECENT_S
-        if not sent or not is_recent or head is None or head.is_gone:
+        if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
             continue
         if not any(use.segment in held for use in sent):
             yield _left_unfetched(process, process.ended, len(sent), snapshot)
+
+
+def _loads_for(snapshot: Snapshot, process: Process) -> Process | None:
+    """Whose DataLoader worker a process is, if it is one."""
+    return family_head(snapshot, process) if process.role == "loader-worker" else None
 
 
 def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:

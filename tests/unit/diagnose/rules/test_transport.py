@@ -356,6 +356,7 @@ def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
         world(main(), sender_gone(ended=gone(300, at_s=NOW_S - 100, exit_code=0))),
         world(main(ended=gone(MAIN, exit_code=0)), sender_gone()),
         world(main(), replace(sender_gone(), role="loader-worker")),
+        world(main(), process(200), sender_gone()),
     ],
     ids=[
         "it lives",
@@ -365,6 +366,7 @@ def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
         "long ago",
         "the job is over",
         "a loader's worker leaves with what it had fetched ahead",
+        "it may have been one",
     ],
 )
 def test_tensors_that_nobody_may_miss_are_quiet(job: Snapshot) -> None:
