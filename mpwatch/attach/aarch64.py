@@ -24,7 +24,8 @@ from mpwatch.attach.ptrace import Tracee
 
 _NT_PRSTATUS, _NT_PRFPREG, _NT_ARM_SVE = 1, 2, 0x405
 _REGISTERS = struct.Struct("<34Q")
-_X8, _X30, _SP, _PC = 8, 30, 31, 32
+_X8, _X30, _SP, _PC, _PSTATE = 8, 30, 31, 32, 33
+_BRANCH_TYPE = 0xC00  # PSTATE.BTYPE
 
 _RT_SIGRETURN, _RESTART_SYSCALL = 139, 128
 _NANOSLEEP, _FUTEX, _CLOCK_NANOSLEEP = 101, 98, 115
@@ -108,6 +109,8 @@ class Aarch64:
         registers[: len(arguments)] = arguments
         registers[_X30] = return_to
         registers[_SP], registers[_PC] = frame.address, function
+        # No branch led there, so none may be checked for its landing (BTI).
+        registers[_PSTATE] &= ~_BRANCH_TYPE
         return _REGISTERS.pack(*registers)
 
     def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:

@@ -153,6 +153,10 @@ def test_arm_calls_return_through_the_link_register() -> None:
     words = struct.unpack("<34Q", machine.call(context, frame, 0x5000, (1, 2), RETURN_TO))
     assert words[:3] == (1, 2, 102)
     assert (words[30], words[31], words[32]) == (RETURN_TO, frame.address, 0x5000)
+    branched = arm_context(arm_registers(x33=0x60000C00))
+    words = struct.unpack("<34Q", machine.call(branched, frame, 0x5000, (1, 2), RETURN_TO))
+    assert words[33] == 0x60000000
+    assert struct.unpack_from("<34Q", machine.frame(branched, 0).content, 304 + 8)[33] == 0x60000C00
 
 
 ARM_SP, ARM_PC = STACK & ~15, 0x401000
