@@ -46,7 +46,7 @@ class Depths:
             reference = _Reference(queue, self._dead.append)
             reference.key = id(queue)
             places = getattr(getattr(queue, "_sem", None), "_semlock", None)
-            readers = getattr(queue._rlock, "_semlock", None)
+            readers = getattr(getattr(queue, "_rlock", None), "_semlock", None)
             maxsize = getattr(queue, "_maxsize", UNBOUNDED)
             self.known[reference.key] = reference, places, readers, maxsize
         except Exception as error:

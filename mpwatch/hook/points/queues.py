@@ -50,7 +50,8 @@ def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         began_ns, key = now(), id(self)
         if key not in known:
             meet(self)
-        if key == worker.source:
+        is_job = key == worker.source
+        if is_job:
             worker.end_job()
         try:
             result = original(self, *args, **kwargs)
@@ -62,7 +63,7 @@ def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         if worker.is_worker and type(result) is tuple and result and type(result[0]) is int:
             # A task of the index queue: batch index and sample indices.
             worker.task = result[0]
-        elif key == worker.source:
+        elif is_job:
             _begin_job(session, result)
         return result
 
