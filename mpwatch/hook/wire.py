@@ -34,8 +34,8 @@ HEADER = struct.Struct("<8sHHIIIQQQ")
 HEADER_BYTES = 4096
 MAGIC = b"mpwatch\x01"
 DEFAULT_SLOTS = 4096
-"""256 KiB: with 592 KiB for code and objects (CPython 3.11, bytecode cached) a full ring stays
-below the 1 MiB a hook may use."""
+"""256 KiB when full, beside about 800 KiB of code and objects (CPython 3.11, bytecode cached; where
+it cannot be cached, what the compiler leaves free for the program's next use is 800 KiB more)."""
 
 # Kinds. Numbers are part of the protocol: never reused.
 SHARE = 1
