@@ -151,8 +151,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
 - `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`};
 - `stock`: what was there before the hook came, null unless it came into a running program:
-  `took_ms`, `cpu_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those that live
-  in SharedCache), `storage_bytes`, `problem`: why something was not looked for, or null.
+  `took_ms`, `cpu_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those
+  that live in SharedCache), `storage_bytes`, `problem`: why something was not looked for, or null.
 
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
 
