@@ -147,16 +147,28 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         """
         was_at = self.cursor_index
         was_visible = was_at is not None and self._is_visible(was_at)
-        count_before = len(self._items)
         self._items, self._row = items, row
         self._index = {self._key(item): index for index, item in enumerate(items)}
-        if len(items) != count_before:
-            self.virtual_size = Size(0, len(items) + self._head)
+        self._make_room()
         self._settle_cursor(was_at, was_visible)
         for y in range(self._head, self.size.height):
             before, after = self._painted.get(y), self._row_at(y)
             if before != after:
                 self._repaint(y, before, after)
+
+    def _make_room(self) -> None:
+        """Have as many lines to scroll through as needed: the screen's where everything fits.
+
+        Another number has the whole screen laid out and sent again, at each birth and end.
+        """
+        needed = len(self._items) + self._head
+        room = Size(0, max(needed, self.size.height) if self._head else needed)
+        if room != self.virtual_size:
+            self.virtual_size = room
+
+    def on_resize(self) -> None:
+        """Where less fits, more is to scroll through."""
+        self._make_room()
 
     def _repaint(self, y: int, before: Row | None, after: Row | None) -> None:
         """Draw a line again, of a row that is the same but for some cells only those.
