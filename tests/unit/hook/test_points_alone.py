@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.points import cuda, stores
+
+
+class Session:
+    """As much of a session as these points ask for, with a clock to turn."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1
+        self.system = self
+        self.gauges: dict[str, Any] = {}
+        self.notes: list[dict[str, Any]] = []
+        self.records: list[tuple[Any, ...]] = []
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def get_native_id(self) -> int:
+        return 7
+
+    def note(self, kind: str, **fields: Any) -> None:
+        self.notes.append({"kind": kind, **fields})
+
+    def record(self, *fields: Any) -> None:
+        self.records.append(fields)
+
+    def drop_gauges(self, *names: str) -> None:
+        for name in names:
+            self.gauges.pop(name, None)
+
+
+def rendezvous(session: Any) -> tuple[Any, Any]:
+    """A module whose store cannot be made on port 1, with the point set, and its undo."""
+    module: Any = ModuleType("rendezvous")
+
+    def create_store(port: int) -> str:
+        if port == 1:
+            raise RuntimeError("EADDRINUSE")
+        return "store"
+
+    module._create_c10d_store = create_store
+    (point,) = stores.POINTS
+    return module, point.install(module, session)
+
+
+def test_a_store_that_could_not_be_made_is_noted_once_nothing_followed() -> None:
+    session = Session()
+    module, undo = rendezvous(session)
+    with pytest.raises(RuntimeError, match="EADDRINUSE"):
+        module._create_c10d_store(1)
+    session.gauges["rendezvous"]()
+    assert session.notes == []
+
+    session.now_ns += stores.GRACE_NS + 1
+    session.gauges["rendezvous"]()
+    session.gauges["rendezvous"]()
+
+    assert [(n["kind"], n["where"], n["text"]) for n in session.notes] == [
+        ("exception", "rendezvous", "EADDRINUSE")
+    ]
+    undo()
+    assert session.gauges == {}
+
+
+def test_a_program_that_tries_the_next_port_has_no_failure() -> None:
+    session = Session()
+    module, _ = rendezvous(session)
+    with pytest.raises(RuntimeError):
+        module._create_c10d_store(1)
+    assert module._create_c10d_store(2) == "store"
+
+    session.now_ns += stores.GRACE_NS + 1
+    session.gauges["rendezvous"]()
+
+    assert session.notes == []
+
+
+def test_the_stack_that_initialises_cuda_is_noted_without_initialising_it() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("torch.cuda")
+    module._initialized = False
+    module._queued_calls = []
+    undo = cuda.POINTS[0].install(module, session)
+
+    def first_use_of_cuda() -> None:
+        for call, _ in module._queued_calls:
+            call()
+
+    first_use_of_cuda()
+
+    assert session.notes[0]["kind"] == "cuda-init"
+    assert session.notes[0]["frames"][0][0] == "first_use_of_cuda"
+    undo()
+    assert module._queued_calls == []
+
+
+def test_a_program_that_leaves_cuda_alone_is_asked_nothing_of_it() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("torch.cuda")
+    module._initialized = False
+
+    cuda.POINTS[1].install(module, session)
+
+    assert session.gauges["cuda"]() is None
