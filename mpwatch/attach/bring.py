@@ -12,6 +12,7 @@ from mpwatch.attach import hook_copy, parcel
 from mpwatch.attach.methods import METHODS, Method, Step, Visit, clear_text
 from mpwatch.attach.outcome import Attached, Refused
 from mpwatch.attach.parcel import Parcel
+from mpwatch.attach.payload import LATER
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect import hook_socket
 from mpwatch.collect.blocked import parse_syscall
@@ -25,6 +26,9 @@ HELLO_WITHIN_S = 0.25
 """A hook that is there answers at once, unless the GIL is held."""
 TURNS_OF_A_VISIT = 8
 """How often a visit itself makes the main thread take turns, at most."""
+IMPORT_WITHIN_S = 2.0
+"""How much longer a program may be importing its modules."""
+_IMPORT_PAUSE_S = 0.02
 _LOOK_S = 0.001
 _LOOK_AT_MOST_S = 0.02
 
@@ -86,6 +90,20 @@ def deliver(
     Raises:
         Refused: No method can be used; the message gives the reason of the last one tried.
     """
+    deadline_s = time.monotonic() + timeout_s + IMPORT_WITHIN_S
+    while True:
+        answer, method, stopped_s = _deliver_once(visit, errand, methods, timeout_s)
+        if answer != LATER:
+            return answer, method, stopped_s
+        if time.monotonic() > deadline_s:
+            raise Refused("it is in the middle of importing modules; try again in a moment")
+        time.sleep(_IMPORT_PAUSE_S)
+
+
+def _deliver_once(
+    visit: Visit, errand: str, methods: tuple[Method, ...], timeout_s: float
+) -> tuple[str | None, str, float | None]:
+    """Have the target look for its errand once; the answer may be to come again later."""
     chosen = _usable(visit, methods)
     target = visit.target
     waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))

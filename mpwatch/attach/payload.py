@@ -1,6 +1,6 @@
 """The program that runs inside a target: does its errand with the hook and says how that went.
 
-Never imported by mpwatch. Its text is laid down for the target together with an argument and is run
+Its text is laid down for the target together with an argument and is run
 there between two bytecodes of the main thread, with `parcel` naming the directory of both. It needs
 nothing but the standard library of Python 3.10 or later, and it raises nothing: an exception of the
 program's own signal handlers that surfaces in here belongs to the program and is raised again there
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import signal
 import sys
 import time
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 KNOCK_S = 0.01
+LATER = "later"
+"""The answer of a program that is in the middle of an import."""
 
 
 def run(parcel: str) -> None:
@@ -29,7 +30,7 @@ def run(parcel: str) -> None:
     try:
         with open(parcel + "/argument", encoding="utf-8", errors="surrogateescape") as file:
             errand, hook_directory = file.read().split("\n")[:2]
-        result = ERRANDS[errand](hook_directory)
+        result = LATER if is_importing() else ERRANDS[errand](hook_directory)
     except BaseException as error:  # noqa: BLE001 - nothing may escape into the interpreter
         if is_foreign(error):
             foreign, result = error, "a signal handler of the program interrupted it"
@@ -41,6 +42,21 @@ def run(parcel: str) -> None:
         foreign = foreign or (error if is_foreign(error) else None)
     if foreign is not None:
         raise_later(foreign)
+
+
+def is_importing() -> bool:
+    """Whether a module of the standard library is half imported.
+
+    To import it now would use it as it is, or load a second copy of it for good: `importlib.util`
+    would then fail in the program for ever (seen with CPython 3.11, where `.pth` files of `site`
+    import it). So `signal`, which imports others in turn, is imported below where it is needed.
+    """
+    for name, module in tuple(sys.modules.items()):
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            spec = getattr(module, "__spec__", None)
+            if getattr(spec, "_initializing", False):
+                return True
+    return False
 
 
 def load(hook_directory: str) -> str:
@@ -82,6 +98,8 @@ def is_foreign(error: BaseException) -> bool:
     """Whether a signal handler of the program raised this."""
     if not isinstance(error, Exception):
         return True
+    import signal
+
     codes = set()
     for number in range(1, signal.NSIG):
         try:
@@ -102,6 +120,8 @@ def raise_later(error: BaseException) -> None:
 
     A handler is lent for one knock to a signal that has one already, and given back by the knock.
     """
+    import signal
+
     for number in (signal.SIGINT, *range(1, signal.NSIG)):
         try:
             handler = signal.getsignal(number)

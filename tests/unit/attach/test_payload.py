@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import importlib.machinery
 import os
 import signal
+import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,3 +112,28 @@ def test_the_stub_is_one_constant_text_that_binds_no_name_and_raises_nothing(
     assert set(namespace) == {"__builtins__"}
     assert len(stub.TEXT) < 1024
     assert stub.TEXT.endswith(b"\0")
+
+
+def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
+    parcel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = types.ModuleType("zipapp")
+    half.__spec__ = importlib.machinery.ModuleSpec("zipapp", None)
+    half.__spec__._initializing = True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "zipapp", half)
+    payload.run(str(parcel))
+    assert (parcel / "result").read_text() == payload.LATER
+
+    half.__spec__._initializing = False  # type: ignore[attr-defined]
+    payload.run(str(parcel))
+    assert (parcel / "result").read_text() != payload.LATER
+
+
+def test_a_module_of_the_program_that_is_half_imported_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = types.ModuleType("their_package")
+    half.__spec__ = importlib.machinery.ModuleSpec("their_package", None)
+    half.__spec__._initializing = True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "their_package", half)
+    assert not payload.is_importing()
