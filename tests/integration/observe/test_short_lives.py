@@ -27,13 +27,15 @@ def work():
     os._exit(3)
 
 if __name__ == "__main__":
-    worker = multiprocessing.Process(target=work)
-    worker.start()
-    worker.join()
+    # One after another: where the machine is busy, the observer is late for one or the other.
+    for _ in range(12):
+        worker = multiprocessing.Process(target=work)
+        worker.start()
+        worker.join()
     sys.exit(worker.exitcode)
 """
 LOADER_WORKER_IS_KILLED = """
-import os, signal
+import os, signal, time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -42,13 +44,13 @@ class Samples(Dataset):
         return 1000
 
     def __getitem__(self, index):
-        if index == 20:
+        if index == 200:
             os.kill(os.getpid(), signal.SIGKILL)
         return torch.zeros(8)
 
 if __name__ == "__main__":
     for _ in DataLoader(Samples(), batch_size=4, num_workers=2):
-        pass
+        time.sleep(0.01)
 """
 ENDS_AS_AFTER_AN_OOM_KILL = """
 import os, signal, time
