@@ -58,6 +58,7 @@ QUEUE_FEED = 12
 PROCESS_START = 20
 """key: child's pid; aux: index of the start method: 1 fork, 2 spawn, 3 forkserver."""
 PROCESS_JOIN = 21
+"""key: child's pid; aux: exit code as multiprocessing has it, plus `EXIT_BASE`; 0 if unknown."""
 FORKED = 22
 """os.fork seen from the parent; key: child's pid if known; aux: threads alive."""
 LOADER_NEXT = 30
@@ -117,6 +118,9 @@ KIND_NAMES: dict[int, str] = {
     RELEASE: "release",
     KNOWN: "known",
 }
+
+EXIT_BASE = 256
+"""Keeps exit codes above zero: a child that signal 9 ended has -9."""
 
 # Flags.
 FLAG_COPIED = 1

@@ -37,6 +37,8 @@ class Dead:
     worker_id: int | None
     unfinished: HookEvent | None
     """A call that began and never ended."""
+    exit_code: int | None = None
+    """What its parent was told; -9 for signal 9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,19 @@ def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
         fold.apply(each)
     before = fold.snapshot()
     for one in sorted(dead, key=lambda one: one.box.last_ns):
-        fold.apply(ended(one.box))
+        fold.apply(ended(one))
     after = fold.snapshot()
     told = {finding.key for finding in after.findings}
     held = tuple(finding for finding in before.findings if finding.key not in told)
     return replace(after, findings=(*after.findings, *held))
 
 
-def ended(box: BlackBox) -> Ended:
-    """How a process ended, as far as its own notes tell."""
+def ended(dead: Dead) -> Ended:
+    """How a process ended, as its parent was told, or else as far as its own notes tell."""
+    box, code = dead.box, dead.exit_code
     at_s = box.last_ns / 1e9
+    if code is not None:
+        return Ended(box.process, at_s, *((None, -code) if code < 0 else (code, None)))
     for note in reversed(box.notes):
         code = note.data.get("code")
         if note.kind == "exit" and isinstance(code, int):
@@ -160,10 +165,27 @@ def _examine_job(
     root: ProcessId, boxes: Sequence[BlackBox], births: Mapping[ProcessId, HookNote]
 ) -> Autopsy:
     ordered = sorted(boxes, key=lambda box: (box.process != root, box.process.start_ticks))
-    dead = tuple(_dead(box, births.get(box.process)) for box in ordered)
+    codes = _exit_codes(boxes)
+    dead = tuple(
+        replace(
+            _dead(box, birth := births.get(box.process)),
+            exit_code=codes.get((birth.process if birth else None, box.process.pid)),
+        )
+        for box in ordered
+    )
     # The root itself may have ended normally and left nothing.
     shown_root = root if any(one.box.process == root for one in dead) else dead[0].box.process
     return Autopsy(dead, last_state(dead, shown_root))
+
+
+def _exit_codes(boxes: Sequence[BlackBox]) -> dict[tuple[ProcessId | None, int], int]:
+    """What parents were told about the ends of their children: by parent, and pid of the child."""
+    return {
+        (box.process, event.key): event.aux - wire.EXIT_BASE
+        for box in boxes
+        for event in box.events
+        if event.kind == wire.PROCESS_JOIN and event.aux
+    }
 
 
 def _dead(box: BlackBox, birth: HookNote | None) -> Dead:

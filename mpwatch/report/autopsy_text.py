@@ -45,7 +45,7 @@ def _process(dead: Dead, autopsy: Autopsy, paper: Paper) -> list[str]:
     moment = utc_text(box.wall_s(box.last_ns)).replace("T", " ").replace("+00:00", " UTC")
     title = paper.paint(f"{box.process.pid} {name}{parent}", "strong")
     lines = [f"{title}  last sign of life {moment}"]
-    lines += _labelled("ended", ended(box).words.removeprefix("unknown: "), paper)
+    lines += _labelled("ended", ended(dead).words.removeprefix("unknown: "), paper)
     if dead.unfinished is not None:
         began = f"begun {_before(dead.unfinished, box.last_ns)} that"
         lines += _labelled("unfinished", f"{_call(dead.unfinished)}, {began}", paper)

@@ -79,7 +79,10 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         except BaseException as error:
             errors.unframe(error)
             raise
-        record(wire.PROCESS_JOIN, began_ns, 0, 0, getattr(self._popen, "pid", 0))
+        popen = self._popen
+        code = getattr(popen, "returncode", None)
+        aux = 0 if code is None else wire.EXIT_BASE + code
+        record(wire.PROCESS_JOIN, began_ns, 0, 0, getattr(popen, "pid", 0), 0, aux)
         return result
 
     return join

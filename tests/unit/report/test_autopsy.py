@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.black_boxes import read_boxes
 from mpwatch.collect.procfs import read_stat
 from mpwatch.diagnose.catalogue import Rule
 from mpwatch.diagnose.engine import Engine
@@ -94,9 +93,9 @@ def test_how_it_ended_is_told_as_far_as_it_noted(
 ) -> None:
     leave(folder, MAIN, notes=notes)
 
-    (box,) = read_boxes([str(folder)])
+    ((dead,),) = (autopsy.dead for autopsy in autopsies(str(folder)))
 
-    assert ended(box).words == words
+    assert ended(dead).words == words
 
 
 def test_by_pid_only_that_process_and_what_it_started_is_examined(folder: Path) -> None:
@@ -226,6 +225,6 @@ def test_a_killed_worker_tells_its_last_batch(start: Start) -> None:
     (dead,) = autopsy.dead
     assert dead.worker_id == 0
     assert len(dead.box.events) > 3
-    assert ended(dead.box).problem == NO_EXIT
+    assert ended(dead).problem == NO_EXIT
     main = autopsies(str(program.pid))[0].dead[0]
-    assert ended(main.box).exit_code == 1
+    assert ended(main).exit_code == 1

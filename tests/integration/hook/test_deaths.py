@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.report.autopsy import NO_EXIT, autopsies, ended
+from mpwatch.report.autopsy_text import autopsy_text
+from tests.conftest import Start
+
+pytestmark = pytest.mark.slow
+
+WAYS = {
+    "kill": "signal 9 (SIGKILL)",
+    "bus": "signal 7 (SIGBUS)",
+    "stop": "signal 9 (SIGKILL)",
+    "exit": "exit code 4",
+}
+
+
+def test_of_each_dead_process_its_end_and_what_it_did_last_are_told(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_deaths.py", *WAYS)
+    pids = {way: int(program.wait_for(way).split()[1]) for way in (*WAYS, "main")}
+    assert program.wait() == -9
+
+    (autopsy,) = autopsies(str(runtime / "mpwatch"))
+
+    dead = {one.box.process.pid: one for one in autopsy.dead}
+    assert {way: ended(dead[pids[way]]).words for way in WAYS} == WAYS
+    assert ended(dead[pids["main"]]).problem == NO_EXIT
+    for way in WAYS:
+        assert dead[pids[way]].box.events[-1].kind == wire.QUEUE_PUT
+        assert dead[pids[way]].parent == dead[pids["main"]].box.process
+    assert autopsies(str(pids["main"])) == (autopsy,)
+    assert "ended       signal 7 (SIGBUS)" in autopsy_text([autopsy])
