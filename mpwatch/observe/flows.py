@@ -13,8 +13,9 @@ from mpwatch.model.snapshot import Flow
 Key: TypeAlias = tuple[int, int]
 Pair: TypeAlias = tuple[ProcessId, ProcessId]
 
-OPEN_LIMIT = 65_536
-"""Segments remembered as sent but not received, or received before their sending was heard of."""
+OPEN_LIMIT = 16_384
+"""Segments remembered, the last used: sent and not received, or received before their sending was
+heard of, or in use again. Each takes some 350 bytes, and every batch is a new one."""
 LATE_S = 3.0
 """Slices come ten times a second; a receipt whose sending is not heard of by then has no hook."""
 LATENCIES_KEPT = 512
@@ -198,6 +199,9 @@ class FlowTable:
             if len(self._open) >= OPEN_LIMIT:
                 self._open.popitem(last=False)
             entry = self._open[key] = _Open()
+        else:
+            # A buffer that is used again and again must not be taken for a new one.
+            self._open.move_to_end(key)
         return entry
 
     def _meet(self, entry: _Open) -> None:
