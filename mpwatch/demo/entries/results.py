@@ -23,6 +23,7 @@ SCENARIOS = (
         title="train copies of a model whose share_memory() was forgotten",
         expected=("hogwild-not-shared",),
         layer="hook",
+        shows_s=25,  # the first step of an optimizer imports half of torch
     ),
     Scenario(
         name="iterable-duplicates",
