@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import collections
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,33 @@ def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:
     ((_, data),) = made.since(0)
     assert json.loads(data)["cut"] > NOTE_BYTES
     assert len(data) < 100
+
+
+class Counted(collections.deque[tuple[int, bytes]]):
+    """Counts how often somebody goes through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_nothing_new_is_found_without_going_through_what_is_old() -> None:
+    made, recent = Notes(System()), Counted(maxlen=LIMIT)
+    made._recent = recent
+    for _ in range(LIMIT):
+        made.add("fork", {})
+
+    assert made.since(LIMIT) == []
+    assert recent.walks == 0
+
+
+def test_what_is_new_comes_in_the_order_of_its_numbers_whatever_its_kind() -> None:
+    made = Notes(System())
+    for kind in ("fork", "call-site", "fork", "call-site"):
+        made.add(kind, {})
+
+    assert [number for number, _ in made.since(0)] == [0, 1, 2, 3]
+    assert [number for number, _ in made.since(2)] == [2, 3]
+    assert made.since(4) == []
