@@ -131,12 +131,12 @@ def limits() -> None:
 
 def weight() -> None:
     """How many bytes the hook takes: what Python allocated for it, and its ring filled."""
-    # Modules that a program of torch has anyway.
-    import ctypes  # noqa: F401
     import importlib.util
-    import json  # noqa: F401
-    import mmap  # noqa: F401
     import tracemalloc
+
+    # All that the hook would load otherwise, and all that it has points for.
+    import torch.multiprocessing
+    import torch.utils.data  # noqa: F401
 
     importlib.util.find_spec("mpwatch")
     tracemalloc.start()
