@@ -149,7 +149,7 @@ TABLE = (
         HOOK + "session.py",
         "        self.ring.restart()\n",
         "",
-        (STORM,),
+        (UNIT + "test_forks.py",),
     ),
     Mutation(
         3,

@@ -294,7 +294,7 @@ def mocked() -> None:
 def main() -> None:
     import mpwatch
 
-    if sys.argv[1] != "weight":
+    if sys.argv[1] not in ("weight", "identity"):
         assert mpwatch.instrument()
     modes = {
         "listen": listen,

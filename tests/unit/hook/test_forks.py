@@ -7,6 +7,7 @@ import pytest
 
 from mpwatch.hook import wire
 from mpwatch.hook.forks import Forks, counts_late
+from mpwatch.hook.server import Server
 from mpwatch.hook.session import Session
 
 LATE, EARLY = (3, 13, 5), (3, 14, 1)
@@ -127,3 +128,15 @@ def test_what_a_child_writes_before_it_has_a_ring_of_its_own_is_not_in_its_paren
     assert not any(held)
     rows = wire.RECORD.iter_unpack(path.read_bytes()[wire.HEADER_BYTES :])
     assert [row[2] for row in rows if row[0]] == [wire.CUDA_INIT, wire.FORKED]
+
+
+def test_a_child_counts_its_own_records_from_the_first(session: Session, thread: Thread) -> None:
+    session.record(wire.QUEUE_PUT, 0)
+    forks = Forks()
+
+    forks._before(session)
+    session.server = Server(session)
+    forks._after_in_child(session)
+
+    assert session.ring.handed_out() == 0
+    assert not session.ring.is_written(0)
