@@ -1,9 +1,10 @@
 """The program that runs inside a target: does its errand with the hook and says how that went.
 
 Its text is laid down for the target together with an argument and is run there between two
-bytecodes of the main thread, with `parcel` naming the directory of both. It needs nothing but the standard library of Python 3.10 or later, and it raises nothing: an exception of the
-program's own signal handlers that surfaces in here belongs to the program and is raised again there
-as soon as this is over.
+bytecodes of the main thread, with `parcel` naming the directory of both. It needs nothing but the
+standard library of Python 3.10 or later, and it raises nothing: an exception of the program's own
+signal handlers that surfaces in here belongs to the program and is raised again there as soon as
+this is over.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import warnings
+from typing import Any
 
 END_S = 20.0
 
@@ -29,7 +30,8 @@ def wait_for_tasks(number: int) -> bool:
 def main() -> None:
     import mpwatch
 
-    warnings.simplefilter(sys.argv[1])
+    action: Any = sys.argv[1]
+    warnings.simplefilter(action)
     assert mpwatch.instrument()
     for _ in range(3):
         pid = os.fork()
