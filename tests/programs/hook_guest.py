@@ -250,6 +250,7 @@ def identity() -> None:
     fds = sorted(os.listdir("/proc/self/fd"))
     tasks = len(os.listdir("/proc/self/task"))
     mpwatch.instrument()
+    time.sleep(0.3)  # its thread waits for observers by then, and must be woken to end
     during = [dict(vars(holder)) for holder in holders]
     mpwatch.uninstrument()
     after = [dict(vars(holder)) for holder in holders]
