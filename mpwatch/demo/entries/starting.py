@@ -42,7 +42,11 @@ SCENARIOS = (
         name="pool-from-stdin",
         title="spawn a Pool from a program that came through standard input",
         expected=("main-not-importable",),
-        also=("worker-exited-unexpectedly", "spawn-startup-cost"),
+        also=(
+            "worker-exited-unexpectedly",
+            "pool-hang-after-worker-death",
+            "spawn-startup-cost",
+        ),
         shows_s=20,
     ),
     Scenario(

@@ -11,6 +11,7 @@ from mpwatch.model.snapshot import Snapshot
 
 RULE = "spawn-join-false-lost-semaphores"
 _SAID = (
+    said("__setstate__", "FileNotFoundError", "synchronize.py"),
     said("_rebuild", "FileNotFoundError", "synchronize.py"),
     said("No such file or directory", "SemLock"),
 )
