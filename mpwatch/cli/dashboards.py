@@ -29,7 +29,7 @@ def pick(arguments: argparse.Namespace) -> int:
 
 def attach(arguments: argparse.Namespace) -> int:
     """Watch one running job."""
-    process = target(arguments.pid)
+    process = target(arguments.pid, may_be_hidden=True)
     need_terminal(f"mpwatch dump {arguments.pid}")
     return watch(
         process,
@@ -53,7 +53,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 def serve(arguments: argparse.Namespace) -> int:
     """The dashboard of one job in a browser on this machine; nothing can be changed from it."""
-    target(arguments.pid)
+    target(arguments.pid, may_be_hidden=True)
     try:
         from textual_serve.server import Server
     except ImportError:

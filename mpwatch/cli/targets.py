@@ -14,14 +14,18 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.observe.intake import HookUse
 
 
-def target(pid: int) -> ProcessId:
+def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
     """The process with this number, if it can be watched.
+
+    Args:
+        pid: The process.
+        may_be_hidden: Whether one of which only the outside shows will do.
 
     Raises:
         Failure: It cannot, with the reason, the command that helps and the exit code.
     """
     try:
-        return identify(pid)
+        return identify(pid, may_be_hidden=may_be_hidden)
     except CannotWatch as error:
         raise Failure(error.message, error.fix, error.exit_code) from None
 

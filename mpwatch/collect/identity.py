@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mpwatch.collect import fds, procfs, user_ids
+from mpwatch.collect import fds, procfs, rights, user_ids
 from mpwatch.collect.proc import python_version
 from mpwatch.collect.procfs import Stat
 from mpwatch.model.text import clean
@@ -102,8 +103,17 @@ def read_identity(
         soft_limit=soft,
         hard_limit=hard,
         oom_score_adj=adjustment,
-        problems=tuple(f"{', '.join(parts)}: {reason}" for reason, parts in hidden.items()),
+        problems=tuple(
+            f"{', '.join(parts)}: {_why(reason, parts, pid, proc)}"
+            for reason, parts in hidden.items()
+        ),
     )
+
+
+def _why(reason: str, parts: list[str], pid: int, proc: str) -> str:
+    """Whose process it is, where the kernel says no more than that it is denied."""
+    is_denied = reason == os.strerror(errno.EACCES) and "executable" in parts
+    return rights.why_hidden(pid, proc).reason if is_denied else reason
 
 
 def _texts(

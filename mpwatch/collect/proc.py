@@ -22,8 +22,15 @@ _LIBPYTHON = re.compile(rb"/libpython(\d\.\d+)[a-z]*\.so|/python(\d\.\d+)t?/lib-
 _LINKED = re.compile(rb"libpython(\d\.\d+)|lib/python(\d\.\d+)/")
 
 
-def identify(pid: int, proc: str = "/proc") -> ProcessId:
+def identify(pid: int, proc: str = "/proc", *, may_be_hidden: bool = False) -> ProcessId:
     """Name a process for as long as it lives, once it is certain that it can be watched.
+
+    Args:
+        pid: The process.
+        proc: Where procfs is.
+        may_be_hidden: Whether one that may not be looked into will do, if its command line is that
+            of Python: state, cpu and threads are there for everybody. Not for who draws conclusions
+            from finding nothing.
 
     Raises:
         CannotWatch: One of `NoSuchProcess`, `IsThread`, `IsZombie`, `NotPermitted`, `NotPython`,
@@ -43,11 +50,11 @@ def identify(pid: int, proc: str = "/proc") -> ProcessId:
         raise IsZombie(pid, stat.parent_pid)
     if pid == os.getpid() and proc == "/proc":
         raise IsObserver(pid)
-    _check_python(proc, stat)
+    _check_python(proc, stat, may_be_hidden)
     return stat.process
 
 
-def _check_python(proc: str, stat: procfs.Stat) -> None:
+def _check_python(proc: str, stat: procfs.Stat, may_be_hidden: bool) -> None:
     """Raise unless the executable is readable and is, or has loaded, CPython."""
     pid = stat.pid
     try:
@@ -57,6 +64,8 @@ def _check_python(proc: str, stat: procfs.Stat) -> None:
             raise NoSuchProcess(pid) from None
         raise NotPython(pid, "a kernel thread") from None
     except OSError as error:
+        if may_be_hidden and is_called_like_python(proc, pid):
+            return
         raise _not_permitted(pid, proc, error) from None
     if python_version(proc, pid, exe) is None:
         raise NotPython(pid, clean(os.path.basename(exe)) or stat.name)
@@ -65,6 +74,15 @@ def _check_python(proc: str, stat: procfs.Stat) -> None:
 def is_python_exe(exe: str) -> bool:
     """Whether the name of an executable is that of a Python interpreter."""
     return _PYTHON.search(exe) is not None
+
+
+def is_called_like_python(proc: str, pid: int) -> bool:
+    """Whether the command line of a process is that of a Python interpreter."""
+    try:
+        cmdline = procfs.read_cmdline(proc, pid)
+    except OSError:
+        return False
+    return bool(cmdline) and is_python_exe(cmdline[0])
 
 
 def python_version(proc: str, pid: int, exe: str) -> str | None:

@@ -13,7 +13,7 @@ def uid_inside(uid: int, pid: int, proc: str = "/proc") -> int:
         OSError: The process is gone.
         ValueError: The file is not as documented.
     """
-    with open(f"{proc}/{pid}/uid_map", encoding="ascii") as file:
+    with open(f"{proc}/{pid}/uid_map", encoding="utf-8") as file:
         for line in file:
             inside, outside, count = map(int, line.split())
             if outside <= uid < outside + count:

@@ -87,6 +87,20 @@ def test_a_hidden_executable_is_a_matter_of_permission(
 
     assert caught.value.exit_code == 4
     assert "mpwatch attach 42" in caught.value.fix
+    assert identify(42, str(proc), may_be_hidden=True).pid == 42
+
+
+def test_what_is_hidden_and_not_called_like_python_is_refused_to_all(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc.process(42, uid=1, cmdline=("/usr/bin/node", "python"))
+
+    def refuse(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "readlink", refuse)
+    with pytest.raises(errors.NotPermitted):
+        identify(42, str(proc), may_be_hidden=True)
 
 
 @pytest.mark.parametrize(
