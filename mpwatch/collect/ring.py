@@ -15,6 +15,9 @@ from typing import NamedTuple
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent
 
+CLOCK_LIMIT_NS = 1 << 59
+"""Eighteen years after the machine started. Nobody writes more than a record a nanosecond either,
+so noise that happens to fit its slot is told from a record by number and time."""
 SLOTS_LIMIT = 1 << 20
 """A header that says more is not believed."""
 
@@ -113,7 +116,7 @@ def parse_ring(data: bytes) -> RingReading:
         number, at_ns, kind, flags, tid, duration_ns, size, key, key2, aux = row
         if not number:
             continue
-        if (number - 1) % header.slots != slot:
+        if (number - 1) % header.slots != slot or not number <= at_ns < CLOCK_LIMIT_NS:
             scribbled += 1
             continue
         events.append(

@@ -100,6 +100,11 @@ def brief_row(brief: Brief, moment: Moment) -> Row:
 def health(moment: Moment) -> Line:
     """What is said where no finding holds: healthy, and how far that can be known."""
     living = moment.snapshot.living()
+    hidden = [p for p in living if p.sample.exe is None and p.sample.problems]
+    if hidden:
+        why = "; ".join(hidden[0].sample.problems)
+        few = f"   {len(hidden)} of {len(living)} processes may not be looked into   {why}"
+        return line((" unknown ", "warning"), "nothing wrong found", (few, "dim"))
     able = [p for p in living if can_have_hook(p)]
     ready = sum(p.hook.state == "ready" for p in able)
     seen = (

@@ -142,3 +142,16 @@ def test_a_slice_of_half_a_record_is_refused() -> None:
 
 def test_an_empty_slice_is_empty() -> None:
     assert decode_slice(b"") == ((), 0)
+
+
+@pytest.mark.parametrize("at_ns", [3, 1 << 60], ids=["more than one a nanosecond", "no clock"])
+def test_noise_that_fits_its_slot_hides_no_record(at_ns: int) -> None:
+    data = ring(3)
+    noise = wire.RECORD.pack(8 * 10**9 + 6, at_ns, wire.SHARE, 2, 77, 5, 4096, 11, 12, 13)
+    start = wire.HEADER_BYTES + 5 * wire.RECORD_BYTES
+    data[start : start + wire.RECORD_BYTES] = noise
+
+    found = parse_ring(bytes(data))
+
+    assert [event.sequence for event in found.events] == [0, 1, 2]
+    assert found.problems == ("1 slots hold something else than their record",)
