@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpwatch.collect import procfs
-from mpwatch.model.samples import CgroupSample
+from mpwatch.model.host import CgroupSample
 from mpwatch.model.text import clean
 
 _UNLIMITED = 1 << 60

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpwatch.model.checks import Check, CheckState
-from mpwatch.model.samples import CgroupSample, RoomSample
+from mpwatch.model.host import CgroupSample, RoomSample
 from mpwatch.model.units import DASH, bytes_text, count_text
 
 FEW_DESCRIPTORS = 4096

@@ -10,7 +10,8 @@ from mpwatch.collect import procfs
 from mpwatch.collect.cgroups import CgroupReader
 from mpwatch.collect.left_segments import left_segments
 from mpwatch.collect.port_owners import port_owners
-from mpwatch.model.samples import CgroupSample, HostSample, PortOwner, RoomSample, SegmentUse
+from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.text import clean
 
 RELOCATE_S = 10.0

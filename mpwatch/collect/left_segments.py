@@ -6,7 +6,7 @@ import os
 import re
 
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import SegmentUse
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.text import clean
 
 PLACE = "/dev/shm"

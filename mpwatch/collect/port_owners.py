@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from mpwatch.collect import procfs
-from mpwatch.model.samples import PortOwner
+from mpwatch.model.host import PortOwner
 from mpwatch.model.text import clean
 
 DEFAULT_PORT = 29500

@@ -20,14 +20,8 @@ from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf, ExtentCache
 from mpwatch.collect.sockets import SocketTable
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import (
-    FdSample,
-    MapSample,
-    MemorySample,
-    ProcSample,
-    SegmentUse,
-    ThreadSample,
-)
+from mpwatch.model.samples import FdSample, MapSample, MemorySample, ProcSample, ThreadSample
+from mpwatch.model.segments import SegmentUse
 
 T = TypeVar("T")
 

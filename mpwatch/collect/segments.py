@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mpwatch.collect.fds import HeldFile
 from mpwatch.collect.maps import MappedFile
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import SegmentKind, SegmentUse
+from mpwatch.model.segments import SegmentKind, SegmentUse
 from mpwatch.model.text import clean
 
 DELETED = " (deleted)"

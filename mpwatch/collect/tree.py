@@ -20,8 +20,9 @@ from mpwatch.collect.segments import ExtentCache
 from mpwatch.collect.sockets import SocketTable
 from mpwatch.collect.threads import is_any_stuck
 from mpwatch.collect.wanted import Wanted
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import GpuSample, HostSample, MemorySample, ProcSample, TreeSample
+from mpwatch.model.samples import GpuSample, MemorySample, ProcSample, TreeSample
 
 __all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
 

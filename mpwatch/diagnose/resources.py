@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from mpwatch.model.history import History, Point, Series
-from mpwatch.model.samples import RoomSample
+from mpwatch.model.host import RoomSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
 

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId
+from mpwatch.model.segments import SegmentUse
 
 FdKind: TypeAlias = Literal[
     "torch", "shm", "file", "pipe", "socket", "device", "gpu", "epoll", "event", "timer", "other"
 ]
 """What a descriptor points to; `torch` is a torch shared-memory segment, `shm` any other."""
-
-SegmentKind: TypeAlias = Literal["torch", "torch-named", "psm", "semaphore", "nccl", "other"]
-"""`torch` was unlinked at birth (file_descriptor strategy); `torch-named` still has its name."""
 
 WaitKind: TypeAlias = Literal[
     "pipe-read",
@@ -70,27 +69,6 @@ class FdSample:
     """Every link, or only pipes and sockets where there are very many; `None` if never read."""
     read_at_s: float | None = None
     """When `by_kind` and `links` were read: they are kept while `used` does not move."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentUse:
-    """How one process holds one shared-memory file."""
-
-    segment: SegmentId
-    path: str
-    kind: SegmentKind
-    is_linked: bool
-    creator_pid: int | None
-    """From the name `torch_<pid>_...`, as a pid of the observer's namespace."""
-    fds: tuple[int, ...] = ()
-    ranges: tuple[tuple[int, int], ...] = ()
-    """Mapped address ranges, start and end."""
-    size_bytes: int | None = None
-    """`st_size`; where the file cannot be examined, the mapped length."""
-    allocated_bytes: int | None = None
-    """`st_blocks * 512`; less than the size means over-committed (sparse)."""
-    changed_wall_s: float | None = None
-    """`st_ctime`: when it was made or last unlinked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,75 +205,6 @@ class ProcSample:
     """How it was started, from its command line and parent: fork, spawn or forkserver."""
     is_reused: bool = False
     """Slow parts were not read this time but carried over."""
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RoomSample:
-    """Room on a file system, as the target sees it."""
-
-    path: str
-    total_bytes: int
-    free_bytes: int
-    total_inodes: int | None
-    free_inodes: int | None
-    """`None` where the file system does not count inodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class CgroupSample:
-    """The target's control group: the nearest limit on the way up counts."""
-
-    version: int
-    path: str
-    memory_bytes: int | None = None
-    memory_limit_bytes: int | None = None
-    """`None` is unlimited or unknown; see `problems` of the host sample."""
-    memory_peak_bytes: int | None = None
-    limit_hits: int | None = None
-    """`memory.events` max, or v1 `memory.failcnt`."""
-    oom_kills: int | None = None
-    pids_current: int | None = None
-    pids_limit: int | None = None
-    pids_limit_hits: int | None = None
-    cpu_quota_cpus: float | None = None
-    throttled_periods: int | None = None
-
-
-class PortOwner(NamedTuple):
-    """A process that listens on a TCP port a job names for its rendezvous."""
-
-    port: int
-    pid: int
-    command: str
-    parent_pid: int
-    """1 where whoever started it is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostSample:
-    """The machine or container around the job."""
-
-    at_s: float
-    wall_s: float
-    hostname: str
-    kernel: str
-    cpu_count: int | None = None
-    usable_cpus: int | None = None
-    """What affinity and quota leave to the root process."""
-    load_1m: float | None = None
-    runnable: int | None = None
-    memory_total_bytes: int | None = None
-    memory_available_bytes: int | None = None
-    shm: RoomSample | None = None
-    tmp: RoomSample | None = None
-    cgroup: CgroupSample | None = None
-    max_map_count: int | None = None
-    threads_max: int | None = None
-    left_segments: tuple[SegmentUse, ...] | None = None
-    """Named torch segments in its /dev/shm whose maker no longer exists; `None` if unreadable."""
-    port_owners: tuple[PortOwner, ...] | None = None
-    """Who listens on the ports its root names for a rendezvous; `None` if unreadable."""
     problems: tuple[str, ...] = ()
 
 

@@ -10,17 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from mpwatch.model.findings import Finding
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId
-from mpwatch.model.samples import (
-    Ended,
-    Frame,
-    GpuSample,
-    HostSample,
-    ProcSample,
-    SegmentKind,
-    StackSource,
-    WaitedOn,
-)
+from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
+from mpwatch.model.segments import SegmentKind
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]

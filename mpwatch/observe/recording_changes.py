@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import msgspec
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink, ProcSample, SegmentUse, TreeSample
+from mpwatch.model.samples import FdLink, ProcSample, TreeSample
+from mpwatch.model.segments import SegmentUse
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import ProcSample, SegmentUse
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment
 
 

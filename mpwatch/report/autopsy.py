@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from mpwatch.collect.black_boxes import BlackBox, folders_of_user, read_boxes
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import Ended, HostSample, ProcSample, TreeSample
+from mpwatch.model.samples import Ended, ProcSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
 

@@ -6,8 +6,9 @@ import math
 from typing import Any, TypeAlias
 
 from mpwatch.model.findings import Finding
+from mpwatch.model.host import CgroupSample, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import CgroupSample, GpuSample, HostSample, RoomSample
+from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Thread, WorkerLoad
 from mpwatch.model.waits import WaitGraph
 

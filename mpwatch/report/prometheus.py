@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import HostSample
+from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import HostSample
 from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot
 from mpwatch.model.units import (
     DASH,

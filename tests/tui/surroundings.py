@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import CgroupSample, HostSample, RoomSample
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import CgroupSample, HostSample, RoomSample
 from mpwatch.model.snapshot import Flow, LogEntry, Segment
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph, WaitLink
 from tests.tui.cast import GIB, MAIN, MIB, NOW_S, WALL_S, worker_id

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import SegmentUse
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment, Snapshot
 from mpwatch.model.units import bytes_text
 

@@ -10,7 +10,7 @@ from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.resources import segment_bytes, used_bytes
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, Series
-from mpwatch.model.samples import RoomSample
+from mpwatch.model.host import RoomSample
 from mpwatch.model.snapshot import Segment, Snapshot
 from mpwatch.model.units import bytes_text, count_text, rate_text
 

@@ -9,7 +9,7 @@ from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.samples import PortOwner
+from mpwatch.model.host import PortOwner
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "store-port-in-use"

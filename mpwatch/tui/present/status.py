@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpwatch.model.cmdline import python_program
-from mpwatch.model.samples import HostSample
+from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
 from mpwatch.tui.present.blocks import trend

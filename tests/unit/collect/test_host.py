@@ -7,7 +7,7 @@ import pytest
 
 from mpwatch.collect.cgroups import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.host import HostCollector
-from mpwatch.model.samples import CgroupSample
+from mpwatch.model.host import CgroupSample
 
 from .conftest import FakeProc
 

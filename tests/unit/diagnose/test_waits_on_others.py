@@ -6,7 +6,8 @@ from typing import Any
 
 from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import SegmentUse, WaitedOn
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Process, Thread
 from tests.unit.diagnose.waiting import C10D, chain
 from tests.unit.diagnose.worlds import (

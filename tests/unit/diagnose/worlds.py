@@ -8,23 +8,21 @@ from typing import Any
 
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
+from mpwatch.model.host import CgroupSample, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId
 from mpwatch.model.samples import (
-    CgroupSample,
     Ended,
     FdKind,
     FdLink,
     FdSample,
     Frame,
-    HostSample,
     MapSample,
     MemorySample,
     ProcSample,
-    RoomSample,
-    SegmentUse,
     ThreadSample,
     WaitedOn,
 )
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Hook, LogEntry, Process, Segment, Snapshot, Thread
 
 NOW_S = 1000.0

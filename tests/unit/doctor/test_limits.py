@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.collect import doctor_limits as doctor
 from mpwatch.model.checks import CheckState
-from mpwatch.model.samples import CgroupSample, RoomSample
+from mpwatch.model.host import CgroupSample, RoomSample
 
 MIB, GIB = 1 << 20, 1 << 30
 CGROUP = CgroupSample(2, "/job", memory_bytes=GIB, memory_limit_bytes=8 * GIB, pids_current=100)

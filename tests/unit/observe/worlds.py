@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookSlice
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId
-from mpwatch.model.samples import (
-    FdSample,
-    HostSample,
-    MapSample,
-    ProcSample,
-    SegmentUse,
-    ThreadSample,
-    TreeSample,
-)
+from mpwatch.model.samples import FdSample, MapSample, ProcSample, ThreadSample, TreeSample
+from mpwatch.model.segments import SegmentUse
 
 MAIN = ProcessId(100, 1000)
 WORKER_0 = ProcessId(101, 1001)

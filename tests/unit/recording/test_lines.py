@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from mpwatch.model.events import HookNote
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import Ended, FdLink, FdSample, SegmentUse, TreeSample
+from mpwatch.model.samples import Ended, FdLink, FdSample, TreeSample
+from mpwatch.model.segments import SegmentUse
 from mpwatch.observe.recording_lines import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder
 from tests.unit.recording.inputs import INPUTS
 from tests.unit.recording.trees import MAIN, WORKER, tree

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mpwatch.model.events import HookEvent, HookSlice
+from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import HostSample, ProcSample, ThreadSample, TreeSample
+from mpwatch.model.samples import ProcSample, ThreadSample, TreeSample
 
 MAIN = ProcessId(100, 7)
 WORKER = ProcessId(101, 8)

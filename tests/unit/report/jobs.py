@@ -6,19 +6,17 @@ from dataclasses import replace
 
 from mpwatch.collect.jobs import Job, JobProcess
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import CgroupSample, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import (
-    CgroupSample,
     Ended,
     FdSample,
     Frame,
     GpuProcessSample,
     GpuSample,
-    HostSample,
     MapSample,
     MemorySample,
     ProcSample,
-    RoomSample,
     WaitedOn,
 )
 from mpwatch.model.snapshot import (

@@ -4,7 +4,8 @@ import pytest
 
 from mpwatch.diagnose.rules import store_port_in_use
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import FdLink, PortOwner
+from mpwatch.model.host import PortOwner
+from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import MAIN, fds, found, log, main, only, process, world
 
