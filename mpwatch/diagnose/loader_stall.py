@@ -40,6 +40,8 @@ def loader_stalls(
     """All loaders whose main process stands waiting for a batch."""
     writers: Mapping[int, tuple[ProcessId, ...]] | None = None
     for owner, workers in loader_owners(snapshot):
+        if owner.sample.state in ("T", "t"):
+            continue  # somebody stopped it: it does not wait, it is held
         loader = _waiting_loader(snapshot, owner)
         waited_s = _waited_s(owner, loader, history)
         if waited_s is None or waited_s < at_least_s:

@@ -5,6 +5,7 @@ that a hook should find is held by a name at module level.
 """
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -25,9 +26,11 @@ class Numbers(Dataset[torch.Tensor]):
         return torch.full((256,), index)
 
 
-def consume(inbox: Any, outbox: Any) -> None:
+def consume(inbox: Any, outbox: Any, parent_pid: int) -> None:
     """Take tensors and say their sums, for as long as the parent lives."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        return
     while (tensor := inbox.get()) is not None:
         outbox.put(float(tensor.sum()))
 
@@ -59,7 +62,7 @@ def make_echo() -> Callable[[Any], Any]:
 def main() -> None:
     context = mp.get_context("fork")
     inbox, outbox = context.Queue(), context.Queue()
-    child = context.Process(target=consume, args=(inbox, outbox), daemon=True)
+    child = context.Process(target=consume, args=(inbox, outbox, os.getpid()), daemon=True)
     child.start()
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2, prefetch_factor=3)
     echo = make_echo()

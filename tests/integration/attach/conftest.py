@@ -119,8 +119,8 @@ def start(runtime: Path) -> Iterator[Start]:
 
     yield start
     for popen in started:
-        popen.kill()
-        popen.communicate()
+        with popen:  # a child that outlives it may hold its pipes: their end is not waited for
+            popen.kill()
 
 
 def eventually(is_so: Callable[[], bool], within_s: float = WITHIN_S) -> bool:

@@ -60,8 +60,8 @@ class Program:
             os.close(pidfd)
         return "ready" in self.text.split()
 
-    def says(self, beginning: str, deadline_s: float = 30.0) -> bool:
-        """Wait for a line that begins so."""
+    def says(self, beginning: str | tuple[str, ...], deadline_s: float = 30.0) -> bool:
+        """Wait for a line that begins so, or in one of these ways."""
         return procfs.eventually(
             lambda: any(line.startswith(beginning) for line in self.text.splitlines()), deadline_s
         )

@@ -50,7 +50,12 @@ def outcome(python: Path, program: str, has_hook: str, case: str) -> tuple[int, 
         text=True,
         timeout=240,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(mpwatch.__file__).parents[1])},
+        # Sets are printed in the order of their hashes.
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(mpwatch.__file__).parents[1]),
+            "PYTHONHASHSEED": "0",
+        },
     )
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", done.stdout)
     text = re.sub(r"\b\d{2,}\b", "N", text)

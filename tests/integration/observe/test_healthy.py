@@ -28,6 +28,10 @@ LOADED = (
     "buffers sent back",
     "pinned",
 )
+ON_DEMAND = "MPWATCH_ALL_DEMOS"
+NEEDS_THE_MACHINE = pytest.mark.skipif(
+    not os.environ.get(ON_DEMAND), reason=f"takes the machine for minutes: set {ON_DEMAND}=1"
+)
 WITH_GDB = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
 RANKS = ("ddp mp.spawn", "ddp torchrun", "hogwild", "pool")
 
@@ -74,6 +78,7 @@ def load() -> Iterator[None]:
         each.wait()
 
 
+@NEEDS_THE_MACHINE
 @pytest.mark.usefixtures("load")
 @pytest.mark.parametrize("names", [LOADED, RANKS], ids=["loaders", "ranks"])
 @pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])

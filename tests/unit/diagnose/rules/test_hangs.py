@@ -222,6 +222,13 @@ def test_a_lost_batch_is_named_from_system_calls_alone() -> None:
     assert only(feeder_thread_drops_batch.check, world(waiting(), idle(200))).subject == "wait"
 
 
+def test_a_main_that_somebody_stopped_waits_for_nothing() -> None:
+    held = waiting(*WAITING_MAIN)
+    held = replace(held, sample=replace(held.sample, state="T"))
+
+    assert found(feeder_thread_drops_batch.check, world(held, idle(200, *IDLE_WORKER))) == []
+
+
 def test_the_hook_says_which_batch_was_lost_and_why() -> None:
     loader = Loader(pid(MAIN), 1, 1, next_task=417, outstanding=2, waiting_since_s=30.0)
     other = Loader(pid(MAIN), 2, 1)
