@@ -44,7 +44,11 @@ def cost() -> None:
     mpwatch.uninstrument()
     fds = len(os.listdir("/proc/self/fd"))
     mpwatch.instrument()
+    # Its thread looks round as it begins, with a file open now and then.
+    end_ns = time.monotonic_ns() + 500_000_000
     now = os.listdir("/proc/self/fd")
+    while time.monotonic_ns() < end_ns:
+        now = min(now, os.listdir("/proc/self/fd"), key=len)
     say("fds", len(now) - fds)
     say("threads", len(os.listdir("/proc/self/task")) - 1, threading.active_count())
     leaky = [fd for fd in map(int, now) if fd > 2 and _is_inheritable(fd)]

@@ -10,7 +10,7 @@ SCENARIOS = (
         title="train faster than the workers can load",
         expected=("loader-starvation",),
         layer="stacks",
-        shows_s=20,
+        shows_s=30,
         is_alone=True,
     ),
     Scenario(
