@@ -98,7 +98,7 @@ def test_one_process_is_the_same(samples: tuple[ProcSample, ...]) -> None:
     memory = theirs.memory_full_info()
     assert ours.memory is not None
     # Its share of a library changes with every other process that maps it, anywhere.
-    assert abs((ours.memory.pss_bytes or 0) - memory.pss) < 1 << 20
+    assert abs((ours.memory.pss_bytes or 0) - memory.pss) < 64 << 10
     assert ours.memory.private_bytes == memory.uss
     # The kernel counts resident pages per thread and adds them up late.
     assert abs((ours.memory.rss_bytes or 0) - memory.rss) < 4 << 20
