@@ -13,7 +13,10 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "worker-oom-killed",
         "shm-full-enospc",
         "fd-exhaustion-receiver",
+        "fd-exhaustion-producer",
         "max-map-count",
+        "semlock-enospc",
+        "nested-daemonic",
         "spawn-unpicklable-object",
         "no-main-guard",
         "spawn-temporary-tensor-fd",
@@ -28,6 +31,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "worker-segfault",
         "worker-exited-unexpectedly",
     ),
+    "raw-fork-inherits-sharer": ("fd-exhaustion-producer",),
     "orphaned-workers": ("worker-oom-killed", "worker-segfault", "torchrun-agent-killed-orphans"),
     "shm-full-enospc": (
         "file-system-strategy-leak",

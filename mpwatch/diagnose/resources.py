@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.host import RoomSample
+from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
 
@@ -114,9 +115,15 @@ def used_bytes(room: RoomSample) -> int:
     return room.total_bytes - room.free_bytes
 
 
-def segment_bytes(segments: Iterable[Segment]) -> int:
-    """Bytes the segments occupy, each counted once: allocated where that is known."""
-    return sum(s.allocated_bytes or s.size_bytes or 0 for s in segments)
+def segment_bytes(segments: Iterable[Segment | SegmentUse]) -> int:
+    """Bytes the segments occupy, each counted once: allocated where that is known.
+
+    A file that allocates nothing holds nothing, whatever size it claims: a failed allocation
+    leaves such files.
+    """
+    return sum(
+        s.allocated_bytes if s.allocated_bytes is not None else s.size_bytes or 0 for s in segments
+    )
 
 
 def sparse_bytes(segments: Iterable[Segment]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from mpwatch.diagnose.stack_shapes import main_thread
 from mpwatch.diagnose.wait_edges import Surroundings
@@ -31,7 +32,7 @@ class ChainBuilder:
         self._names = _names(around.snapshot.processes)
         by_waiter: dict[ProcessId, list[WaitEdge]] = {}
         for edge in edges:
-            by_waiter.setdefault(edge.waiter, []).append(edge)
+            by_waiter.setdefault(edge.waiter, []).append(self._among_known(edge))
         self._edges = {
             process.process: _telling(process, by_waiter.get(process.process, []))
             for process in around.snapshot.processes
@@ -42,6 +43,11 @@ class ChainBuilder:
             if (end := end_at(around, process, self._edges[process.process])) is not None
         }
         self._steps = self._steps_to_an_end()
+
+    def _among_known(self, edge: WaitEdge) -> WaitEdge:
+        """An edge without providers that were forgotten since what leads to them was read."""
+        known = tuple(process for process in edge.providers if process in self._processes)
+        return edge if len(known) == len(edge.providers) else replace(edge, providers=known)
 
     def chains(self) -> tuple[WaitChain, ...]:
         """All chains worth reading: stuck ones first, none that is part of another."""

@@ -26,6 +26,7 @@ ProcessMetric: TypeAlias = Literal[
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits as DataLoaders do, for a batch or work, else 0
     "read_bytes",
+    "looks",  # a point when stacks were taken from outside, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[
     "shm_used_bytes",

@@ -196,6 +196,8 @@ class Fold:
         if member is None:
             return
         self._gone.pop(taken.process, None)
+        if taken.source != "hook":
+            self._history.add_look(taken.process, taken.at_s)
         member.stacks_problem, member.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             member.stacks = _by_thread(taken.stacks)

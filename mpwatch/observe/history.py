@@ -72,6 +72,10 @@ class HistoryKeeper:
             if value is not None:
                 self._host.setdefault(name, _Line()).add(Point(tree.at_s, value))
 
+    def add_look(self, process: ProcessId, at_s: float) -> None:
+        """Remember that its stacks were taken from outside at a moment."""
+        self._line(process, "looks").add(Point(at_s, 1))
+
     def forget(self, process: ProcessId) -> None:
         """Drop everything about a process that nobody shows any more."""
         for key in [key for key in self._processes if key[0] == process]:

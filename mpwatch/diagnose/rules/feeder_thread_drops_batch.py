@@ -37,16 +37,17 @@ def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """An item that a feeder thread could not pickle."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
+    is_loader = process is None or process.role == "loader-worker"
     task = entry.details.get("task")
-    what = "an item" if task is None else f"batch {task}"
+    what = "an item" if task is None or not is_loader else f"batch {task}"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=entry.process,
         summary=f"{who} lost {what}: its feeder thread could not send it",
         evidence=evidence_of(entry),
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=_CAUSE if is_loader else _CAUSE_QUEUE,
+        advice=_ADVICE if is_loader else _ADVICE_QUEUE,
     )
 
 
@@ -79,6 +80,15 @@ _CAUSE = (
     "an object that cannot be pickled), it prints the error, drops the item and goes on. The "
     "worker lives, so a DataLoader without a timeout waits for that batch for ever. It happens "
     "where tensors are made shared only at this point: a collate_fn of one's own, batch_size=None."
+)
+_CAUSE_QUEUE = (
+    "A queue pickles in a background thread. If that fails (no room in /dev/shm, no descriptors, "
+    "an object that cannot be pickled), it prints the error, drops the item and goes on: put() has "
+    "long returned, and whoever counts on the item waits for ever."
+)
+_ADVICE_QUEUE = (
+    "Fix the error behind it. Give get() a timeout, so that the consumer raises instead of "
+    "waiting; or pickle the object before put(), so that the producer gets the error."
 )
 _ADVICE = (
     "Fix the error behind it. Give the DataLoader a timeout, so that it raises instead of waiting "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpwatch.diagnose.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
@@ -46,7 +47,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _held_bytes(left: Sequence[Segment | SegmentUse]) -> int:
-    return sum(s.allocated_bytes or s.size_bytes or 0 for s in left)
+    return segment_bytes(left)
 
 
 def _is_worth(left: Sequence[Segment | SegmentUse]) -> bool:

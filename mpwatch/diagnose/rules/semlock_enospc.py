@@ -37,8 +37,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     starting = [p for p in snapshot.living() if _makes_locks(p)]
     for process in starting:
         yield _finding(process, _room(snapshot))
-    if not starting and not any(p.role in WORK_ROLES for p in snapshot.living()):
-        # No workers yet: the next thing such a program does is to make queues for them.
+    if not starting and not any(p.role in WORK_ROLES for p in snapshot.processes):
+        # No workers yet: the next thing such a program does is to make queues for them. One whose
+        # workers have died has made its queues.
         main = next((p for p in snapshot.living() if p.role == "main"), None)
         if main is not None:
             evidence = (*_room(snapshot), "a semaphore needs one page and one file")

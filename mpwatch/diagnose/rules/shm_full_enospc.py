@@ -6,15 +6,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.resources import segment_bytes, used_bytes
-from mpwatch.model.findings import Finding
+from mpwatch.diagnose.tree import called
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Series
 from mpwatch.model.host import RoomSample
-from mpwatch.model.snapshot import Segment, Snapshot
+from mpwatch.model.snapshot import LogEntry, Segment, Snapshot
 from mpwatch.model.units import bytes_text, count_text, rate_text
 
 RULE = "shm-full-enospc"
+_SAID = (
+    said("unable to allocate shared memory", "No space left on device"),
+    said("unable to open shared memory object", "No space left on device"),
+    said("unable to mmap", "torch_", "No space left on device"),
+)
 WORTH_FORECASTING = 0.3
 """Prefetched batches fill part of it within seconds of a start and then stay."""
 
@@ -32,13 +39,74 @@ class _Room(NamedTuple):
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding if the file system for shared memory has no room left, or soon none."""
+    failed = next(heard(snapshot, *_SAID), None)
+    if failed is not None:
+        yield _failed(snapshot, failed)
     shm = snapshot.host.shm
     if shm is None or not snapshot.living():
         return
+    refused = _refused(snapshot, shm)
     for room in _rooms(shm, history):
         near = approach(room.used, room.total, room.series, worth_forecasting=WORTH_FORECASTING)
         if near is not None:
             yield _finding(snapshot, shm, room, near)
+        elif refused and failed is None and room.subject == "bytes":
+            yield _without_room(snapshot, shm, refused)
+
+
+def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """What the job itself said when it could not have the memory."""
+    process, shm = snapshot.get(entry.process), snapshot.host.shm
+    total = "" if shm is None else f" ({bytes_text(shm.total_bytes)})"
+    who = called(process) if process is not None else "a process of the job"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        subject="bytes",
+        summary=f"/dev/shm{total} was full when {who} shared a tensor",
+        evidence=evidence_of(entry),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
+    """Segments that got no memory: the call that fails leaves an empty file of the full size.
+
+    Torch reserves a segment as a whole when it makes it, so one without a single page for which
+    there is no room now is one that failed.
+    """
+    return [
+        s
+        for s in snapshot.segments
+        if s.kind == "torch-named"
+        and s.allocated_bytes == 0
+        and (s.size_bytes or 0) > shm.free_bytes
+    ]
+
+
+def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -> Finding:
+    """Segments were refused although there is some room left: they are larger than it."""
+    largest = max(refused, key=lambda s: s.size_bytes or 0)
+    made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
+    evidence = (
+        f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",
+        f"{len(refused)} files in it are empty, for example {largest.path} of "
+        f"{bytes_text(largest.size_bytes)}: making them failed",
+        *((f"made by {', '.join(sorted(made)[:4])}",) if made else ()),
+    )
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        subject="bytes",
+        summary=(
+            f"{shm.path} ({bytes_text(shm.total_bytes)}) has no room for tensors of "
+            f"{bytes_text(largest.size_bytes)}: {bytes_text(shm.free_bytes)} are free"
+        ),
+        evidence=evidence,
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
 
 
 def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:

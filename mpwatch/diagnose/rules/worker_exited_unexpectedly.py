@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mpwatch.diagnose.complaints import heard, said
+from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.deaths import (
     TOGETHER_S,
+    Death,
     ParentFate,
     death_of,
     died_with_parent,
@@ -46,11 +47,13 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             head = family_head(snapshot, process)
             alike[None if head is None else head.process, ended.words].append((process, ended))
     for members in alike.values():
+        # The first to go speaks for all: it stays the first when others follow.
+        members.sort(key=lambda member: (member[1].at_s, member[0].pid))
         process, ended = members[0]
         is_doubtful = _may_be_interrupted(snapshot, members)
         if is_doubtful and not _has_settled(snapshot, process, ended):
             continue
-        found = _finding(process, ended, parent_fate(snapshot, process, ended), members)
+        found = _finding(snapshot, process, ended, members)
         if is_doubtful and _ended_well(snapshot, process):
             found = replace(found, severity=Severity.INFO, cause=_INTERRUPTED)
         yield found
@@ -136,12 +139,16 @@ def _waited_in_vain(head: Process, ended: Ended) -> bool:
 
 
 def _finding(
-    process: Process, ended: Ended, fate: ParentFate, alike: list[tuple[Process, Ended]]
+    snapshot: Snapshot, process: Process, ended: Ended, alike: list[tuple[Process, Ended]]
 ) -> Finding:
     """Put the death into words."""
     death = death_of(ended)
-    is_certain = process.role in ("loader-worker", "rank") or death == "failed"
-    evidence = [f"{called(process)} ended: {ended.words}", *fate.words, *last_seen(process)]
+    fate = parent_fate(snapshot, process, ended)
+    is_loading = process.role == "loader-worker"
+    is_certain = is_loading or process.role == "rank" or death == "failed"
+    raised = _raised(snapshot, process)
+    evidence = [f"{called(process)} ended: {ended.words}", *raised, *fate.words]
+    evidence += last_seen(process)
     others = [called(other) for other, _ in alike[1:]]
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
@@ -152,9 +159,28 @@ def _finding(
         process=process.process,
         summary=f"{who} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
-        cause=_CAUSES.get(death, _QUIET),
-        advice=_ADVICE_KILLED if death == "killed" else _ADVICE,
+        cause=(_CAUSES if is_loading else _CAUSES | _CAUSE_OTHERS).get(death, _QUIET),
+        advice=_advice(death, is_loading=is_loading, is_known=bool(raised)),
     )
+
+
+def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
+    """The last exception it told of, with the line."""
+    told = [
+        entry
+        for entry in snapshot.log
+        if entry.process == process.process and entry.kind == "exception"
+    ]
+    return evidence_of(told[-1]) if told else ()
+
+
+def _advice(death: Death, *, is_loading: bool, is_known: bool) -> str:
+    """What to do, by what is known and what it was."""
+    if death == "killed":
+        return _ADVICE_KILLED
+    if is_known:
+        return "Fix the exception shown. Where it is expected, catch it in the process itself."
+    return _ADVICE if is_loading else _ADVICE_OTHERS
 
 
 _INTERRUPTED = (
@@ -182,6 +208,17 @@ _CAUSES = {
 _ADVICE = (
     "Read the worker's standard error. num_workers=0 shows the whole traceback, slowly; an "
     "instrumented worker reports its last exception here."
+)
+_CAUSE_OTHERS = {
+    "failed": (
+        "An exception that nobody caught in that process, or sys.exit and os._exit in its code. "
+        "Its text is on the standard error of that process. Others that wait for it are not told."
+    ),
+}
+_ADVICE_OTHERS = (
+    "Read its standard error; an instrumented process reports its last exception here. A parent "
+    "learns of such an end from exitcode only: look at it, or use concurrent.futures or "
+    "torch.multiprocessing.spawn, which raise it in the parent."
 )
 _ADVICE_KILLED = (
     "Look into the kernel log (dmesg) for 'Out of memory', and into the scheduler's. Stop workers "

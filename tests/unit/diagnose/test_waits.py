@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.diagnose.waits import wait_graph
+from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Loader
 from tests.unit.diagnose.waiting import WORK, chain, reads, waiting_main, worker
@@ -17,6 +18,7 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    segment,
     thread,
     world,
 )
@@ -192,3 +194,12 @@ def test_a_chain_that_is_the_end_of_another_is_told_once() -> None:
     top = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))])
 
     assert len(chain(world(top, joins, last)).links) == 3
+
+
+def test_a_holder_that_was_forgotten_meanwhile_ends_a_chain() -> None:
+    semaphore = SegmentId(9, 7)
+    waits = WaitedOn("semaphore", "futex", segment=semaphore)
+    stuck = main(threads=[thread(MAIN, waits=waits)], segments=(), fds=fds(3, links=()))
+    shared = segment(7, kind="semaphore", mappers=(pid(MAIN), pid(999)))
+
+    assert chain(world(stuck, segments=(shared,))).links[-1].process == pid(MAIN)

@@ -372,3 +372,26 @@ def test_a_root_attached_to_directly_is_no_orphan() -> None:
 def test_a_worker_whose_parent_was_never_seen_to_end_is_no_orphan() -> None:
     assert found(orphaned_workers.check, world(main(), orphan())) == []
     assert found(orphaned_workers.check, world(main(), process(200, parent=None))) == []
+
+
+def test_the_first_of_several_to_fail_speaks_for_them() -> None:
+    early = process(300, "spawned", ended=gone(300, at_s=NOW_S - 9, exit_code=1))
+    late = process(200, "spawned", ended=gone(200, at_s=NOW_S - 5, exit_code=1))
+
+    alone = only(worker_exited_unexpectedly.check, world(main(), early, process(400, "spawned")))
+    both = only(worker_exited_unexpectedly.check, world(main(), late, early))
+
+    assert alone.key == both.key
+
+
+def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None:
+    dead = process(200, "spawned", ended=gone(200, at_s=NOW_S - 9, exit_code=1))
+    said = log("exception", 200, "exception: EOFError")
+
+    told = only(worker_exited_unexpectedly.check, world(main(), dead, log=(said,)))
+    silent = only(worker_exited_unexpectedly.check, world(main(), dead))
+
+    assert "exception: EOFError" in told.evidence
+    assert "the exception shown" in told.advice
+    assert "standard error" in silent.advice
+    assert "num_workers" not in silent.advice + told.advice

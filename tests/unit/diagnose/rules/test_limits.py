@@ -15,6 +15,7 @@ from tests.unit.diagnose.worlds import (
     gone,
     history,
     line,
+    log,
     main,
     maps,
     only,
@@ -153,3 +154,44 @@ def test_a_job_that_is_over_needs_no_room() -> None:
     over = main(ended=gone(MAIN, exit_code=0))
 
     assert found(shm_full_enospc.check, world(over, shm=room(64 * MIB, 0))) == []
+
+
+def refused(inode: int, **fields: object) -> Segment:
+    taken = {"kind": "torch-named", "is_linked": True, "size_bytes": 9 * MIB, **fields}
+    return segment(inode, 200, allocated_bytes=0, **taken)
+
+
+def test_tensors_that_found_no_room_are_named_though_some_is_left() -> None:
+    job = world(
+        main(), process(200), shm=room(64 * MIB, 8 * MIB), segments=(refused(1), refused(2))
+    )
+
+    finding = only(shm_full_enospc.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "no room for tensors of 9.0M: 8.0M are free" in finding.summary
+    assert any("2 files in it are empty" in each for each in finding.evidence)
+    assert "made by loader-worker 200 (200)" in finding.evidence
+
+
+def test_empty_files_that_would_find_room_are_quiet() -> None:
+    for segments in ((refused(1, size_bytes=MIB),), (refused(1, kind="torch"),)):
+        job = world(main(), shm=room(64 * MIB, 8 * MIB), segments=segments)
+        assert found(shm_full_enospc.check, job) == []
+
+
+def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
+    words = (
+        "exception: loader fetch; RuntimeError; unable to allocate shared memory(shm) for file "
+        "</torch_200_1_6>: No space left on device (28)"
+    )
+    ended = main(ended=gone(MAIN, exit_code=1))
+    job = world(
+        ended, process(200), shm=room(64 * MIB, 60 * MIB), log=(log("exception", 200, words),)
+    )
+
+    finding = only(shm_full_enospc.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary.startswith("/dev/shm (64.0M) was full when loader-worker 200 (200)")
+    assert only(shm_full_enospc.check, world(log=(log("exception", 9, words),))).process is None
