@@ -32,11 +32,19 @@ def said(*texts: str, kind: str | None = None) -> Said:
     return Said(texts, kind)
 
 
-def heard(snapshot: Snapshot, *complaints: Said) -> Iterator[LogEntry]:
-    """The log entries that match any of the complaints, the first of each process only."""
+def heard(
+    snapshot: Snapshot, *complaints: Said, not_of: frozenset[str] = frozenset()
+) -> Iterator[LogEntry]:
+    """The log entries that match any of the complaints, the first of each process only.
+
+    Args:
+        snapshot: Where to look.
+        complaints: What to look for.
+        not_of: Kinds of notes that mean something else though the words are the same.
+    """
     seen: set[ProcessId | None] = set()
     for entry in snapshot.log:
-        if entry.kind in OWN_KINDS or entry.process in seen:
+        if entry.kind in OWN_KINDS or entry.kind in not_of or entry.process in seen:
             continue
         if any(_matches(entry, complaint) for complaint in complaints):
             seen.add(entry.process)

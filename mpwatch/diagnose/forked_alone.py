@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mpwatch.diagnose.loader_wait import PIN_THREAD
-from mpwatch.diagnose.stack_shapes import frame_words, main_thread, own_frames, user_frame
+from mpwatch.diagnose.stack_shapes import (
+    HOOK_THREAD,
+    frame_words,
+    main_thread,
+    own_frames,
+    own_threads,
+    user_frame,
+)
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.history import History
@@ -28,7 +35,7 @@ _LIBRARIES = ("cv2", "opencv", "grpc", "hdfs", "hdf5", "jvm", "lmdb", "openblas"
 
 @dataclass(frozen=True, slots=True)
 class ForkedAlone:
-    """A forked child with one thread, which waits for a lock inside its own process."""
+    """A forked child with one thread of its own, which waits for a lock inside its process."""
 
     process: Process
     thread: Thread
@@ -39,10 +46,16 @@ class ForkedAlone:
     """Names of threads of the parent that are older than this child."""
 
     @property
+    def _alone(self) -> str:
+        """How many threads it has, in words."""
+        helpers = len(self.process.threads) - 1
+        return "has one thread" if not helpers else f"has one thread beside {helpers} at rest"
+
+    @property
     def evidence(self) -> tuple[str, ...]:
         """The numbers that show it."""
         lines = [
-            f"{called(self.process)} was forked, has one thread, and has used no cpu for "
+            f"{called(self.process)} was forked, {self._alone}, and has used no cpu for "
             f"{seconds_text(self.quiet_s)}",
             "that thread waits on a futex private to its process: nobody else can wake it",
         ]
@@ -58,8 +71,6 @@ class ForkedAlone:
 def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterator[ForkedAlone]:
     """The children that stand for one of the reasons; each child has exactly one."""
     for process in snapshot.living():
-        if len(process.threads) != 1:
-            continue
         found = _examine(snapshot, history, process)
         if found is not None and found.reason == reason:
             yield found
@@ -67,17 +78,18 @@ def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterat
 
 def _examine(snapshot: Snapshot, history: History, process: Process) -> ForkedAlone | None:
     """Whether a process is such a child."""
-    if process.sample.start_method != "fork" or len(process.threads) != 1:
+    threads = own_threads(process)
+    if process.sample.start_method != "fork" or len(threads) != 1:
         return None
-    thread = process.threads[0]
+    thread = threads[0]
     quiet = quiet_s(process, history)
     needed = STUCK_S if thread.waits_on is None else CERTAIN_S
     if quiet is None or quiet < needed or not _waits_inside(thread):
         return None
     head = family_head(snapshot, process)
-    threads = () if head is None else _older_threads(head, process)
-    reason, library = _reason(process, thread, threads)
-    names = tuple(each.name for each in threads)
+    older = () if head is None else _older_threads(head, process)
+    reason, library = _reason(process, thread, older)
+    names = tuple(each.name for each in older if each.name != HOOK_THREAD)
     return ForkedAlone(process, thread, reason, library, quiet, names)
 
 

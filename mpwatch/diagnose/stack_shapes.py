@@ -126,7 +126,10 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
     ),
     ("pool-idle", (("queues.py:get", "pool.py:worker"),)),
     ("lock-between-processes", (("synchronize.py:__enter__",),)),
-    ("pool-result", (("pool.py:wait",),)),
+    (
+        "pool-result",
+        (("pool.py:wait",), ("threading.py:wait", "pool.py:next"), ("pool.py:join",)),
+    ),
     ("joins-process", (("process.py:join",), ("popen_fork.py:wait",))),
     ("joins-thread", (("threading.py:join",),)),
     ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
@@ -168,6 +171,28 @@ def main_thread(process: Process) -> Thread | None:
         if thread.tid == process.pid:
             return thread
     return process.threads[0] if process.threads else None
+
+
+HOOK_THREAD = "mpwatch-hook"
+_HELPERS: frozenset[Shape] = frozenset(("sharer", "feeder-idle"))
+
+
+def own_threads(process: Process) -> tuple[Thread, ...]:
+    """The threads that could end a wait inside their process.
+
+    Neither the hook's can, nor helpers of multiprocessing at rest: a queue's feeder with nothing
+    to send, the server of descriptors.
+    """
+    return tuple(
+        thread for thread in process.threads if thread.name != HOOK_THREAD and not _rests(thread)
+    )
+
+
+def _rests(thread: Thread) -> bool:
+    """Whether it is a helper with nothing to do, by its stack and by what it does now."""
+    if thread.state != "S" or shape_of(thread.stack) not in _HELPERS:
+        return False
+    return thread.waits_on is None or thread.waits_on.kind in ("futex", "accept", "unknown")
 
 
 def main_shape(process: Process) -> Shape:

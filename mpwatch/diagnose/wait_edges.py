@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mpwatch.diagnose.pipes import PipeEnds, channels_among, pipe_ends
-from mpwatch.diagnose.stack_shapes import Shape, collective_of, main_thread, own_frames, shape_of
+from mpwatch.diagnose.stack_shapes import (
+    HOOK_THREAD,
+    Shape,
+    collective_of,
+    main_thread,
+    own_frames,
+    own_threads,
+    shape_of,
+)
 from mpwatch.diagnose.tree import SERVICE_ROLES, family_head, loader_owners
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn, WaitKind
@@ -96,7 +104,7 @@ def edges_of(around: Surroundings, process: Process) -> Iterator[WaitEdge]:
     """The waits of one process: of its main thread, and of others where they mean something."""
     main = main_thread(process)
     for thread in process.threads:
-        if thread.state == "R" or thread.state == "Z":
+        if thread.state in ("R", "Z") or thread.name == HOOK_THREAD:
             continue
         edge = _edge(around, process, thread, is_main=thread is main)
         if edge is not None:
@@ -215,7 +223,9 @@ def _edge_from_call(
     if wait.kind == "futex":
         # Only a thread of this very process can end it.
         what = "a lock or condition of its own process"
-        return _made(process, thread, wait.kind, what, (own,) if len(process.threads) > 1 else ())
+        return _made(
+            process, thread, wait.kind, what, (own,) if len(own_threads(process)) > 1 else ()
+        )
     what = ", ".join(_target_words(ends, wait)[:3]) or wait.call
     is_ordinary = wait.kind in _OUTSIDE and not is_main
     return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)

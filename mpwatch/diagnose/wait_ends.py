@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mpwatch.diagnose.pipes import channels_among
-from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
+from mpwatch.diagnose.stack_shapes import (
+    HOOK_THREAD,
+    frame_words,
+    main_thread,
+    own_threads,
+    user_frame,
+)
 from mpwatch.diagnose.tree import SERVICE_ROLES
 from mpwatch.diagnose.wait_edges import Surroundings, is_busy
 from mpwatch.model.samples import WaitKind
@@ -43,7 +49,7 @@ def end_at(around: Surroundings, process: Process, edges: Sequence[WaitEdge]) ->
         return WaitEnd("dead-end", words, f"{process.label} is gone and will not do it.")
     if process.sample.state == "Z":
         return WaitEnd("dead-end", "is a zombie", f"{process.label} has ended and was not reaped.")
-    busy = [thread for thread in process.threads if is_busy(thread)]
+    busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
     if busy and (main_thread(process) in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
     if process.role in SERVICE_ROLES:
@@ -89,7 +95,7 @@ def _is_alone(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
     if not around.is_complete or wait is None or wait.timeout_s is not None:
         return False
     if edge.kind == "semaphore":
-        return len(process.threads) == 1
+        return len(own_threads(process)) == 1
     is_write = edge.kind in ("pipe-write", "socket-write")
     ends = around.pipes.readers if is_write else around.pipes.writers
     channels = channels_among(wait.targets)
@@ -114,8 +120,8 @@ def _end_of_futex(process: Process, words: str) -> WaitEnd:
 
 
 def is_forked_alone(process: Process) -> bool:
-    """Whether it is a forked child with a single thread: nobody in it can wake that one."""
-    return len(process.threads) == 1 and process.sample.start_method == "fork"
+    """Whether it is a forked child with one thread of its own: nobody in it can wake that one."""
+    return len(own_threads(process)) == 1 and process.sample.start_method == "fork"
 
 
 def where(process: Process) -> str:

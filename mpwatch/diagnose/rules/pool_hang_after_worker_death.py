@@ -44,7 +44,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             process=process.process,
             summary=f"{called(process)} waits for a Pool task whose worker died",
             evidence=(
-                f"in ApplyResult.wait for {seconds_text(quiet)}{at}",
+                f"waiting for a result for {seconds_text(quiet)}{at}",
                 *deaths[:3],
                 f"{len(living)} workers of it live and do nothing",
             ),
@@ -54,8 +54,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             ),
             advice=(
                 "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool, or "
-                "get(timeout=...) and submit again, which needs tasks that may run twice. Find why "
-                "the worker died: see the other findings."
+                "wait with a timeout (get, or next of imap) and submit again, which needs tasks "
+                "that may run twice. Find why the worker died: see the other findings."
             ),
         )
 

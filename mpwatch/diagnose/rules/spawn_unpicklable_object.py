@@ -20,6 +20,8 @@ _SAID = (
     said("Cowardly refusing to serialize non-leaf tensor"),
     said("TypeError", "cannot pickle "),
 )
+_OF_QUEUES = frozenset(("lost-item",))
+"""What a queue's feeder could not pickle was no argument of a process."""
 _PATH_NAMES = ("path", "paths", "culprit", "what")
 
 
@@ -30,7 +32,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     the way to it.
     """
     del history
-    for entry in heard(snapshot, *_SAID):
+    for entry in heard(snapshot, *_SAID, not_of=_OF_QUEUES):
         process = snapshot.get(entry.process)
         who = called(process) if process is not None else "a process of the job"
         ways = [str(entry.details[name]) for name in _PATH_NAMES if entry.details.get(name)]

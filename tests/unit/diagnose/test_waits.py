@@ -9,7 +9,6 @@ from mpwatch.model.snapshot import Loader
 from tests.unit.diagnose.waiting import WORK, chain, reads, waiting_main, worker
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
-    IDLE_FEEDER,
     IDLE_WORKER,
     MAIN,
     WAITING_MAIN,
@@ -104,7 +103,7 @@ def test_waits_that_are_not_the_jobs_fault(wait: WaitedOn, verdict: str) -> None
 
 
 def test_a_lock_in_a_process_with_other_threads_is_not_hopeless() -> None:
-    both = worker(0, thread(200, waits=WaitedOn("futex", "futex")), thread(201, *IDLE_FEEDER))
+    both = worker(0, thread(200, waits=WaitedOn("futex", "futex")), thread(201, "data.py:refill"))
 
     assert chain(world(waiting_main(), both)).verdict == "unknown"
 

@@ -11,7 +11,6 @@ from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Process, Thread
 from tests.unit.diagnose.waiting import C10D, chain
 from tests.unit.diagnose.worlds import (
-    IDLE_FEEDER,
     MAIN,
     fds,
     gone,
@@ -55,7 +54,7 @@ def test_a_semaphore_nobody_else_maps_is_a_dead_end() -> None:
 
 
 def test_a_semaphore_that_another_thread_may_release_is_left_open() -> None:
-    two = locked(300, thread(301, *IDLE_FEEDER))
+    two = locked(300, thread(301, "data.py:refill"))
 
     assert chain(world(two, segments=(semaphore(300),))).verdict == "unknown"
 

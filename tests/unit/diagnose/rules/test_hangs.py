@@ -14,12 +14,14 @@ from mpwatch.diagnose.rules import (
     standing_still,
     stuck_worker_io,
 )
+from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, Thread, WorkerLoad
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
+    IDLE_FEEDER,
     IDLE_WORKER,
     MAIN,
     WAITING_MAIN,
@@ -36,6 +38,7 @@ from tests.unit.diagnose.worlds import (
     pipe,
     process,
     thread,
+    with_threads,
     world,
 )
 
@@ -400,3 +403,25 @@ def test_a_chain_that_ends_at_a_thread_that_does_not_exist_is_named_soon() -> No
 
 def alone_for(still_s: float) -> Process:
     return still_for(still_s, alone())
+
+
+HOOKS = thread(301, name="mpwatch-hook", waits=POLL)
+FEEDER = thread(302, *IDLE_FEEDER, waits=futex())
+SHARER = thread(303, "multiprocessing/resource_sharer.py:_serve")
+
+
+def test_threads_that_could_not_wake_it_do_not_hide_a_child_that_stands_alone() -> None:
+    lonely = alone(wait=futex(NATIVE_LOCK))
+    helped = with_threads(lonely, (*lonely.threads, HOOKS, FEEDER, SHARER))
+    job = world(main(), helped)
+
+    assert named(job) == ["fork-openmp"]
+    assert "has one thread beside 3 at rest" in only(fork_openmp.check, job).evidence[0]
+    assert wait_graph(job).chains[0].verdict == "dead-end"
+
+
+def test_a_feeder_that_sends_may_wake_somebody() -> None:
+    lonely = alone(wait=futex(NATIVE_LOCK))
+    sending = thread(302, "multiprocessing/connection.py:_send", "multiprocessing/queues.py:_feed")
+
+    assert named(world(main(), with_threads(lonely, (*lonely.threads, sending)))) == []

@@ -238,3 +238,21 @@ def test_a_join_under_spawn_is_told_by_its_stack() -> None:
 )
 def test_back_pressure_is_no_deadlock(job: Snapshot) -> None:
     assert found(queue_join_feeder_deadlock.check, job) == []
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        ("threading.py:wait", "multiprocessing/pool.py:next", "train.py:main:9"),
+        ("threading.py:join", "multiprocessing/pool.py:join", "train.py:main:9"),
+    ],
+)
+def test_a_pool_hangs_wherever_its_result_is_waited_for(stack: tuple[str, ...]) -> None:
+    waiting = main(threads=[thread(MAIN, *stack)])
+    dead = process(300, "spawned", ended=gone(300, signal=11))
+    idle = pool_worker(301)
+
+    assert (
+        "whose worker died"
+        in only(pool_hang_after_worker_death.check, world(waiting, dead, idle)).summary
+    )

@@ -7,6 +7,7 @@ from mpwatch.diagnose.rules import (
     main_not_importable,
     no_main_guard,
     spawn_startup_cost,
+    spawn_unpicklable_object,
     start_method_inheritance,
 )
 from mpwatch.model.samples import Ended
@@ -17,6 +18,7 @@ from tests.unit.diagnose.worlds import (
     found,
     gone,
     history,
+    log,
     main,
     only,
     pid,
@@ -170,3 +172,9 @@ def test_failures_that_may_have_other_reasons_are_not_put_down_to_a_missing_file
     cmdline: tuple[str, ...], children: tuple[Process, ...]
 ) -> None:
     assert found(main_not_importable.check, world(main(cmdline=cmdline), *children)) == []
+
+
+def test_what_a_queue_could_not_pickle_was_no_argument_of_a_process() -> None:
+    lost = log("lost-item", 200, "lost item: TypeError; cannot pickle 'generator' object")
+
+    assert found(spawn_unpicklable_object.check, world(main(), process(200), log=(lost,))) == []
