@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.host import RoomSample
@@ -103,6 +103,18 @@ def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> s
     parts = [f"{n} by {names.get(pid, f'pid {pid}')}" for pid, n in counts.most_common(limit)]
     left = len(counts) - limit
     return ", ".join(parts) + (f" and {left} more processes" if left > 0 else "")
+
+
+def burden_words(snapshot: Snapshot, process: Process) -> Iterator[str]:
+    """Where in what it hands to a new process most tensors are, as its hook found it."""
+    for entry in snapshot.log:
+        if entry.process != process.process or entry.kind != "many-storages":
+            continue
+        path, kind = entry.details.get("path"), entry.details.get("object")
+        if path:
+            count = entry.details.get("storages")
+            yield f"{count} storages are in {path} of the {kind} handed over"
+            return
 
 
 def torch_fd_series(process: Process, history: History) -> Series:

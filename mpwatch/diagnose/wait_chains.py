@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from mpwatch.diagnose.stack_shapes import main_thread
 from mpwatch.diagnose.wait_edges import Surroundings
@@ -22,6 +23,14 @@ from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitLink
 CHAINS_LIMIT = 64
 SETTLED_S = 2.0
 """A circle younger than this may be the moment between a put and a get."""
+
+
+class _Found(NamedTuple):
+    """A chain that was followed."""
+
+    chain: WaitChain
+    is_circle: bool = False
+    """Nothing but a circle, without anybody who waits for its members and is not one of them."""
 
 
 class ChainBuilder:
@@ -56,8 +65,8 @@ class ChainBuilder:
             for process, edges in self._edges.items()
             if any(not edge.is_ordinary for edge in edges)
         ]
-        chains = _without_parts([self._chain(process) for process in starts])
-        return tuple(sorted(chains, key=_rank)[:CHAINS_LIMIT])
+        found = _without_parts([self._chain(process) for process in starts])
+        return tuple(each.chain for each in sorted(found, key=_rank)[:CHAINS_LIMIT])
 
     def _steps_to_an_end(self) -> dict[ProcessId, int]:
         """How many steps each process is away from one that can move; stuck ones are missing."""
@@ -78,7 +87,7 @@ class ChainBuilder:
             is_growing = bool(reached)
         return steps
 
-    def _chain(self, start: ProcessId) -> WaitChain:
+    def _chain(self, start: ProcessId) -> _Found:
         """Follow the waits from one process to their end, or back to one of them."""
         links: list[WaitLink] = []
         seen: set[ProcessId] = set()
@@ -89,11 +98,12 @@ class ChainBuilder:
             end = self._ends.get(at)
             if end is not None:
                 links.append(self._last(process, end.words))
-                return WaitChain(tuple(links), end.verdict, end.conclusion)
+                return _Found(WaitChain(tuple(links), end.verdict, end.conclusion))
             edge = self._deciding_edge(process)
             links.extend(self._step(process, self._edges[at][0], edge))
             at = self._next(process, edge)
-        return _circle(links, self._names[at])
+        circle = _circle(links, self._names[at])
+        return _Found(circle, is_circle=circle.verdict == "cycle" and at == start)
 
     def _deciding_edge(self, process: Process) -> WaitEdge:
         """The edge to follow: one towards somebody who can move, else any that leads on."""
@@ -180,25 +190,31 @@ _ORDER: Mapping[Verdict, int] = {
 }
 
 
-def _rank(chain: WaitChain) -> tuple[int, int]:
-    """Sort key: stuck ones first, longer ones first."""
-    return (_ORDER[chain.verdict], -len(chain.links))
+def _rank(found: _Found) -> tuple[int, bool, int]:
+    """Sort key: stuck ones first, of these circles before those who wait for them, longer first."""
+    chain = found.chain
+    return (_ORDER[chain.verdict], not found.is_circle, -len(chain.links))
 
 
-def _without_parts(chains: Sequence[WaitChain]) -> list[WaitChain]:
-    """Drop chains that are the end of a longer one, and circles entered at another point."""
-    kept: list[WaitChain] = []
+def _without_parts(chains: Sequence[_Found]) -> list[_Found]:
+    """Drop chains that are the end of a longer one, and circles entered at another point.
+
+    A circle is told from the process that comes first of its members, which is main where main is
+    one, and it is told even where others wait for it: it is the reason.
+    """
+    kept: list[_Found] = []
     last_links: set[WaitLink] = set()
     circles: set[frozenset[ProcessId | None]] = set()
-    for chain in sorted(chains, key=lambda each: -len(each.links)):
+    for found in sorted(chains, key=lambda each: (not each.is_circle, -len(each.chain.links))):
+        chain = found.chain
         members = frozenset(link.process for link in chain.links)
         if members in circles:
             continue
-        if chain.links[-1] in last_links and any(_is_tail(chain, other) for other in kept):
+        if chain.links[-1] in last_links and any(_is_tail(chain, other.chain) for other in kept):
             continue
         if chain.verdict == "cycle":
             circles.add(members)
-        kept.append(chain)
+        kept.append(found)
         last_links.add(chain.links[-1])
     return kept
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.complaints import heard, said, told
 from mpwatch.diagnose.limits import Approach, approach
-from mpwatch.diagnose.resources import creators_in_words, map_limit, maps_over_time, torch_maps
+from mpwatch.diagnose.resources import (
+    burden_words,
+    creators_in_words,
+    map_limit,
+    maps_over_time,
+    torch_maps,
+)
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -13,6 +20,7 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import count_text, rate_text
 
 RULE = "max-map-count"
+_SAID = (said("unable to mmap", "Cannot allocate memory (12)"),)
 NEAR_LIMIT = 0.8
 WORTH_FORECASTING = 0.15
 """A torch process begins with about a thousand mappings; below this share a rise is a start."""
@@ -20,7 +28,18 @@ WORTH_FORECASTING = 0.15
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process that has used up, or soon will, its mappings."""
+    yield from told(
+        snapshot,
+        RULE,
+        _SAID,
+        summary="could not map a shared tensor: it has used up vm.max_map_count",
+        cause=_CAUSE_TORCH,
+        advice=_ADVICE,
+    )
+    failed = {entry.process for entry in heard(snapshot, *_SAID)}
     for process in snapshot.living():
+        if process.process in failed:
+            continue
         counted, limit = maps_over_time(snapshot, process, history), map_limit(snapshot, process)
         if counted is None or not limit:
             continue
@@ -38,6 +57,7 @@ def _finding(snapshot: Snapshot, process: Process, near: Approach) -> Finding:
     if makers is not None:
         evidence.append(f"segments made: {makers}")
     evidence += near.trend_words("mappings")
+    evidence += burden_words(snapshot, process)
     summary = f"{called(process)} uses {count_text(used)} of {count_text(limit)} memory mappings"
     if near.ahead is not None:
         summary = (

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from mpwatch.diagnose.complaints import number_of
 from mpwatch.diagnose.deaths import death_of
-from mpwatch.diagnose.stack_shapes import frame_words, own_frames, shape_of, user_frame
+from mpwatch.diagnose.stack_shapes import (
+    calls,
+    frame_words,
+    own_frames,
+    shape_of,
+    user_frame,
+)
 from mpwatch.diagnose.stillness import quiet_s, stands
 from mpwatch.diagnose.tree import called, children_started_by
 from mpwatch.model.findings import Finding, Severity
@@ -29,11 +36,15 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     for process in snapshot.living():
         waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
         quiet = quiet_s(process, history)
-        if not waits or quiet is None or quiet < STUCK_S:
+        if not waits or quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
         children = list(children_started_by(snapshot, process))
         living = [p for p in children if not p.is_gone and p.role in ("spawned", "pool-worker")]
-        deaths = [*_seen_deaths(children), *_replaced(living)]
+        pools = _pools(process)
+        if pools is not None and not any(number_of(pool, "outstanding") for pool in pools):
+            continue
+        lost = list(_lost(pools or (), living))
+        deaths = [*_seen_deaths(children), *_replaced(living), *lost]
         if not deaths or not all(stands(p, history, STUCK_S / 2) for p in living):
             continue
         frame = user_frame(own_frames(waits[0].stack))
@@ -58,6 +69,41 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
                 "that may run twice. Find why the worker died: see the other findings."
             ),
         )
+
+
+def _is_fed(process: Process) -> bool:
+    """Whether the user's code is at work on the next task: imap takes them from an iterator."""
+    return any(
+        calls(frames := own_frames(thread.stack), "pool.py:_handle_tasks")
+        and user_frame(frames) is not None
+        for thread in process.threads
+    )
+
+
+def _pools(process: Process) -> list[Mapping[str, object]] | None:
+    """What its hook says of its pools; `None` without a hook or without such a reading."""
+    reading = process.gauges.get("pools")
+    if not isinstance(reading, list):
+        return None
+    return [pool for pool in reading if isinstance(pool, Mapping) and pool.get("kind") == "Pool"]
+
+
+def _lost(pools: Iterable[Mapping[str, object]], living: Sequence[Process]) -> Iterator[str]:
+    """Calls that no worker has and that are not queued either, in words."""
+    for pool in pools:
+        pids, outstanding = pool.get("pids"), number_of(pool, "outstanding")
+        if not outstanding or number_of(pool, "queued") != 0 or not isinstance(pids, list):
+            continue
+        workers = [process for process in living if process.pid in pids]
+        is_known = len(workers) == len(pids) and all(p.hook.state == "ready" for p in workers)
+        if is_known and not any(_has_job(worker) for worker in workers):
+            yield f"{outstanding:.0f} calls are without a result, and no worker has one of them"
+
+
+def _has_job(worker: Process) -> bool:
+    """Whether its hook says that it is at a call."""
+    job = worker.gauges.get("job")
+    return isinstance(job, Mapping) and job.get("since_ns") is not None
 
 
 def _seen_deaths(children: Iterable[Process]) -> Iterator[str]:

@@ -25,7 +25,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """
     del history
     is_explained = next(heard(snapshot, *_OTHER_REASONS), None) is not None or any(
-        death_of(ended) in ("killed", "crash") for _, ended in ended_workers(snapshot)
+        death_of(ended) in ("killed", "crash", "failed") for _, ended in ended_workers(snapshot)
     )
     yield from told(
         snapshot,

@@ -11,12 +11,14 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitChain, WaitLink
+from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 
 RULE = "standing-still"
 STANDING_S = 20.0
 """Longer than any other rule takes to see more: who says it first does not matter, what is said
 does."""
+WRITING_S = 8.0
+"""Enough where everybody writes and nobody reads: no other rule is about that."""
 CERTAIN_S = 5.0
 """Enough where what the chain ends at can be ended by nobody, whatever the others do."""
 
@@ -31,8 +33,20 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         links = chain.links if certain is None else chain.links[-1:]
         stood = _stood_s(snapshot, history, links)
         needed = STANDING_S if certain is None else CERTAIN_S
+        if chain.verdict == "cycle" and _only_writes(waits, chain):
+            needed = WRITING_S
         if stood is not None and stood >= needed:
             yield _finding(chain, stood)
+
+
+def _only_writes(waits: WaitGraph, chain: WaitChain) -> bool:
+    """Whether all of a circle are in the middle of sending: none will read before it is through."""
+    writing = {
+        (edge.waiter, edge.tid)
+        for edge in waits.edges
+        if edge.kind in ("pipe-write", "socket-write")
+    }
+    return all((link.process, link.tid) in writing for link in chain.links)
 
 
 def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:

@@ -165,11 +165,12 @@ def _finding(
 
 
 def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
-    """The last exception it told of, with the line."""
+    """The last exception it told of, or how it left of its own will, with the line."""
     told = [
         entry
         for entry in snapshot.log
-        if entry.process == process.process and entry.kind == "exception"
+        if entry.process == process.process
+        and (entry.kind == "exception" or (entry.kind == "exit" and entry.details.get("how")))
     ]
     return evidence_of(told[-1]) if told else ()
 
@@ -179,7 +180,10 @@ def _advice(death: Death, *, is_loading: bool, is_known: bool) -> str:
     if death == "killed":
         return _ADVICE_KILLED
     if is_known:
-        return "Fix the exception shown. Where it is expected, catch it in the process itself."
+        return (
+            "Fix what the line shown does: an exception that is expected has to be caught in the "
+            "process itself, and a library that calls sys.exit or os._exit takes it along."
+        )
     return _ADVICE if is_loading else _ADVICE_OTHERS
 
 

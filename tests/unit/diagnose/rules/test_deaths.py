@@ -392,6 +392,15 @@ def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None
     silent = only(worker_exited_unexpectedly.check, world(main(), dead))
 
     assert "exception: EOFError" in told.evidence
-    assert "the exception shown" in told.advice
+    assert "the line shown" in told.advice
     assert "standard error" in silent.advice
     assert "num_workers" not in silent.advice + told.advice
+
+
+def test_how_a_process_left_of_its_own_will_is_evidence() -> None:
+    dead = process(200, ended=gone(200, exit_code=3))
+    left = log("exit", 200, "exit: code 3; by os._exit", how="os._exit", code=3)
+
+    evidence = only(worker_exited_unexpectedly.check, world(main(), dead, log=(left,))).evidence
+
+    assert "exit: code 3; by os._exit" in evidence

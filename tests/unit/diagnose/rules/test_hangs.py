@@ -37,6 +37,7 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    socket,
     thread,
     with_threads,
     world,
@@ -425,3 +426,29 @@ def test_a_feeder_that_sends_may_wake_somebody() -> None:
     sending = thread(302, "multiprocessing/connection.py:_send", "multiprocessing/queues.py:_feed")
 
     assert named(world(main(), with_threads(lonely, (*lonely.threads, sending)))) == []
+
+
+def senders(seconds: float) -> Snapshot:
+    """Main and its child, both in the middle of sending to the other."""
+
+    def sends(number: int) -> WaitedOn:
+        return WaitedOn("socket-write", "write", (f"socket:[{number}]",))
+
+    one = main(
+        fds=fds(9, links=[socket(4, 71, 72)]),
+        segments=(),
+        threads=[thread(MAIN, waits=sends(71), still_s=seconds)],
+    )
+    other = process(
+        300,
+        "spawned",
+        fds=fds(9, links=[socket(4, 72, 71)]),
+        segments=(),
+        threads=[thread(300, waits=sends(72), still_s=seconds)],
+    )
+    return world(one, other)
+
+
+def test_two_that_both_send_stand_still_sooner_than_others() -> None:
+    assert only(standing_still.check, senders(9.0)).severity is Severity.CRITICAL
+    assert found(standing_still.check, senders(6.0)) == []
