@@ -45,7 +45,20 @@ def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | No
         return None
     shared = history.of(worker.process, "shared_dirty_bytes")
     lost = shared[0].value - shared[-1].value if shared else 0.0
-    return found if lost < 0.5 * found.gained else None
+    if lost >= 0.5 * found.gained or _shared_gain(worker, history, found) >= 0.5 * found.gained:
+        return None
+    return found
+
+
+def _shared_gain(worker: Process, history: History, found: Growth) -> float:
+    """What the segments it maps grew by meanwhile.
+
+    They are resident too, and the kernel calls private what nobody else has mapped yet: batches on
+    their way are no leak of the worker.
+    """
+    shared = history.of(worker.process, "shm_bytes")
+    within = [point.value for point in shared if point.at_s >= shared[-1].at_s - found.span_s]
+    return within[-1] - within[0] if within else 0.0
 
 
 def _finding(

@@ -316,3 +316,12 @@ def test_few_or_busy_compilers_are_ordinary() -> None:
 
 def test_the_end_of_a_series_is_now() -> None:
     assert line(1.0)[-1].at_s == NOW_S
+
+
+def test_batches_on_their_way_are_no_leak_of_their_worker() -> None:
+    flying = {**leaking(200).processes, (pid(200), "shm_bytes"): line(90 * MIB, per_s=MIB)}
+    settled = {**leaking(200).processes, (pid(200), "shm_bytes"): line(90 * MIB)}
+    job = world(main(), *forked(200))
+
+    assert found(persistent_workers_leak.check, job, History(flying)) == []
+    assert only(persistent_workers_leak.check, job, History(settled)).severity is Severity.INFO
