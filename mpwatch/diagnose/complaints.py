@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from mpwatch.diagnose.stack_shapes import frame_words, is_library
-from mpwatch.diagnose.tree import called
+from mpwatch.diagnose.tree import called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -78,7 +78,8 @@ def told(
     first = entries[0]
     process = snapshot.get(first.process)
     who = called(process) if process is not None else "a process of the job"
-    more = (f"{len(entries) - 1} more processes said the same",) if len(entries) > 1 else ()
+    others = counted(len(entries) - 1, "more process", "more processes")
+    more = (f"{others} said the same",) if len(entries) > 1 else ()
     yield Finding(
         rule=rule,
         severity=severity,

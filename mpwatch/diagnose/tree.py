@@ -27,6 +27,11 @@ def all_called(processes: Iterable[Process], limit: int = 4) -> str:
     return f"{', '.join(names[:limit])} and {len(names) - limit} more"
 
 
+def counted(count: float, noun: str, plural: str = "") -> str:
+    """A number of things: `1 worker`, `3 processes`."""
+    return f"{count:.0f} {noun if count == 1 else plural or noun + 's'}"
+
+
 @once_per_reading
 def by_identity(snapshot: Snapshot) -> Mapping[ProcessId, Process]:
     """All processes by their identity."""

@@ -56,7 +56,8 @@ def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
     count = len(stall.workers)
     evidence = [
         f"{called(stall.owner)} has waited {seconds_text(stall.quiet_s)} for {stall.batch}",
-        f"all {count} workers wait for work and use no cpu: {all_called(stall.workers)}",
+        f"{all_called(stall.workers)} {'wait' if count > 1 else 'waits'} for work and "
+        f"{'use' if count > 1 else 'uses'} no cpu",
     ]
     if stall.loader is not None and stall.loader.outstanding is not None:
         evidence.append(f"{stall.loader.outstanding} tasks handed out and not returned")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.stacks import merge
 from mpwatch.diagnose.stillness import all_stand, mean_cpu_percent, wait_share, waiting_s
-from mpwatch.diagnose.tree import called, loader_owners
+from mpwatch.diagnose.tree import called, counted, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Loader, Process, Snapshot
@@ -61,6 +61,11 @@ def _looks_starved(owner: Process, workers: Sequence[Process], history: History)
     return all(share is not None and share <= IDLE_SHARE for share in shares)
 
 
+def _all_of(workers: Sequence[Process]) -> str:
+    """All of them as a subject, with its verb."""
+    return "its worker is" if len(workers) == 1 else f"all {len(workers)} workers are"
+
+
 def _finding(
     owner: Process,
     workers: Sequence[Process],
@@ -78,7 +83,7 @@ def _finding(
     loads = [load for w in workers if (load := mean_cpu_percent(w, history)) is not None]
     if loads:
         mean = sum(loads) / len(loads)
-        evidence.append(f"{len(workers)} workers at {mean:.0f} % cpu on average")
+        evidence.append(f"{counted(len(workers), 'worker')} at {mean:.0f} % cpu on average")
     waiting = [x for x in loaders if x.outstanding is not None]
     evidence += [f"{x.outstanding} batches outstanding, {x.parked or 0} ready" for x in waiting[:1]]
     top = merge(workers)
@@ -91,7 +96,7 @@ def _finding(
         summary=(
             f"{called(owner)} waits for data {share:.0%} of the time"
             if share is not None
-            else f"{called(owner)} waits for data, and all {len(workers)} workers are at work"
+            else f"{called(owner)} waits for data, and {_all_of(workers)} at work"
         ),
         evidence=tuple(evidence),
         cause=(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.forecast import Growth, growth
 from mpwatch.diagnose.memory_room import memory_room, severity_of_growth
-from mpwatch.diagnose.tree import age_s, called, loader_owners
+from mpwatch.diagnose.tree import age_s, called, counted, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
@@ -72,8 +72,9 @@ def _finding(
     evidence = [
         f"resident memory of {called(worker)}, its own, +{bytes_text(most.gained)} in "
         f"{seconds_text(most.span_s)}, {rate_text(most.per_s, 'B')}",
-        f"{len(grown)} workers together {rate_text(per_s, 'B')}",
     ]
+    if len(grown) > 1:
+        evidence.append(f"{len(grown)} workers together {rate_text(per_s, 'B')}")
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
     return Finding(
@@ -81,8 +82,9 @@ def _finding(
         severity=severity,
         process=owner.process,
         summary=(
-            f"{len(grown)} workers of {called(owner)} grow by {rate_text(per_s, 'B')} and give "
-            "nothing back"
+            f"{counted(len(grown), 'worker')} of {called(owner)} "
+            f"{'grows' if len(grown) == 1 else 'grow'} by {rate_text(per_s, 'B')} and "
+            f"{'gives' if len(grown) == 1 else 'give'} nothing back"
         ),
         evidence=tuple(evidence),
         cause=(

@@ -14,7 +14,7 @@ from mpwatch.diagnose.stack_shapes import (
     user_frame,
 )
 from mpwatch.diagnose.stillness import quiet_s, stands
-from mpwatch.diagnose.tree import called, children_started_by
+from mpwatch.diagnose.tree import called, children_started_by, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
@@ -57,7 +57,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             evidence=(
                 f"waiting for a result for {seconds_text(quiet)}{at}",
                 *deaths[:3],
-                f"{len(living)} workers of it live and do nothing",
+                f"its living workers, {len(living)}, do nothing",
             ),
             cause=(
                 "A Pool replaces a worker that died, but not the task that died with it. Its "
@@ -97,7 +97,8 @@ def _lost(pools: Iterable[Mapping[str, object]], living: Sequence[Process]) -> I
         workers = [process for process in living if process.pid in pids]
         is_known = len(workers) == len(pids) and all(p.hook.state == "ready" for p in workers)
         if is_known and not any(_has_job(worker) for worker in workers):
-            yield f"{outstanding:.0f} calls are without a result, and no worker has one of them"
+            calls_lost = counted(outstanding, "call")
+            yield f"{calls_lost} without a result, not queued, and no worker is at one"
 
 
 def _has_job(worker: Process) -> bool:

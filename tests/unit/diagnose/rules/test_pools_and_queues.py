@@ -54,7 +54,7 @@ def test_a_pool_that_lost_a_task_is_named() -> None:
 
     finding = only(pool_hang_after_worker_death.check, job)
 
-    assert "1 workers of it live and do nothing" in finding.evidence
+    assert "its living workers, 1, do nothing" in finding.evidence
     assert "at train.py:1 f" in finding.evidence[0]
 
 
@@ -274,7 +274,7 @@ def hooked_worker(**job: Any) -> Process:
 def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
     finding = only(pool_hang_after_worker_death.check, world(waiting_for(), hooked_worker()))
 
-    assert "1 calls are without a result, and no worker has one of them" in finding.evidence
+    assert "1 call without a result, not queued, and no worker is at one" in finding.evidence
 
 
 @pytest.mark.parametrize(
