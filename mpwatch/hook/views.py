@@ -44,10 +44,12 @@ class Views:
         """Take notice of a storage that is about to be shared; never raises.
 
         torch fixes the size of one that numpy looks at (`tensor_numpy.cpp`), or that came from it.
+        It tells from some version between 2.2 and 2.5 on; before, any may be looked at.
         """
         try:
-            if not self._is_suspected and not storage.resizable() and not storage.is_shared():
-                self._is_suspected = True
+            if not self._is_suspected and not storage.is_shared():
+                is_resizable = getattr(storage, "resizable", None)
+                self._is_suspected = is_resizable is None or not is_resizable()
         except Exception as error:
             if not errors.is_ours(error):
                 raise
