@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from mpwatch.attach import parcel
+from mpwatch.attach import parcel, stub
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire
@@ -48,7 +48,7 @@ def directory_for(target: Target, proc: str = "/proc") -> str:
 
 
 def remove_unused(target: Target, proc: str = "/proc") -> None:
-    """Remove copies from a runtime directory in which no hook is left."""
+    """Remove copies from a runtime directory in which no hook is left and none is on its way."""
     for runtime in wire.runtime_candidates(
         target.uid_inside, target.environment.get("XDG_RUNTIME_DIR")
     ):
@@ -57,7 +57,10 @@ def remove_unused(target: Target, proc: str = "/proc") -> None:
             parcel.opened(target.pid, runtime, proc) as folder,
         ):
             names = os.listdir(f"/proc/self/fd/{folder}")
-            if any(name.endswith(wire.SOCKET_SUFFIX) for name in names):
+            if any(
+                name.endswith(wire.SOCKET_SUFFIX) or name.startswith(stub.PARCEL_PREFIX)
+                for name in names
+            ):
                 continue
             for name in names:
                 if name.startswith(COPY_PREFIX):

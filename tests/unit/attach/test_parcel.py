@@ -111,9 +111,12 @@ def test_a_target_that_cannot_see_this_installation_gets_a_copy_once(
     assert not copy.exists()
 
 
-def test_a_copy_stays_while_a_hook_is_there(proc: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", ["9-9.sock", "attach-9-9"])
+def test_a_copy_stays_while_a_hook_is_there_or_on_its_way(
+    proc: str, tmp_path: Path, user: str
+) -> None:
     copy = tmp_path / "root" / hook_copy.directory_for(TARGET, proc).lstrip("/")
-    (tmp_path / "root/run/mpwatch/9-9.sock").touch()
+    (tmp_path / "root/run/mpwatch" / user).touch()
     hook_copy.remove_unused(TARGET, proc)
     assert copy.exists()
 
