@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from mpwatch.attach.outcome import Refused
 from mpwatch.attach.ptrace import Tracee
 
 STACK_MARGIN_BYTES = 256
@@ -110,21 +108,3 @@ class Machine(Protocol):
             write: Writes to the memory of its process.
         """
         ...
-
-
-def this_machine() -> Machine:
-    """The machine we run on.
-
-    Raises:
-        Refused: There are no register layouts for it.
-    """
-    name = os.uname().machine
-    if name == "x86_64":
-        from mpwatch.attach.x86_64 import X8664
-
-        return X8664()
-    if name in ("aarch64", "arm64"):
-        from mpwatch.attach.aarch64 import Aarch64
-
-        return Aarch64()
-    raise Refused(f"a pending call cannot be queued on {name} processors")

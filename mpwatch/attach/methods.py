@@ -12,10 +12,10 @@ from typing import Protocol
 
 from mpwatch.attach import interpreter, pending_call, rights, room, stub
 from mpwatch.attach.interpreter import Interpreter
-from mpwatch.attach.machine import this_machine
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.parcel import Parcel
 from mpwatch.attach.target import Target, read_stat
+from mpwatch.attach.this_machine import this_machine
 
 Step = Callable[[str], None]
 
