@@ -39,6 +39,7 @@ def bring_in(
     timeout_s: float = 1.0,
     methods: tuple[Method, ...] = METHODS,
     step: Step = lambda name: None,
+    again: bool = False,
 ) -> Attached:
     """Bring the hook into one process.
 
@@ -64,11 +65,15 @@ def bring_in(
         timeout_s: How long to wait for the hook after the target was told; then it is `pending`.
         methods: What to try, in order.
         step: Called after each step with its name, for tests.
+        again: The process has been told before. Its call is made once more if it came at a bad
+            moment or was lost, and not if somebody has called it off since.
     """
     started_s = time.monotonic()
     try:
         target = read_target(process)
         already = _already_there(target)
+        if already is None and again and parcel.find(target) is None:
+            already = Attached(process, "absent", reason="it was called off")
         if already is None:
             already = _bring(Visit(target, step), methods, timeout_s)
     except Refused as refusal:

@@ -27,7 +27,11 @@ R = TypeVar("R", Attached, Detached)
 
 
 def bring_in_tree(
-    processes: Iterable[ProcSample], progress: Callable[[Attached], None], timeout_s: float = 1.0
+    processes: Iterable[ProcSample],
+    progress: Callable[[Attached], None],
+    timeout_s: float = 1.0,
+    *,
+    again: bool = False,
 ) -> tuple[Attached, ...]:
     """Bring the hook into every Python process of a job; one that refuses stops nobody.
 
@@ -38,6 +42,7 @@ def bring_in_tree(
         processes: The job as sampled, parents first.
         progress: Called on this thread with the outcome of each process as it is known.
         timeout_s: How long to wait for each.
+        again: Only go on where it is under way already, as `bring_in` does.
 
     Returns:
         All outcomes, in the order of the processes, then those of the newborn.
@@ -45,8 +50,8 @@ def bring_in_tree(
     outcomes: dict[ProcessId, Attached] = {}
     samples = list(processes)
     for _ in range(GENERATIONS):
-        outcomes |= _bring_in_all(samples, progress, timeout_s)
-        samples = newborn(outcomes)
+        outcomes |= _bring_in_all(samples, progress, timeout_s, again)
+        samples = [] if again else newborn(outcomes)
         if not samples:
             break
     return tuple(outcomes.values())
@@ -82,7 +87,10 @@ def why_not(sample: ProcSample) -> str | None:
 
 
 def _bring_in_all(
-    samples: list[ProcSample], progress: Callable[[Attached], None], timeout_s: float
+    samples: list[ProcSample],
+    progress: Callable[[Attached], None],
+    timeout_s: float,
+    again: bool,
 ) -> dict[ProcessId, Attached]:
     """Bring it into each that is to have it, several at a time."""
     reasons = {sample.process: why_not(sample) for sample in samples}
@@ -90,7 +98,7 @@ def _bring_in_all(
     for outcome in outcomes.values():
         progress(outcome)
     wanted = [p for p, reason in reasons.items() if reason is None]
-    outcomes |= _all(lambda p: bring_in(p, timeout_s=timeout_s), wanted, progress)
+    outcomes |= _all(lambda p: bring_in(p, timeout_s=timeout_s, again=again), wanted, progress)
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 

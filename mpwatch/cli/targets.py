@@ -46,8 +46,10 @@ def hook_use(arguments: argparse.Namespace, default: HookUse = "use") -> HookUse
     return default
 
 
-def bring(samples: Sequence[ProcSample], report: Callable[[HookStatus], None]) -> None:
-    """Bring the hook into processes, and report how it went for each."""
+def bring(
+    samples: Sequence[ProcSample], report: Callable[[HookStatus], None], *, again: bool = False
+) -> None:
+    """Bring the hook into processes; see `mpwatch.observe.bringing.Bring`."""
     import time
 
     from mpwatch.attach import Attached, bring_in_tree
@@ -56,4 +58,4 @@ def bring(samples: Sequence[ProcSample], report: Callable[[HookStatus], None]) -
         reason = f"{attached.reason} {attached.fix}".strip()
         report(HookStatus(attached.process, time.monotonic(), attached.state, reason))
 
-    bring_in_tree(samples, tell)
+    bring_in_tree(samples, tell, again=again)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.commands import (
@@ -20,11 +19,11 @@ from mpwatch.model.commands import (
     Step,
     TakeStacks,
 )
-from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import ProcSample, StacksTaken
+from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.bringing import Bring, BringPlan
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
@@ -41,9 +40,6 @@ GAUGES_S = 2.0
 """How often a hook is asked for its gauges."""
 ENDED_REFRESH_S = 1.0
 FILLING_TICKS = 6
-
-Bring: TypeAlias = Callable[[Sequence[ProcSample], Callable[[HookStatus], None]], None]
-"""Brings the hook into processes; reports each as a status. Runs on a thread of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ class LiveSource:
         self._stacks = StackThread(self._intake, self._inbox)
         self._plan = LookPlan()
         self._recorder: RecordingWriter | None = None
-        self._brought: set[ProcessId] = set()
+        self._bring_plan = BringPlan()
         self._gauges_asked_s: dict[ProcessId, float] = {}
         self._own = OwnMeter(clock)
         self._is_ended = False
@@ -256,21 +252,18 @@ class LiveSource:
                 self._intake.hooks.ask(process.process, "gauges")
 
     def _bring_in(self, snapshot: Snapshot) -> None:
-        """Hand processes without a hook to the injector, each once, on a thread of its own."""
+        """Hand processes without a hook to the injector, on a thread of its own."""
         if self._bring is None:
             return
-        # One that had a hook and was freed of it stays free.
-        self._brought.update(p.process for p in snapshot.processes if p.hook.state != "absent")
-        bare = [p.sample for p in snapshot.living() if p.process not in self._brought]
-        if not bare:
-            return
-        self._brought.update(sample.process for sample in bare)
-        threading.Thread(
-            target=self._bring,
-            args=(bare, self._inbox.put),
-            name="mpwatch-bring-in",
-            daemon=True,
-        ).start()
+        for samples, again in zip(self._bring_plan.due(snapshot), (False, True), strict=True):
+            if samples:
+                threading.Thread(
+                    target=self._bring,
+                    args=(samples, self._inbox.put),
+                    kwargs={"again": again},
+                    name="mpwatch-bring-in",
+                    daemon=True,
+                ).start()
 
     def _switch_recording(self, path: str | None) -> str | None:
         if self._recorder is not None:

@@ -11,10 +11,10 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample, StacksTaken
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.bringing import Bring
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
-from mpwatch.observe.live import Bring
 from mpwatch.observe.looks import StackThread, take_each
 from mpwatch.observe.pace import Pace
 from mpwatch.observe.stack_rounds import StackRounds

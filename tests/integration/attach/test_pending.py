@@ -67,3 +67,44 @@ def test_a_hook_that_is_still_pending_can_be_called_off(start: Start, runtime: P
     running.say(b"more\n")
     assert running.line() == "got more"
     assert list((runtime / "mpwatch").iterdir()) == []
+
+
+# Reads a line as a main thread does that is in the middle of importing a module.
+IMPORTING = """
+import colorsys, os
+print("ready", flush=True)
+for is_importing in (True, False):
+    colorsys.__spec__._initializing = is_importing
+    os.read(0, 100)
+    print("read", flush=True)
+os.read(0, 100)
+"""
+
+
+def test_a_call_that_came_in_the_middle_of_an_import_is_made_once_more(
+    start: Start, runtime: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "importing.py").write_text(IMPORTING)
+    running = start(str(tmp_path / "importing"))
+    assert eventually(lambda: is_blocked(running.pid))
+    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    running.say(b"\n")
+    assert running.line() == "read"
+    assert eventually(lambda: is_blocked(running.pid))
+    assert sockets(runtime) == {}
+    assert bring_in(running.process, timeout_s=0.1, again=True).state == "pending"
+    running.say(b"\n")
+    assert running.line() == "read"
+    wait_for_sockets(runtime, 1)
+
+
+def test_a_call_that_was_called_off_is_not_made_once_more(start: Start, runtime: Path) -> None:
+    running = start("attach_queue")
+    assert eventually(lambda: is_blocked(running.pid))
+    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert detach(running.process, timeout_s=0.1).state == "absent"
+    attached = bring_in(running.process, timeout_s=0.1, again=True)
+    assert (attached.state, attached.reason) == ("absent", "it was called off")
+    running.say(b"something\n")
+    assert running.line() == "got something"
+    assert sockets(runtime) == {}
