@@ -59,6 +59,7 @@ class HookLedger:
         """Replace the last readings."""
         self.gauges = gauges.data
         self.gauges_at_s = gauges.at_s
+        self.batches.read(gauges.data.get("loaders"))
         strategy = gauges.data.get("strategy")
         if isinstance(strategy, str):
             self.strategy = strategy

@@ -34,6 +34,7 @@ class BatchBook:
         self._handed: dict[int, dict[int, HandedOut]] = {}
         self._delivered: dict[int, int] = {}
         self._unordered: set[int] = set()
+        self._by_pid: dict[int, int] = {}
         self._begun_ns: OrderedDict[int, int] = OrderedDict()
         self._finished_ns: OrderedDict[int, int] = OrderedDict()
 
@@ -63,9 +64,23 @@ class BatchBook:
         while handed and (oldest := next(iter(handed))) <= batch:
             del handed[oldest]
 
-    def only_loader(self) -> int | None:
-        """The loader, if there is just one that hands out batches."""
-        return next(iter(self._handed)) if len(self._handed) == 1 else None
+    def read(self, loaders: object) -> None:
+        """Take over which workers each loader has, from the gauge `loaders`."""
+        self._by_pid = {}
+        for reading in loaders if isinstance(loaders, list) else ():
+            if not isinstance(reading, Mapping):
+                continue
+            key, pids = (reading.get(name) for name in ("key", "pids"))
+            if isinstance(key, int) and isinstance(pids, list):
+                self._by_pid.update((pid, key) for pid in pids if isinstance(pid, int))
+
+    def loader_of(self, worker: ProcessId) -> int | None:
+        """The loader that has this worker, or the only one there is.
+
+        In another pid namespace the process itself counts pids differently.
+        """
+        only = next(iter(self._handed)) if len(self._handed) == 1 else None
+        return self._by_pid.get(worker.pid, only)
 
     def is_ordered(self, loader: int) -> bool:
         """Whether batches are taken in the order they were handed out, as far as was seen."""
@@ -124,8 +139,9 @@ def _with_queue(process: Process, books: Mapping[ProcessId, BatchBook]) -> Proce
     if load is None or load.worker_id is None or main is None or own is None or process.is_gone:
         return process
     # A hook that came in after the worker's birth does not know whose worker it is.
-    loader = load.loader or main.only_loader()
+    loader = load.loader or main.loader_of(process.process)
     if loader is None:
         return process
     queued, parked = standing(main, own, loader, load.worker_id)
-    return replace(process, loader=replace(load, queued=queued, parked=parked))
+    told = replace(load, loader=loader, queued=queued, parked=parked)
+    return replace(process, loader=told)

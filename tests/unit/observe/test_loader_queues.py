@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent
+from mpwatch.model.events import HookEvent, HookGauges
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.loader_queues import FETCHES_REMEMBERED, BatchBook, standing
 
@@ -87,3 +87,18 @@ def test_snapshots_say_it_of_each_worker_and_not_of_one_without_a_hook() -> None
     assert first is not None
     assert (first.queued, first.parked) == (1, 0)
     assert found[WORKER_1] is None
+
+
+def test_a_worker_whose_hook_came_late_is_known_by_the_list_of_its_loader() -> None:
+    fold, other = Fold(), LOADER + 1
+    fold.apply(job(1.0))
+    given = handed(0, 0, 1.1), event(wire.LOADER_PUT_INDEX, 1.1, key=other, key2=0, aux=9)
+    fold.apply(part(MAIN, 1.5, *given))
+    fold.apply(part(WORKER_0, 1.5, begun(0, 0, 1.3), finished(0, 0, 1.4)))
+    of_two = [{"key": LOADER, "pids": [7]}, {"key": other, "pids": [WORKER_0.pid]}, "?", {}]
+
+    fold.apply(HookGauges(MAIN, 1.5, {"loaders": of_two}))
+    (worker,) = [p.loader for p in fold.snapshot().processes if p.process == WORKER_0]
+
+    assert worker is not None
+    assert (worker.loader, worker.queued, worker.parked) == (other, 1, 0)
