@@ -33,7 +33,8 @@ def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
 def test_the_part_that_does_not_pickle_is_named_with_its_path() -> None:
     note = notes_of("unpicklable")["unpicklable"]
 
-    assert note["path"] == "._args[1].parts[1].function"
+    # Torch 2.15 hands the dataset over in a list, which the worker empties.
+    assert note["path"] in ("._args[1].parts[1].function", "._args[1][0].parts[1].function")
     assert note["type"] == "AttributeError"
 
 
