@@ -48,11 +48,10 @@ class Mappings:
     """Mappings of torch segments."""
     spans: tuple[tuple[int, int, SegmentId, str], ...] = field(default=(), repr=False)
     """Start, end, file and path of every shared mapping, in order of address."""
-
-    @property
-    def has_torch(self) -> bool:
-        """Whether torch's own library is loaded."""
-        return any(name.startswith("libtorch") for name in self.libraries)
+    has_torch: bool = False
+    """Whether torch's own library is loaded."""
+    text_hash: int = field(default=0, repr=False)
+    """Of the text that was taken apart."""
 
     def at(self, address: int) -> tuple[SegmentId, str, int] | None:
         """The shared file an address lies in, with its path and the offset from its mapping."""
@@ -63,7 +62,7 @@ class Mappings:
 
 
 def read_mappings(proc: str, pid: int, before: Mappings | None = None) -> Mappings:
-    """Read and take apart the mappings of a process.
+    """Read and take apart the mappings of a process; the same object while the text is the same.
 
     Costs 0.4 ms at 350 mappings and 85 ms at 60,000 (Linux 6.18), and holds the process's mmap lock
     meanwhile: callers space it out.
@@ -81,6 +80,9 @@ def parse_mappings(data: bytes, before: Mappings | None = None) -> Mappings:
         data: The text.
         before: An earlier reading: its libraries hold while the number of other mappings does.
     """
+    text_hash = hash(data)
+    if before is not None and before.text_hash == text_hash:
+        return before
     spans: list[tuple[int, int, SegmentId, str]] = []
     ranges: dict[SegmentId, list[tuple[int, int]]] = {}
     paths: dict[SegmentId, str] = {}
@@ -101,6 +103,8 @@ def parse_mappings(data: bytes, before: Mappings | None = None) -> Mappings:
         libraries=libraries,
         torch_count=sum(span[3].rsplit("/", 1)[-1].startswith("torch_") for span in spans),
         spans=tuple(spans),
+        has_torch=any(name.startswith("libtorch") for name in libraries),
+        text_hash=text_hash,
     )
 
 

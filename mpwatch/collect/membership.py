@@ -42,6 +42,9 @@ class Membership:
         self._proc = proc
         self._clock = clock
         self._parents: dict[ProcessId, ProcessId | None] = {root: None}
+        self._seen: dict[ProcessId, tuple[bytes, Stat]] = {}
+        """The last line of each member: who has not moved since need not be taken apart again."""
+        self._order: list[Member] = []
         self._has_children_files = procfs.has_children_files(proc)
         self._last_pid: int | None = None
         self._descended_at_s = -SCAN_INTERVAL_S
@@ -51,11 +54,12 @@ class Membership:
         """Look again; parents before children, empty once nobody is left."""
         living: dict[int, Stat] = {}
         for process in list(self._parents):
-            stat = procfs.read_stat(self._proc, process.pid)
-            if stat is not None and stat.start_ticks == process.start_ticks:
-                living[stat.pid] = stat
+            stat = self._look_again(process)
+            if stat is not None:
+                living[process.pid] = stat
             else:
                 del self._parents[process]
+                self._seen.pop(process, None)
         given = self._pids_given_out()
         if given is None or self._clock() - self._descended_at_s >= SCAN_INTERVAL_S:
             self._descend_all(living)
@@ -83,6 +87,23 @@ class Membership:
                     living[process.pid] = stat
             self._descend_all(living)
         return [process for process in self._parents if process not in before]
+
+    def _look_again(self, process: ProcessId) -> Stat | None:
+        """The stat of a member, the same object while nothing has moved; `None` once it is gone."""
+        try:
+            line = procfs.read(f"{self._proc}/{process.pid}/stat", 4096)
+            line_before, before = self._seen.get(process, (b"", None))
+            if before is not None and line == line_before:
+                return before
+            stat = procfs.parse_stat(line)
+        except (*procfs.GONE, ValueError):
+            return None
+        if stat.process != process:
+            return None
+        if before is not None and stat == before:
+            stat = before
+        self._seen[process] = line, stat
+        return stat
 
     def _pids_given_out(self) -> range | None:
         """The pids that the machine gave out since the last look; `None` if that cannot be told.
@@ -217,7 +238,25 @@ class Membership:
             return ()
 
     def _ordered(self, living: dict[int, Stat]) -> list[Member]:
-        """The root first, parents before children, siblings by birth, strays last."""
+        """The root first, parents before children, siblings by birth, strays last.
+
+        While nobody comes or goes the order of the last time holds.
+        """
+        if len(self._order) == len(living):
+            again = [living.get(member.stat.pid) for member in self._order]
+            order = [
+                member if stat is member.stat else Member(stat, member.parent)
+                for member, stat in zip(self._order, again, strict=True)
+                if stat is not None and stat.process == member.stat.process
+            ]
+            if len(order) == len(living):
+                self._order = order
+                return list(order)
+        self._order = self._sorted(living)
+        return list(self._order)
+
+    def _sorted(self, living: dict[int, Stat]) -> list[Member]:
+        """Put all of them in order."""
         by_process = {stat.process: stat for stat in living.values()}
         below: dict[ProcessId | None, list[Stat]] = {}
         for process, stat in by_process.items():

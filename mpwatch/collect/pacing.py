@@ -9,6 +9,9 @@ SLOW_S = 30.0
 """Parts that did not move are read again after this long all the same."""
 PATIENCE = 50
 """A part that took t seconds is not read again for t times this: at most 2 % of a cpu each."""
+STEADY_LIMIT = 4
+"""What was the same each time that it was read, and whose marks never moved, may become so many
+times as old."""
 NEAR = 3
 """A worker's descriptors go up and down by a few with every batch: no news for `SLOW_S`."""
 
@@ -20,6 +23,8 @@ class Plan(NamedTuple):
     links: bool
     maps: bool
     memory: bool
+    resting: bool = False
+    """Also ask the threads that have rested for long."""
 
 
 class Due(NamedTuple):
@@ -47,6 +52,8 @@ class Slow:
     cost_s: float = 0.0
     mark: tuple[int, ...] = ()
     """What moves when the part is worth reading again."""
+    patience: int = 1
+    """How many times as old as usual it may become."""
 
     def age_s(self, at_s: float) -> float:
         """How old the reading is; without end if there is none."""
@@ -64,9 +71,16 @@ class Slow:
 
     def is_due(self, mark: tuple[int, ...], at_s: float, interval_s: float = SLOW_S) -> bool:
         """Whether something moved or it was long ago, and it is not too expensive."""
-        age_s = self.age_s(at_s)
+        age_s = at_s - self.read_at_s
+        if mark == self.mark:
+            return age_s > interval_s * self.patience and age_s >= self.cost_s * PATIENCE
+        self.patience = 1
         return age_s >= self.cost_s * PATIENCE and (self.has_moved(mark) or age_s > interval_s)
 
-    def done(self, mark: tuple[int, ...], at_s: float, cost_s: float) -> None:
-        """Note a reading."""
+    def done(
+        self, mark: tuple[int, ...], at_s: float, cost_s: float, *, is_same: bool = False
+    ) -> None:
+        """Note a reading, and whether it was the same as the one before."""
+        is_steady = is_same and mark == self.mark
+        self.patience = min(STEADY_LIMIT, 2 * self.patience) if is_steady else 1
         self.mark, self.read_at_s, self.cost_s = mark, at_s, cost_s

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mpwatch.collect import fds, maps, memory, procfs, segments, threads
 from mpwatch.collect.blocked import WaitResolver
+from mpwatch.collect.counters import NO_COUNTERS, StatusCounters, read_io, read_status
 from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
 from mpwatch.collect.maps import Mappings
@@ -29,7 +29,7 @@ STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
+NO_MEMORY = MemorySample()
 
 
 @dataclass(slots=True)
@@ -43,7 +43,9 @@ class Kept:
     memory: MemorySample | None = None
     sample: ProcSample | None = None
     """The last one: what has not run since keeps its small counters."""
-    status: dict[bytes, bytes] = field(default_factory=dict)
+    listing: tuple[ThreadSample, ...] | None = None
+    """The samples of `threads`."""
+    status: StatusCounters = NO_COUNTERS
     moved: tuple[int, ...] = ()
     """What shows that a process has run since `status` was read."""
 
@@ -73,6 +75,7 @@ class ProcessReader:
         self._process = process
         self._kept = Kept()
         self._links, self._maps, self._memory = Slow(), Slow(), Slow()
+        self._has_new_maps = False
         self._used: int | None = None
         self._status_read_at_s = -math.inf
         self._problems: dict[str, str] = {}
@@ -113,7 +116,7 @@ class ProcessReader:
         else:
             self._read_slow(around, stat, plan, outside_pid)
             if plan.threads:
-                self._read_threads(around, stat.thread_count, outside_pid)
+                self._read_threads(around, stat.thread_count, plan.resting, outside_pid)
         sample = self._assemble(around, stat, identity, part, is_ended)
         self._kept.sample = sample
         return sample
@@ -128,16 +131,16 @@ class ProcessReader:
             with_cost = self._timed(
                 around,
                 "descriptors",
-                lambda proc, p: fds.read_descriptors(proc, p, around.sockets.end),
+                lambda proc, p: fds.read_descriptors(
+                    proc, p, around.sockets.end, self._kept.descriptors
+                ),
                 pid,
             )
             if with_cost is not None:
-                kept.descriptors, cost_s = with_cost
-                self._links.done((self._used or 0,), around.at_s, cost_s)
-                has_news = True
+                has_news = self._take_descriptors(around, *with_cost)
         # Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
         # lock would hang the reader as well.
-        if self._is_stuck(around, stat):
+        if (plan.maps or plan.memory) and self._is_stuck(around, stat):
             if kept.mappings is None:
                 self._problems["mappings"] = "mappings: not read while the process is in state D"
             plan = plan._replace(maps=False, memory=False)
@@ -156,7 +159,7 @@ class ProcessReader:
             # One that may not be read waits its turn like others, or it would always come first.
             self._memory.done((), around.at_s, cost_s)
         if has_news:
-            kept.segments = segments.join(
+            joined = segments.join(
                 pid,
                 kept.descriptors.held if kept.descriptors is not None else (),
                 kept.mappings.files if kept.mappings is not None else (),
@@ -164,6 +167,16 @@ class ProcessReader:
                 outside_pid,
                 around.at_s,
             )
+            # The same object while nothing has changed: who derives from it need not do so again.
+            if joined != kept.segments:
+                kept.segments = joined
+
+    def _take_descriptors(self, around: Surroundings, found: Descriptors, cost_s: float) -> bool:
+        """Keep a listing; whether it says anything about segments."""
+        before, self._kept.descriptors = self._kept.descriptors, found
+        is_same = before is not None and before.links is found.links
+        self._links.done((self._used or 0,), around.at_s, cost_s, is_same=is_same)
+        return before is None or bool(found.held or before.held)
 
     def _read_maps(self, around: Surroundings, stat: Stat) -> bool:
         """Parse the mappings; whether that worked."""
@@ -175,17 +188,20 @@ class ProcessReader:
         )
         if found is None:
             return False
+        before = self._kept.mappings
         self._kept.mappings, cost_s = found
-        self._maps.done(self._maps_mark(stat), around.at_s, cost_s)
+        is_same = self._kept.mappings is before
+        self._has_new_maps = self._has_new_maps or not is_same
+        self._maps.done(self._maps_mark(stat), around.at_s, cost_s, is_same=is_same)
         return True
 
     def _maps_mark(self, stat: Stat) -> tuple[int, ...]:
         """What moves when mappings do: descriptors, threads, resident shared memory in MiB."""
-        shmem = self._kept.status.get(b"RssShmem", b"0").split()
-        return self._used or 0, (NEAR + 1) * stat.thread_count, int(shmem[0]) >> 10 if shmem else 0
+        shmem_kb = self._kept.status.shmem_kb or 0
+        return self._used or 0, (NEAR + 1) * stat.thread_count, shmem_kb >> 10
 
     def _read_threads(
-        self, around: Surroundings, thread_count: int, outside_pid: CreatorOf
+        self, around: Surroundings, thread_count: int, resting: bool, outside_pid: CreatorOf
     ) -> None:
         """All threads, with what the blocked ones wait for."""
         resolver = WaitResolver(
@@ -198,15 +214,24 @@ class ProcessReader:
             around.wall_s,
         )
         # The mappings may have been read after a thread began to wait on a semaphore in them.
-        if self._maps.read_at_s == around.at_s:
+        if self._has_new_maps:
+            self._has_new_maps = False
             self._kept.threads = {
                 tid: kept
                 for tid, kept in self._kept.threads.items()
                 if kept.sample.waits_on is None or kept.sample.waits_on.kind != "futex"
             }
         self._kept.threads = threads.read_threads(
-            around.proc, self._process.pid, thread_count, self._kept.threads, resolver
+            around.proc,
+            self._process.pid,
+            thread_count,
+            self._kept.threads,
+            resolver,
+            math.inf if resting else around.at_s,
         )
+        listing = tuple([kept.sample for kept in self._kept.threads.values()])
+        if listing != self._kept.listing:
+            self._kept.listing = listing or None
 
     def _is_stuck(self, around: Surroundings, stat: Stat) -> bool:
         """Whether any thread was last seen in uninterruptible sleep, or is if none was seen yet."""
@@ -263,20 +288,20 @@ class ProcessReader:
             ns_pid=identity.ns_pid,
             ns_uid=identity.ns_uid,
             born_wall_s=identity.born_wall_s,
-            threads=self._threads(),
+            threads=kept.listing,
             thread_count=stat.thread_count,
             fds=self._fds(identity),
             maps=self._map_sample(around),
-            memory=self._memory_sample(stat, status, is_ended),
+            memory=self._memory_sample(stat, is_ended),
             segments=kept.segments,
             minor_faults=stat.minor_faults,
             major_faults=stat.major_faults,
-            voluntary_switches=_int(status.get(b"voluntary_ctxt_switches")),
-            involuntary_switches=_int(status.get(b"nonvoluntary_ctxt_switches")),
+            voluntary_switches=status.voluntary_switches,
+            involuntary_switches=status.involuntary_switches,
             read_bytes=read_bytes,
             written_bytes=written_bytes,
-            cpus_allowed=_bits(status.get(b"Cpus_allowed")),
-            signals_caught=_mask(status.get(b"SigCgt")),
+            cpus_allowed=status.cpus_allowed,
+            signals_caught=status.signals_caught,
             oom_score_adj=identity.oom_score_adj,
             environment=identity.environment,
             start_method=part.start_method,
@@ -284,29 +309,37 @@ class ProcessReader:
             problems=(*identity.problems, *self._problems.values()),
         )
 
-    def _threads(self) -> tuple[ThreadSample, ...] | None:
-        """The threads, or `None` if they were never read."""
-        return tuple(kept.sample for kept in self._kept.threads.values()) or None
-
     def _fds(self, identity: Identity) -> FdSample | None:
         """The fresh count with the last listing."""
         if self._used is None:
             return None
-        listing = self._kept.descriptors
+        listing, last = self._kept.descriptors, self._kept.sample
+        read_at_s = self._links.read_at_s if listing is not None else None
+        before = last.fds if last is not None else None
+        if (
+            before is not None
+            and before.used == self._used
+            and before.read_at_s == read_at_s
+            and before.soft_limit == identity.soft_limit
+        ):
+            return before
         return FdSample(
             used=self._used,
             soft_limit=identity.soft_limit,
             hard_limit=identity.hard_limit,
             by_kind=listing.by_kind if listing is not None else None,
             links=listing.links if listing is not None else None,
-            read_at_s=self._links.read_at_s if listing is not None else None,
+            read_at_s=read_at_s,
         )
 
     def _map_sample(self, around: Surroundings) -> MapSample | None:
         """The last reading of the mappings."""
-        found = self._kept.mappings
+        found, last = self._kept.mappings, self._kept.sample
         if found is None:
             return None
+        before = last.maps if last is not None else None
+        if before is not None and before.read_at_s == self._maps.read_at_s:
+            return before
         return MapSample(
             used=found.used,
             limit=around.max_map_count,
@@ -315,56 +348,39 @@ class ProcessReader:
             read_at_s=self._maps.read_at_s,
         )
 
-    def _memory_sample(
-        self, stat: Stat, status: dict[bytes, bytes], is_ended: bool
-    ) -> MemorySample | None:
+    def _memory_sample(self, stat: Stat, is_ended: bool) -> MemorySample | None:
         """The fresh resident sizes with the last `smaps_rollup`."""
         if is_ended:
             return None
-        shmem = status.get(b"RssShmem", b"").split()
-        return replace(
-            self._kept.memory or MemorySample(),
-            rss_bytes=stat.rss_pages * PAGE_BYTES,
-            shmem_bytes=int(shmem[0]) * 1024 if shmem else None,
-        )
+        shmem_kb, last = self._kept.status.shmem_kb, self._kept.sample
+        rollup = self._kept.memory or NO_MEMORY
+        rss_bytes = stat.rss_pages * PAGE_BYTES
+        shmem_bytes = shmem_kb * 1024 if shmem_kb is not None else None
+        before = last.memory if last is not None else None
+        if (
+            before is not None
+            and before.rss_bytes == rss_bytes
+            and before.shmem_bytes == shmem_bytes
+            and before.read_at_s == rollup.read_at_s
+        ):
+            return before
+        return replace(rollup, rss_bytes=rss_bytes, shmem_bytes=shmem_bytes)
 
-    def _status(self, around: Surroundings, stat: Stat, is_ended: bool) -> dict[bytes, bytes]:
+    def _status(self, around: Surroundings, stat: Stat, is_ended: bool) -> StatusCounters:
         """The small counters of `status`; kept for a while, and while the process has not run."""
         moved = (stat.cpu_ticks, stat.minor_faults, stat.thread_count)
         is_young = around.at_s - self._status_read_at_s < STATUS_S
-        if is_ended or is_young or moved == self._kept.moved:
-            return self._kept.status
-        self._status_read_at_s = around.at_s
-        try:
-            found = procfs.parse_status(procfs.read(f"{around.proc}/{self._process.pid}/status"))
-        except OSError:
-            found = {}
-        self._kept.status, self._kept.moved = found, moved
-        return found
+        if not (is_ended or is_young or moved == self._kept.moved):
+            self._status_read_at_s = around.at_s
+            self._kept.moved = moved
+            self._kept.status = read_status(around.proc, self._process.pid)
+        return self._kept.status
 
     def _io(
         self, around: Surroundings, stat: Stat, is_ended: bool
     ) -> tuple[int | None, int | None]:
-        """Bytes read and written by system calls, pipes included; kept while it has not run."""
+        """Bytes read and written by system calls; kept while it has not run."""
         last = self._kept.sample
         if is_ended or (last is not None and last.cpu_ticks == stat.cpu_ticks):
             return (last.read_bytes, last.written_bytes) if last is not None else (None, None)
-        try:
-            data = procfs.read(f"{around.proc}/{self._process.pid}/io", 1024)
-        except OSError:
-            return None, None
-        found = dict(_IO.findall(data))
-        return _int(found.get(b"rchar")), _int(found.get(b"wchar"))
-
-
-def _int(text: bytes | None) -> int | None:
-    return int(text) if text else None
-
-
-def _mask(text: bytes | None) -> int | None:
-    return int(text, 16) if text else None
-
-
-def _bits(text: bytes | None) -> int | None:
-    """How many bits a mask of cpus has."""
-    return int(text.replace(b",", b""), 16).bit_count() if text else None
+        return read_io(around.proc, self._process.pid)

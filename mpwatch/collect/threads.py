@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,6 +14,9 @@ from mpwatch.model.samples import ThreadSample
 from mpwatch.model.text import clean
 
 THREADS_LIMIT = 4096
+REST_S = 2.5
+"""A thread that has rested for several readings is asked this often; the main thread always."""
+RESTS = 2
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -23,6 +28,9 @@ class KeptThread(NamedTuple):
     call: bytes
     """`syscall`, arguments, stack and instruction pointer included."""
     sample: ThreadSample
+    asked_at_s: float = 0.0
+    rests: int = 0
+    """How many times in a row it had not run since the time before."""
 
 
 _STEADY = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "timer"))
@@ -35,13 +43,14 @@ def read_threads(
     thread_count: int,
     kept: dict[int, KeptThread],
     resolver: WaitResolver | None,
+    at_s: float = math.inf,
 ) -> dict[int, KeptThread]:
     """Read all threads, main thread first.
 
     A thread that sleeps and has not been scheduled since the last reading is still in the same
     call: one read of `schedstat` (5 us) instead of `stat`, `syscall`, `wchan` and what they lead to
     (40 us), and most threads of a job sleep. One that ran and is back in the very same call needs
-    one read more, of `syscall`.
+    one read more, of `syscall`. One that has rested a few times is left alone for `REST_S`.
 
     Args:
         proc: Where procfs is.
@@ -50,14 +59,15 @@ def read_threads(
             the ones.
         kept: What the last call returned.
         resolver: Says what blocked calls wait for; `None` leaves `waits_on` open.
+        at_s: The moment of the reading; without it nobody is left alone.
     """
     if len(kept) == thread_count:
-        found = _read_these(proc, pid, list(kept), kept, resolver)
+        found = _read_these(proc, pid, list(kept), kept, resolver, at_s)
         if len(found) == thread_count:
             return found
         kept = found
     tids = procfs.task_ids(proc, pid)[:THREADS_LIMIT]
-    return _read_these(proc, pid, tids, kept, resolver)
+    return _read_these(proc, pid, tids, kept, resolver, at_s)
 
 
 def is_any_stuck(proc: str, pid: int) -> bool:
@@ -77,23 +87,32 @@ def _read_these(
     tids: list[int],
     kept: dict[int, KeptThread],
     resolver: WaitResolver | None,
+    at_s: float,
 ) -> dict[int, KeptThread]:
     """Read the threads with these numbers, as far as they live."""
     found: dict[int, KeptThread] = {}
     for tid in tids:
-        folder = f"{proc}/{pid}/task/{tid}"
         before = kept.get(tid)
+        if before is not None and tid != pid and _is_left_alone(tid, before, at_s):
+            found[tid] = before
+            continue
+        folder = f"{proc}/{pid}/task/{tid}"
         counters = _counters(folder)
         if counters is None:
             continue
         has_rested = before is not None and counters != b"" and counters == before.counters
         if before is not None and has_rested and before.sample.state in ("S", "I"):
-            found[tid] = before
+            found[tid] = before._replace(asked_at_s=at_s, rests=before.rests + 1)
             continue
-        thread = _read_thread(folder, counters, before, resolver)
+        thread = _read_thread(folder, counters, before, resolver, at_s)
         if thread is not None:
             found[tid] = thread
     return found
+
+
+def _is_left_alone(tid: int, before: KeptThread, at_s: float) -> bool:
+    """Whether a thread has rested for long and was asked just now; not all in the same moment."""
+    return before.rests >= RESTS + tid % 3 and 0.0 <= at_s - before.asked_at_s < REST_S
 
 
 def _counters(folder: str) -> bytes | None:
@@ -108,7 +127,11 @@ def _counters(folder: str) -> bytes | None:
 
 
 def _read_thread(
-    folder: str, counters: bytes, before: KeptThread | None, resolver: WaitResolver | None
+    folder: str,
+    counters: bytes,
+    before: KeptThread | None,
+    resolver: WaitResolver | None,
+    at_s: float,
 ) -> KeptThread | None:
     """One thread that has run since the last reading, or `None` once it has ended."""
     try:
@@ -118,7 +141,7 @@ def _read_thread(
     except OSError:  # hidden, or the kernel does not tell (CONFIG_HAVE_ARCH_TRACEHOOK)
         line = b""
     if before is not None and counters and line == before.call and _is_steady(before.sample):
-        return KeptThread(counters, line, _still_waiting(before.sample, counters, line, resolver))
+        return _still_waiting(before, counters, line, resolver, at_s)
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
@@ -139,26 +162,26 @@ def _read_thread(
             waits_on=resolver.resolve(call, stat.state, wchan) if resolver is not None else None,
             start_ticks=stat.start_ticks,
         ),
+        at_s,
     )
 
 
 def _still_waiting(
-    known: ThreadSample, counters: bytes, line: bytes, resolver: WaitResolver | None
-) -> ThreadSample:
-    """A thread back in the same call: only its cpu time is new, and how long it will sleep."""
-    waits_on = known.waits_on
-    if resolver is not None and waits_on is not None and waits_on.kind == "timer":
-        waits_on = resolver.resolve(parse_syscall(line), known.state, known.wchan)
-    return ThreadSample(
-        known.tid,
-        known.name,
-        known.state,
-        _ticks(counters),
-        known.wchan,
-        known.syscall,
-        waits_on,
-        known.start_ticks,
-    )
+    before: KeptThread, counters: bytes, line: bytes, resolver: WaitResolver | None, at_s: float
+) -> KeptThread:
+    """A thread back in the same call: its cpu time is new, and now and then how long it sleeps."""
+    known = before.sample
+    ticks = _ticks(counters)
+    is_recent = 0.0 <= at_s - before.asked_at_s < REST_S
+    if resolver is not None and known.waits_on is not None and known.waits_on.kind == "timer":
+        if is_recent:
+            at_s = before.asked_at_s
+        else:
+            waits_on = resolver.resolve(parse_syscall(line), known.state, known.wchan)
+            known = replace(known, waits_on=waits_on)
+    if ticks != known.cpu_ticks:
+        known = replace(known, cpu_ticks=ticks)
+    return KeptThread(counters, line, known, at_s)
 
 
 def _ticks(counters: bytes) -> int:

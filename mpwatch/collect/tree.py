@@ -247,7 +247,7 @@ class _Crew:
         dues = {m.stat.process: self._readers[m.stat.process].due(around, m.stat) for m in members}
         if wanted.is_full:
             has_memory = wanted.memory_count is None
-            return dict.fromkeys(dues, Plan(wanted.threads, True, True, has_memory))
+            return dict.fromkeys(dues, Plan(wanted.threads, True, True, has_memory, True))
         links = _most_urgent(dues, lambda due: due.links, wanted.links_count)
         mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
         rollups = frozenset[ProcessId]()
@@ -263,6 +263,7 @@ class _Crew:
                 links=process in links or (is_looked_at and due.links is not None),
                 maps=process in mappings or (is_looked_at and due.maps is not None),
                 memory=process in rollups or (is_looked_at and due.memory is not None),
+                resting=is_looked_at,
             )
         return plans
 

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import eq, is_
 from typing import NamedTuple
 
 from mpwatch.diagnose.shared import once_per_reading
@@ -52,7 +53,7 @@ class _Held(NamedTuple):
     sockets: tuple[FdLink, ...]
 
 
-_held_before: dict[ProcessId, _Held] = {}
+_before: tuple[dict[ProcessId, _Held], PipeEnds] = {}, PipeEnds()
 """Of the last job indexed. Forked workers hold the ends of all that was open before them, thousands
 together, and hardly any of that changes from one reading to the next."""
 
@@ -60,7 +61,8 @@ together, and hardly any of that changes from one reading to the next."""
 @once_per_reading
 def pipe_ends(snapshot: Snapshot) -> PipeEnds:
     """Index the ends that all living processes hold."""
-    global _held_before
+    global _before
+    held_before, ends = _before
     held: dict[ProcessId, _Held] = {}
     is_complete = True
     for process in snapshot.living():
@@ -68,11 +70,22 @@ def pipe_ends(snapshot: Snapshot) -> PipeEnds:
         if fds is None or fds.links is None:
             is_complete = is_complete and process.sample.state == "Z"
             continue
-        before = _held_before.get(process.process)
+        before = held_before.get(process.process)
         is_same = before is not None and before.links is fds.links
         held[process.process] = before if before is not None and is_same else _held(fds.links)
-    _held_before = held
-    return _joined(held, is_complete=is_complete)
+    if is_complete is not ends.is_complete or not _are_same(held, held_before):
+        ends = _joined(held, is_complete=is_complete)
+        _before = held, ends
+    return ends
+
+
+def _are_same(held: dict[ProcessId, _Held], before: dict[ProcessId, _Held]) -> bool:
+    """Whether the same processes, in the same order, hold what they held."""
+    return (
+        len(held) == len(before)
+        and all(map(is_, held.values(), before.values()))
+        and all(map(eq, held, before))
+    )
 
 
 def _held(links: tuple[FdLink, ...]) -> _Held:

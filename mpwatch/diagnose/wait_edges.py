@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import is_
+from typing import TypeAlias
 
 from mpwatch.diagnose.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.stack_shapes import (
@@ -72,16 +74,33 @@ def surroundings(snapshot: Snapshot) -> Surroundings:
     )
 
 
-def _semaphore_users(snapshot: Snapshot) -> dict[SegmentId, tuple[ProcessId, ...]]:
+_Users: TypeAlias = dict[SegmentId, tuple[ProcessId, ...]]
+_users_before: tuple[list[object], _Users] = ([], {})
+"""What the users of semaphores were derived from the last time, and who they were: forked workers
+map every one made before them, and from one reading to the next that hardly ever changes."""
+
+
+def _semaphore_users(snapshot: Snapshot) -> _Users:
     """Who maps which semaphore, from the joined segments and from each process's own."""
+    global _users_before
+    living = snapshot.living()
+    basis: list[object] = [segment.mappers for segment in snapshot.segments]
+    basis += [segment.segment for segment in snapshot.segments]
+    basis += [process.sample.segments for process in living]
+    basis += [process.process for process in living]
+    known, users_before = _users_before
+    if len(known) == len(basis) and all(map(is_, known, basis)):
+        return users_before
     users: defaultdict[SegmentId, dict[ProcessId, None]] = defaultdict(dict)
     for segment in snapshot.segments:
         users[segment.segment].update(dict.fromkeys(segment.mappers))
-    for process in snapshot.living():
+    for process in living:
         for use in process.sample.segments or ():
             if use.kind == "semaphore" and use.ranges:
                 users[use.segment][process.process] = None
-    return {segment: tuple(holders) for segment, holders in users.items()}
+    found = {segment: tuple(holders) for segment, holders in users.items()}
+    _users_before = basis, found
+    return found
 
 
 def _segments_known(snapshot: Snapshot) -> bool:

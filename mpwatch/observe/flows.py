@@ -14,8 +14,10 @@ Key: TypeAlias = tuple[int, int]
 Pair: TypeAlias = tuple[ProcessId, ProcessId]
 
 OPEN_LIMIT = 16_384
-"""Segments remembered, the last used: sent and not received, or received before their sending was
-heard of, or in use again. Each takes some 350 bytes, and every batch is a new one."""
+"""Segments of which a sending or a receipt has not met its other half, the last used."""
+SETTLED_LIMIT = 16_384
+"""Segments remembered besides, the last used, to tell a buffer in use again from a new one. Every
+batch is a new one, so there are soon that many: some 150 bytes each."""
 LATE_S = 3.0
 """Slices come ten times a second; a receipt whose sending is not heard of by then has no hook."""
 LATENCIES_KEPT = 512
@@ -39,11 +41,7 @@ class _Receipt(NamedTuple):
 
 
 class _Open:
-    """Sends and receipts of one segment that have not met yet, each in order of time.
-
-    Nearly always both are empty and there are tens of thousands of them: an empty list takes a
-    tenth of the memory of an empty deque.
-    """
+    """Sends and receipts of one segment that have not met yet, each in order of time."""
 
     __slots__ = ("known_to", "last_sender", "receipts", "sends")
 
@@ -58,6 +56,11 @@ class _Open:
     def is_new(self) -> bool:
         """Whether nobody is known to have sent it."""
         return self.last_sender is None and not self.known_to
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is left to know of it is who sent it last."""
+        return not (self.sends or self.receipts or self.known_to)
 
 
 class _Tally:
@@ -111,6 +114,8 @@ class FlowTable:
 
     def __init__(self) -> None:
         self._open: OrderedDict[Key, _Open] = OrderedDict()
+        self._settled: OrderedDict[int, ProcessId] = OrderedDict()
+        """Who last sent a segment of which nothing is open, by its packed key."""
         self._tallies: dict[Pair, _Tally] = {}
         self._unmatched: deque[tuple[int, Key]] = deque()
         self._newest_ns = 0
@@ -138,6 +143,7 @@ class FlowTable:
             return
         self._newest_ns = max(self._newest_ns, event.at_ns)
         self._meet(entry)
+        self._put_away((event.key, event.key2), entry)
 
     def settle(self, at_s: float, creators: dict[Key, ProcessId]) -> None:
         """Count receipts older than `LATE_S` for the segment's creator, and mark the rates.
@@ -157,6 +163,7 @@ class FlowTable:
                 # What was under way as its sender's hook came had been filled for this.
                 is_copy = entry.last_sender is None and entry.known_to == (sender,)
                 self._tally(sender, receipt.receiver).add(receipt.bytes, is_copy, None)
+            self._put_away(key, entry)
         for tally in self._tallies.values():
             tally.mark(at_s)
 
@@ -199,10 +206,20 @@ class FlowTable:
             if len(self._open) >= OPEN_LIMIT:
                 self._open.popitem(last=False)
             entry = self._open[key] = _Open()
-        else:
             # A buffer that is used again and again must not be taken for a new one.
+            entry.last_sender = self._settled.pop(_packed(key), None)
+        else:
             self._open.move_to_end(key)
         return entry
+
+    def _put_away(self, key: Key, entry: _Open) -> None:
+        """Keep of a segment with nothing open only who sent it last."""
+        if entry.is_settled:
+            del self._open[key]
+            if entry.last_sender is not None:
+                if len(self._settled) >= SETTLED_LIMIT:
+                    self._settled.popitem(last=False)
+                self._settled[_packed(key)] = entry.last_sender
 
     def _meet(self, entry: _Open) -> None:
         while entry.sends and entry.receipts:
@@ -212,6 +229,11 @@ class FlowTable:
 
     def _tally(self, sender: ProcessId, receiver: ProcessId) -> _Tally:
         return self._tallies.setdefault((sender, receiver), _Tally())
+
+
+def _packed(key: Key) -> int:
+    """A key as one number: half the memory of a pair."""
+    return (key[0] << 64) + key[1]
 
 
 def quantile(ordered_ns: list[int], share: float) -> float | None:

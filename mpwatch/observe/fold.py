@@ -15,6 +15,7 @@ from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.observe.families import FamilyOrder
 from mpwatch.observe.flows import FlowTable
 from mpwatch.observe.history import HistoryKeeper
 from mpwatch.observe.journal import Journal
@@ -22,7 +23,7 @@ from mpwatch.observe.ledger import HookLedger
 from mpwatch.observe.loader_queues import with_queues
 from mpwatch.observe.note_words import note_words
 from mpwatch.observe.people import Member, build_process, cpu_percent, label, own_frames
-from mpwatch.observe.segments import join_segments
+from mpwatch.observe.segments import MappedBytes, SegmentTable
 
 ENDED_KEPT = 256
 """Ended processes shown at most: a job that starts workers at every epoch has thousands."""
@@ -54,6 +55,9 @@ class Fold:
         self._sites_noted_s: dict[SegmentId, float] = {}
         self._tree: TreeSample | None = None
         self._segments: tuple[Segment, ...] = ()
+        self._segment_table = SegmentTable()
+        self._mapped = MappedBytes()
+        self._families = FamilyOrder()
         self._at_s = 0.0
         self._events_marks: list[tuple[float, int]] = []
         self._event_count = 0
@@ -105,7 +109,9 @@ class Fold:
             self._take_sample(sample, by_pid, tree)
         self._mark_vanished(tree)
         self._forget_oldest()
-        self._segments = join_segments(tree.processes, self._by_pid, tree.wall_s, self._call_sites)
+        self._segments = self._segment_table.join(
+            tree.processes, self._by_pid, tree.wall_s, self._call_sites
+        )
         self._forget_sites(tree.at_s)
         creators = {
             (segment.segment.inode, segment.segment.device): segment.creator
@@ -187,6 +193,7 @@ class Fold:
         self._ledgers.pop(process, None)
         self._history.forget(process)
         self._flows.forget(process)
+        self._mapped.forget(process)
         if self._by_pid.get(process.pid) == process:
             del self._by_pid[process.pid]
 
@@ -260,7 +267,7 @@ class Fold:
             wall_s=tree.wall_s + (self._at_s - tree.at_s),
             root=tree.root,
             host=tree.host,
-            processes=tuple(self._ordered(self._processes(tree))),
+            processes=tuple(self._processes(tree)),
             segments=self._segments,
             gpus=tree.gpus,
             flows=self._flows.flows(),
@@ -272,14 +279,15 @@ class Fold:
         )
 
     def _processes(self, tree: TreeSample) -> list[Process]:
-        found = [self._process(process, tree) for process in self._members]
+        order = self._families.of(self._members, tree.root)
+        found = [self._process(process, depth, tree) for process, depth in order]
         books = {process: ledger.batches for process, ledger in self._ledgers.items()}
         return with_queues(found, books)
 
-    def _process(self, process: ProcessId, tree: TreeSample) -> Process:
+    def _process(self, process: ProcessId, depth: int, tree: TreeSample) -> Process:
         """One process; those that have ended, often hundreds, are built once."""
         found = self._gone.get(process)
-        if found is None:
+        if found is None or found.depth != depth:
             member = self._members[process]
             found = build_process(
                 member,
@@ -288,36 +296,12 @@ class Fold:
                 self._history.trends(process),
                 self._at_s,
                 tree.ticks_per_s,
+                depth=depth,
+                shm_bytes=self._mapped.of(member.sample),
             )
             if member.ended is not None:
                 self._gone[process] = found
         return found
-
-    def _ordered(self, processes: Iterable[Process]) -> Iterable[Process]:
-        """Root first, children after their parents in order of birth, orphans last."""
-        children: dict[ProcessId | None, list[Process]] = {}
-        known = {process.process: process for process in processes}
-        for process in known.values():
-            parent = process.parent if process.parent in known else None
-            children.setdefault(parent, []).append(process)
-        root = self._tree.root if self._tree else None
-        pending = [
-            (process, 0)
-            for process in sorted(
-                children.get(None, []),
-                key=lambda each: (each.process != root, each.process.start_ticks, each.pid),
-                reverse=True,
-            )
-        ]
-        while pending:
-            process, depth = pending.pop()
-            yield replace(process, depth=depth)
-            below = sorted(
-                children.get(process.process, []),
-                key=lambda each: (each.process.start_ticks, each.pid),
-                reverse=True,
-            )
-            pending.extend((child, depth + 1) for child in below)
 
     def _mark_events(self, at_s: float) -> None:
         marks = self._events_marks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -11,7 +12,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
 from mpwatch.observe.people import RATE_S
-from mpwatch.observe.segments import mapped_shm_bytes
+from mpwatch.observe.segments import MappedBytes
 
 POINTS_KEPT = 240
 SPACING_S = RATE_S
@@ -27,26 +28,33 @@ class _Line:
     So it spans ever more time in bounded memory and is dense where forecasts look first.
     """
 
-    __slots__ = ("points",)
+    __slots__ = ("points", "recent")
 
     def __init__(self) -> None:
         self.points: list[Point] = []
+        self.recent: deque[float | None] = deque(maxlen=TREND_POINTS)
+        """The last values."""
 
-    def add(self, point: Point) -> None:
-        if self.points and 0 <= point.at_s - self.points[-1].at_s < SPACING_S:
+    def add(self, at_s: float, value: float) -> None:
+        points = self.points
+        if points and 0 <= at_s - points[-1].at_s < SPACING_S:
             return
-        self.points.append(point)
-        if len(self.points) > POINTS_KEPT:
-            half = len(self.points) // 2
-            self.points = self.points[:half:2] + self.points[half:]
+        points.append(Point(at_s, value))
+        self.recent.append(value)
+        if len(points) > POINTS_KEPT:
+            # In place: whoever holds the list sees the series go on.
+            del points[1 : len(points) // 2 : 2]
 
 
 class HistoryKeeper:
     """Adds one tree sample after another and hands out the series."""
 
     def __init__(self) -> None:
-        self._processes: dict[tuple[ProcessId, ProcessMetric], _Line] = {}
+        self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
+        self._series: dict[tuple[ProcessId, ProcessMetric], Series] = {}
+        """The points of all lines, as rules ask for them."""
         self._host: dict[HostMetric, _Line] = {}
+        self._mapped = MappedBytes()
         self._started_at_s: float | None = None
 
     def add(
@@ -56,21 +64,25 @@ class HistoryKeeper:
         cpu_percent: Mapping[ProcessId, float | None],
     ) -> None:
         """Remember one reading of the whole job."""
+        at_s = tree.at_s
         if self._started_at_s is None:
-            self._started_at_s = tree.at_s
+            self._started_at_s = at_s
         children: dict[int, int] = {}
         for sample in tree.processes:
             children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
         for sample in tree.processes:
             values = _process_values(sample)
+            values["shm_bytes"] = self._mapped.of(sample)
             values["cpu_percent"] = cpu_percent.get(sample.process)
             values["children"] = children.get(sample.process.pid, 0)
+            lines = self._lines.setdefault(sample.process, {})
             for metric, value in values.items():
                 if value is not None:
-                    self._line(sample.process, metric).add(Point(tree.at_s, value))
+                    line = lines.get(metric) or self._begin(lines, sample.process, metric)
+                    line.add(at_s, value)
         for name, value in _host_values(tree, segments).items():
             if value is not None:
-                self._host.setdefault(name, _Line()).add(Point(tree.at_s, value))
+                self._host.setdefault(name, _Line()).add(at_s, value)
 
     def add_look(self, process: ProcessId, at_s: float) -> None:
         """Remember that its stacks were taken from outside at a moment."""
@@ -78,34 +90,31 @@ class HistoryKeeper:
 
     def forget(self, process: ProcessId) -> None:
         """Drop everything about a process that nobody shows any more."""
-        for key in [key for key in self._processes if key[0] == process]:
-            del self._processes[key]
+        for metric in self._lines.pop(process, {}):
+            del self._series[process, metric]
+        self._mapped.forget(process)
 
     def trends(self, process: ProcessId) -> Trends:
         """The last values of what is drawn in a row."""
-        cpu, private, fds, maps, shm = (self._last(process, metric) for metric in _TRENDS)
+        lines = self._lines.get(process, {})
+        cpu, private, fds, maps, shm = (_recent(lines.get(metric)) for metric in _TRENDS)
         return Trends(cpu_percent=cpu, private_bytes=private, fds=fds, maps=maps, shm_bytes=shm)
 
     def history(self) -> History:
         """A view for rules; valid until the next `add`."""
-        processes: dict[tuple[ProcessId, ProcessMetric], Series] = {
-            key: line.points for key, line in self._processes.items()
-        }
         host: dict[HostMetric, Series] = {key: line.points for key, line in self._host.items()}
-        return History(MappingProxyType(processes), MappingProxyType(host), self._started_at_s)
+        return History(MappingProxyType(self._series), MappingProxyType(host), self._started_at_s)
 
-    def _line(self, process: ProcessId, metric: ProcessMetric) -> _Line:
-        key = (process, metric)
-        line = self._processes.get(key)
-        if line is None:
-            line = self._processes[key] = _Line()
+    def _begin(
+        self, lines: dict[ProcessMetric, _Line], process: ProcessId, metric: ProcessMetric
+    ) -> _Line:
+        line = lines[metric] = _Line()
+        self._series[process, metric] = line.points
         return line
 
-    def _last(self, process: ProcessId, metric: ProcessMetric) -> tuple[float | None, ...]:
-        line = self._processes.get((process, metric))
-        if line is None:
-            return ()
-        return tuple(point.value for point in line.points[-TREND_POINTS:])
+
+def _recent(line: _Line | None) -> tuple[float | None, ...]:
+    return tuple(line.recent) if line is not None else ()
 
 
 def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
@@ -132,7 +141,6 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
             values["private_bytes"] = memory.private_bytes
             values["private_dirty_bytes"] = memory.private_dirty_bytes
             values["shared_dirty_bytes"] = memory.shared_dirty_bytes
-    values["shm_bytes"] = mapped_shm_bytes(sample)
     return values
 
 

@@ -14,15 +14,15 @@ from mpwatch.model.samples import (
     StackSample,
     ThreadSample,
 )
-from mpwatch.model.snapshot import GpuUse, Process, Thread, Trends
+from mpwatch.model.snapshot import GpuUse, Hook, Process, Thread, Trends
 from mpwatch.observe.doing import doing
 from mpwatch.observe.ledger import HookLedger
-from mpwatch.observe.segments import mapped_shm_bytes
 
 RATE_S = 0.4
 """Time is counted in ticks of 10 ms: over less than this, one tick looks like work."""
 PAST_LIMIT = 16
 _HOOK_PART = "/mpwatch/hook/"
+NO_HOOK = Hook()
 
 
 @dataclass(slots=True)
@@ -119,11 +119,13 @@ def build_process(
     trends: Trends,
     at_s: float,
     ticks_per_s: int,
+    *,
+    depth: int = 0,
+    shm_bytes: int | None = None,
 ) -> Process:
     """The process as snapshots show it."""
     sample = member.sample
     now_ns = int(at_s * 1e9)
-    hook = ledger.hook() if ledger else None
     may_fetch = sample.role in ("loader-worker", "spawned")
     worker = ledger.worker_load(now_ns) if ledger and may_fetch else None
     loaders = ledger.loaders(now_ns) if ledger else ()
@@ -134,7 +136,7 @@ def build_process(
     problems = sample.problems
     if member.stacks_problem:
         problems = (*problems, f"stacks: {member.stacks_problem}")
-    process = Process(
+    return Process(
         process=sample.process,
         sample=sample,
         parent=member.parent,
@@ -143,7 +145,8 @@ def build_process(
         label=label(sample),
         cpu_percent=cpu_percent(member, ticks_per_s),
         private_bytes=sample.memory.private_bytes if sample.memory else None,
-        shm_bytes=mapped_shm_bytes(sample),
+        depth=depth,
+        shm_bytes=shm_bytes,
         threads=threads,
         start_method=sample.start_method or (ledger.start_method() if ledger else None),
         sharing_strategy=ledger.strategy if ledger else None,
@@ -156,8 +159,8 @@ def build_process(
         ended=member.ended,
         gauges=ledger.gauges if ledger else {},
         problems=problems,
+        hook=ledger.hook() if ledger else NO_HOOK,
     )
-    return process if hook is None else replace(process, hook=hook)
 
 
 def _threads(member: Member, ticks_per_s: int) -> tuple[Thread, ...]:
