@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mpwatch.collect import procfs, roles
+from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.procfs import Stat
 from mpwatch.model.ids import ProcessId
 
@@ -36,7 +37,11 @@ class Membership:
     """
 
     def __init__(
-        self, root: ProcessId, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
+        self,
+        root: ProcessId,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        budget: Budget | None = None,
     ) -> None:
         self._root = root
         self._proc = proc
@@ -45,6 +50,7 @@ class Membership:
         self._seen: dict[ProcessId, tuple[bytes, Stat]] = {}
         """The last line of each member: who has not moved since need not be taken apart again."""
         self._order: list[Member] = []
+        self._files = KeptFiles(budget or Budget(0))
         self._has_children_files = procfs.has_children_files(proc)
         self._last_pid: int | None = None
         self._descended_at_s = -SCAN_INTERVAL_S
@@ -58,8 +64,7 @@ class Membership:
             if stat is not None:
                 living[process.pid] = stat
             else:
-                del self._parents[process]
-                self._seen.pop(process, None)
+                self._lose(process)
         given = self._pids_given_out()
         if given is None or self._clock() - self._descended_at_s >= SCAN_INTERVAL_S:
             self._descend_all(living)
@@ -91,7 +96,7 @@ class Membership:
     def _look_again(self, process: ProcessId) -> Stat | None:
         """The stat of a member, the same object while nothing has moved; `None` once it is gone."""
         try:
-            line = procfs.read(f"{self._proc}/{process.pid}/stat", 4096)
+            line = self._files.read(f"{self._proc}/{process.pid}/stat")
             line_before, before = self._seen.get(process, (b"", None))
             if before is not None and line == line_before:
                 return before
@@ -104,6 +109,12 @@ class Membership:
             stat = before
         self._seen[process] = line, stat
         return stat
+
+    def _lose(self, process: ProcessId) -> None:
+        """Forget one that has ended."""
+        del self._parents[process]
+        self._seen.pop(process, None)
+        self._files.forget(f"{self._proc}/{process.pid}/stat")
 
     def _pids_given_out(self) -> range | None:
         """The pids that the machine gave out since the last look; `None` if that cannot be told.

@@ -13,6 +13,7 @@ from mpwatch.collect.blocked import WaitResolver
 from mpwatch.collect.counters import NO_COUNTERS, StatusCounters, read_io, read_status
 from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
+from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.maps import Mappings
 from mpwatch.collect.pacing import NEAR, SLOW_S, Due, Plan, Slow
 from mpwatch.collect.procfs import Stat
@@ -71,14 +72,19 @@ class Surroundings:
 class ProcessReader:
     """Reads one process again and again."""
 
-    def __init__(self, process: ProcessId) -> None:
+    def __init__(self, process: ProcessId, budget: Budget) -> None:
         self._process = process
+        self._files = KeptFiles(budget)
         self._kept = Kept()
         self._links, self._maps, self._memory = Slow(), Slow(), Slow()
         self._has_new_maps = False
         self._used: int | None = None
         self._status_read_at_s = -math.inf
         self._problems: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self._files.close()
 
     def due(self, around: Surroundings, stat: Stat) -> Due:
         """Count descriptors and say which expensive parts have something new."""
@@ -113,6 +119,7 @@ class ProcessReader:
         is_ended = stat.state in ("Z", "X")
         if is_ended:
             self._kept, self._problems = Kept(sample=self._kept.sample), {}
+            self._files.close()
         else:
             self._read_slow(around, stat, plan, outside_pid)
             if plan.threads:
@@ -221,6 +228,7 @@ class ProcessReader:
                 for tid, kept in self._kept.threads.items()
                 if kept.sample.waits_on is None or kept.sample.waits_on.kind != "futex"
             }
+        before = self._kept.threads
         self._kept.threads = threads.read_threads(
             around.proc,
             self._process.pid,
@@ -228,7 +236,10 @@ class ProcessReader:
             self._kept.threads,
             resolver,
             math.inf if resting else around.at_s,
+            self._files.read,
         )
+        for tid in before.keys() - self._kept.threads.keys():
+            threads.forget(self._files, around.proc, self._process.pid, tid)
         listing = tuple([kept.sample for kept in self._kept.threads.values()])
         if listing != self._kept.listing:
             self._kept.listing = listing or None

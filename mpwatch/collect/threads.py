@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
 from mpwatch.collect.blocked import WaitResolver, parse_syscall
+from mpwatch.collect.kept_files import KeptFiles
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.text import clean
 
@@ -44,6 +46,7 @@ def read_threads(
     kept: dict[int, KeptThread],
     resolver: WaitResolver | None,
     at_s: float = math.inf,
+    read: Callable[[str], bytes] = procfs.read,
 ) -> dict[int, KeptThread]:
     """Read all threads, main thread first.
 
@@ -60,14 +63,21 @@ def read_threads(
         kept: What the last call returned.
         resolver: Says what blocked calls wait for; `None` leaves `waits_on` open.
         at_s: The moment of the reading; without it nobody is left alone.
+        read: Reads the files that are read again and again.
     """
     if len(kept) == thread_count:
-        found = _read_these(proc, pid, list(kept), kept, resolver, at_s)
+        found = _read_these(proc, pid, list(kept), kept, resolver, at_s, read)
         if len(found) == thread_count:
             return found
         kept = found
     tids = procfs.task_ids(proc, pid)[:THREADS_LIMIT]
-    return _read_these(proc, pid, tids, kept, resolver, at_s)
+    return _read_these(proc, pid, tids, kept, resolver, at_s, read)
+
+
+def forget(files: KeptFiles, proc: str, pid: int, tid: int) -> None:
+    """Let go of the files of a thread that has ended."""
+    for name in ("schedstat", "syscall"):
+        files.forget(f"{proc}/{pid}/task/{tid}/{name}")
 
 
 def is_any_stuck(proc: str, pid: int) -> bool:
@@ -88,6 +98,7 @@ def _read_these(
     kept: dict[int, KeptThread],
     resolver: WaitResolver | None,
     at_s: float,
+    read: Callable[[str], bytes],
 ) -> dict[int, KeptThread]:
     """Read the threads with these numbers, as far as they live."""
     found: dict[int, KeptThread] = {}
@@ -97,14 +108,14 @@ def _read_these(
             found[tid] = before
             continue
         folder = f"{proc}/{pid}/task/{tid}"
-        counters = _counters(folder)
+        counters = _counters(folder, read)
         if counters is None:
             continue
         has_rested = before is not None and counters != b"" and counters == before.counters
         if before is not None and has_rested and before.sample.state in ("S", "I"):
             found[tid] = before._replace(asked_at_s=at_s, rests=before.rests + 1)
             continue
-        thread = _read_thread(folder, counters, before, resolver, at_s)
+        thread = _read_thread(folder, counters, before, resolver, at_s, read)
         if thread is not None:
             found[tid] = thread
     return found
@@ -115,10 +126,10 @@ def _is_left_alone(tid: int, before: KeptThread, at_s: float) -> bool:
     return before.rests >= RESTS + tid % 3 and 0.0 <= at_s - before.asked_at_s < REST_S
 
 
-def _counters(folder: str) -> bytes | None:
+def _counters(folder: str, read: Callable[[str], bytes]) -> bytes | None:
     """The scheduler's counters; empty where it does not count, `None` once the thread has ended."""
     try:
-        counters = procfs.read(f"{folder}/schedstat", 256)
+        counters = read(f"{folder}/schedstat")
     except ProcessLookupError:
         return None
     except OSError:  # ENOENT also where the kernel has no such file (CONFIG_SCHED_INFO)
@@ -132,10 +143,11 @@ def _read_thread(
     before: KeptThread | None,
     resolver: WaitResolver | None,
     at_s: float,
+    read: Callable[[str], bytes],
 ) -> KeptThread | None:
     """One thread that has run since the last reading, or `None` once it has ended."""
     try:
-        line = procfs.read(f"{folder}/syscall", 512)
+        line = read(f"{folder}/syscall")
     except ProcessLookupError:
         return None
     except OSError:  # hidden, or the kernel does not tell (CONFIG_HAVE_ARCH_TRACEHOOK)

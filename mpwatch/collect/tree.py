@@ -12,6 +12,7 @@ from mpwatch.collect.gpu import GpuCollector
 from mpwatch.collect.host import HostCollector
 from mpwatch.collect.identity import Identity, is_stale, read_identity
 from mpwatch.collect.jobs import Job, find_jobs
+from mpwatch.collect.kept_files import Budget
 from mpwatch.collect.membership import Member, Membership
 from mpwatch.collect.pacing import Due, Plan, slow_s
 from mpwatch.collect.reading import ProcessReader, Surroundings
@@ -58,10 +59,11 @@ class TreeCollector:
         self._root = root
         self._proc = proc
         self._clocks = (clock, wall)
-        self._membership = Membership(root, proc, clock)
+        budget = Budget.of_this_process(proc)
+        self._membership = Membership(root, proc, clock, budget)
         self._host = HostCollector(proc)
         self._gpus = gpu if gpu is not None else GpuCollector(clock)
-        self._crew = _Crew(proc)
+        self._crew = _Crew(proc, budget)
 
     def collect(self, wanted: Wanted) -> TreeSample | None:
         """Read the job once.
@@ -122,8 +124,9 @@ class TreeCollector:
 class _Crew:
     """The readers of all members, and what they know of each other."""
 
-    def __init__(self, proc: str) -> None:
+    def __init__(self, proc: str, budget: Budget) -> None:
         self._proc = proc
+        self._budget = budget
         self._readers: dict[ProcessId, ProcessReader] = {}
         self._identities: dict[ProcessId, Identity] = {}
         self._workers = roles.WorkerNumbers(TICKS_PER_S)
@@ -141,12 +144,13 @@ class _Crew:
         """Get to know new members, look again at changed ones, forget those who left."""
         here = {member.stat.process for member in members}
         for process in self._readers.keys() - here:
+            self._readers[process].close()
             del self._readers[process], self._identities[process]
         for member in members:
             process = member.stat.process
             known = self._identities.get(process)
             if process not in self._readers:
-                self._readers[process] = ProcessReader(process)
+                self._readers[process] = ProcessReader(process, self._budget)
             if is_stale(known, member.stat, at_s):
                 self._identities[process] = read_identity(
                     self._proc, member.stat, known, self._boot_wall_s, TICKS_PER_S, at_s, wall_s
