@@ -17,6 +17,7 @@ from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.maps import Mappings
 from mpwatch.collect.pacing import NEAR, SLOW_S, Due, Plan, Slow
 from mpwatch.collect.procfs import Stat
+from mpwatch.collect.rest import REST_S, Rest
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf, ExtentCache
 from mpwatch.collect.sockets import SocketTable
@@ -75,6 +76,7 @@ class ProcessReader:
     def __init__(self, process: ProcessId, budget: Budget) -> None:
         self._process = process
         self._files = KeptFiles(budget)
+        self._rest = Rest()
         self._kept = Kept()
         self._links, self._maps, self._memory = Slow(), Slow(), Slow()
         self._has_new_maps = False
@@ -85,6 +87,18 @@ class ProcessReader:
     def close(self) -> None:
         """Let go of its files."""
         self._files.close()
+
+    def rested(
+        self, around: Surroundings, stat: Stat, identity: Identity, part: Part, plan: Plan
+    ) -> ProcSample | None:
+        """The last reading, if the process is at rest and that is recent enough to stand for it."""
+        last = self._kept.sample
+        if last is None or plan.links or plan.maps or plan.memory or plan.resting:
+            return None
+        if (last.fds.used if last.fds is not None else None) != self._used:
+            return None
+        is_recent = 0.0 < around.at_s - last.at_s < REST_S
+        return last if is_recent and self._rest.holds(stat, identity, part) else None
 
     def due(self, around: Surroundings, stat: Stat) -> Due:
         """Count descriptors and say which expensive parts have something new."""
@@ -117,6 +131,7 @@ class ProcessReader:
     ) -> ProcSample:
         """Read what the plan says and put it together with what is known."""
         is_ended = stat.state in ("Z", "X")
+        self._rest.note(stat, identity, part)
         if is_ended:
             self._kept, self._problems = Kept(sample=self._kept.sample), {}
             self._files.close()

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from mpwatch.collect import procfs
 from mpwatch.collect.blocked import WaitResolver, parse_syscall
 from mpwatch.collect.kept_files import KeptFiles
+from mpwatch.collect.rest import REST_S
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.text import clean
 
 THREADS_LIMIT = 4096
-REST_S = 2.5
-"""A thread that has rested for several readings is asked this often; the main thread always."""
 RESTS = 2
+"""A thread that has rested for so many readings is asked every `REST_S`; the main thread always."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 

@@ -30,7 +30,8 @@ __all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SEGMENT_MEMORY_S = 300.0
 MANY = 8
-"""From so many processes on, reading their memory at once is worth a few threads."""
+"""From so many processes on, reading their memory at once is worth a few threads, and those at rest
+need not be read every time."""
 MEMORY_PAUSE_S = 2.0
 """Private memory is the most expensive reading, and it grows slowly."""
 
@@ -184,16 +185,18 @@ class _Crew:
             for process, identity in self._identities.items()
             if identity.ns_pid is not None
         }
+        may_rest = len(members) >= MANY and not wanted.is_full
         samples = []
         for member in members:
             process = member.stat.process
             identity = self._identities[process]
-            outside_pid = inside.get if identity.ns_pid is not None else _same
-            samples.append(
-                self._readers[process].read(
-                    around, member.stat, identity, parts[process], plans[process], outside_pid
-                )
-            )
+            about = around, member.stat, identity, parts[process], plans[process]
+            reader = self._readers[process]
+            sample = reader.rested(*about) if may_rest else None
+            if sample is None:
+                outside_pid = inside.get if identity.ns_pid is not None else _same
+                sample = reader.read(*about, outside_pid)
+            samples.append(sample)
         self._extents.forget_before(at_s - SEGMENT_MEMORY_S)
         return tuple(samples)
 

@@ -150,7 +150,7 @@ class Fold:
         member.parent = parent
         if member.original_parent is None:
             member.original_parent = parent
-        member.take(sample)
+        member.take(sample, tree.at_s)
 
     def _mark_vanished(self, tree: TreeSample) -> None:
         """A process that is no longer read has ended, even if nobody saw how."""
@@ -205,6 +205,7 @@ class Fold:
         self._gone.pop(taken.process, None)
         if taken.source != "hook":
             self._history.add_look(taken.process, taken.at_s)
+        member.shown = None
         member.stacks_problem, member.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             member.stacks = _by_thread(taken.stacks)
@@ -286,9 +287,9 @@ class Fold:
 
     def _process(self, process: ProcessId, depth: int, tree: TreeSample) -> Process:
         """One process; those that have ended, often hundreds, are built once."""
-        found = self._gone.get(process)
+        member, has_ledger = self._members[process], process in self._ledgers
+        found = self._gone.get(process) or member.shown_at_rest(depth, has_ledger, tree.gpus)
         if found is None or found.depth != depth:
-            member = self._members[process]
             found = build_process(
                 member,
                 self._ledgers.get(process),
@@ -299,6 +300,7 @@ class Fold:
                 depth=depth,
                 shm_bytes=self._mapped.of(member.sample),
             )
+            member.shown = found
             if member.ended is not None:
                 self._gone[process] = found
         return found

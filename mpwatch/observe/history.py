@@ -71,7 +71,7 @@ class HistoryKeeper:
         for sample in tree.processes:
             children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
         for sample in tree.processes:
-            values = _process_values(sample)
+            values = _process_values(sample, at_s)
             values["shm_bytes"] = self._mapped.of(sample)
             values["cpu_percent"] = cpu_percent.get(sample.process)
             values["children"] = children.get(sample.process.pid, 0)
@@ -86,7 +86,8 @@ class HistoryKeeper:
 
     def add_look(self, process: ProcessId, at_s: float) -> None:
         """Remember that its stacks were taken from outside at a moment."""
-        self._line(process, "looks").add(Point(at_s, 1))
+        lines = self._lines.setdefault(process, {})
+        (lines.get("looks") or self._begin(lines, process, "looks")).add(at_s, 1)
 
     def forget(self, process: ProcessId) -> None:
         """Drop everything about a process that nobody shows any more."""
@@ -117,7 +118,7 @@ def _recent(line: _Line | None) -> tuple[float | None, ...]:
     return tuple(line.recent) if line is not None else ()
 
 
-def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
+def _process_values(sample: ProcSample, at_s: float) -> dict[ProcessMetric, float | None]:
     """The numbers of one process worth remembering; a carried-over reading is not a new point."""
     values: dict[ProcessMetric, float | None] = {
         "threads": sample.thread_count,
@@ -137,7 +138,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
     memory = sample.memory
     if memory is not None:
         values["rss_bytes"] = memory.rss_bytes
-        if memory.read_at_s is not None and memory.read_at_s >= sample.at_s - 0.5:
+        if memory.read_at_s is not None and memory.read_at_s >= at_s - 0.5:
             values["private_bytes"] = memory.private_bytes
             values["private_dirty_bytes"] = memory.private_dirty_bytes
             values["shared_dirty_bytes"] = memory.shared_dirty_bytes

@@ -43,9 +43,23 @@ class Member:
     stacks_cost_s: float | None = None
     still_since: dict[int, float] | None = None
     """By thread: since when its cpu time has not moved."""
+    rested_s: float | None = None
+    """Until when the reading stood for the process, which did nothing."""
+    shown: Process | None = None
+    """As it was built last."""
 
-    def take(self, sample: ProcSample) -> None:
-        """Replace the reading, and note which threads have used cpu since the last."""
+    def take(self, sample: ProcSample, at_s: float) -> None:
+        """Replace the reading, and note which threads have used cpu since the last.
+
+        One that is older than the tree it comes with, and was there before, stands for a process
+        that has done nothing since.
+        """
+        if sample.at_s < at_s and sample.at_s == self.sample.at_s:
+            self.rested_s = at_s
+            return
+        if self.rested_s is not None:
+            # Else what it did since would be shared out over all the time that it rested.
+            self.sample, self.rested_s = replace(self.sample, at_s=self.rested_s), None
         sample = _with_last_possessions(sample, self.sample)
         before = {thread.tid: thread for thread in self.sample.threads or ()}
         since: dict[int, float] = {}
@@ -59,6 +73,24 @@ class Member:
         # Never many, also where a clock went back and none of them is old enough.
         self.earlier, *between = past[max(0, old_enough - 1, len(past) - PAST_LIMIT) :]
         self.between, self.sample = tuple(between), sample
+
+    def shown_at_rest(
+        self, depth: int, has_ledger: bool, gpus: Sequence[GpuSample] | None
+    ) -> Process | None:
+        """The process as it was shown, if nothing of it can have changed since."""
+        shown = self.shown
+        if (
+            self.rested_s is None
+            or shown is None
+            or has_ledger
+            or gpus
+            or self.ended is not None
+            or shown.sample is not self.sample
+            or shown.parent != self.parent
+            or shown.depth != depth
+        ):
+            return None
+        return shown
 
 
 def _with_last_possessions(sample: ProcSample, earlier: ProcSample) -> ProcSample:

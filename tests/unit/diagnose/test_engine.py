@@ -3,7 +3,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mpwatch.diagnose.catalogue import RULES, Rule
-from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, SHOWN_RESOLVED_S, Engine
+from mpwatch.diagnose.engine import (
+    CLOSE_S,
+    LINGER_S,
+    MANY,
+    RULE_FAILED,
+    SHOWN_RESOLVED_S,
+    Engine,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
@@ -205,3 +212,46 @@ def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
     look(watched, 100)
 
     assert look(watched, 50) == ()
+
+
+def looks_at(engine: Engine, processes: int, *moments_s: float) -> list[tuple[Finding, ...]]:
+    members = [main(), *(process(1000 + number) for number in range(1, processes))]
+    worlds = [world(*members, at_s=NOW_S + at_s) for at_s in moments_s]
+    return [engine.look(each, NO_HISTORY) for each in worlds]
+
+
+def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
+    """Rules that note which of them is asked."""
+    asked: list[int] = []
+
+    def rule(number: int) -> Rule:
+        def check(_snapshot: Snapshot, _history: History) -> Iterator[Finding]:
+            asked.append(number)
+            yield finding(f"rule-{number}")
+
+        return Rule(f"rule-{number}", check)
+
+    return asked, tuple(map(rule, range(count)))
+
+
+def test_of_many_processes_every_rule_is_asked_every_second_look() -> None:
+    asked, rules = counting_rules(3)
+    looks_at(Engine(rules), MANY, 0.0, 1.0, 2.0, 3.0)
+
+    assert asked == [0, 1, 2, 1, 0, 2, 1]
+
+
+def test_what_a_rule_found_holds_while_it_is_the_turn_of_the_others() -> None:
+    _, rules = counting_rules(2)
+
+    for found in looks_at(Engine(rules), MANY, *map(float, range(9))):
+        assert [each.rule for each in found if each.resolved_s is None] == ["rule-0", "rule-1"]
+
+
+def test_of_few_processes_and_after_a_pause_every_rule_is_asked() -> None:
+    asked, rules = counting_rules(2)
+    looks_at(Engine(rules), MANY - 1, 0.0, 1.0, 2.0)
+    assert asked == [0, 1] * 3
+    asked.clear()
+    looks_at(Engine(rules), MANY, 0.0, CLOSE_S + 0.1, 10.0)
+    assert asked == [0, 1] * 3

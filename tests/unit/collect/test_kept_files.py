@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.kept_files import Budget, KeptFiles
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A real process: only the kernel's files end with what they are of."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        yield process
+        process.kill()
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths opened from here on."""
+    paths: list[str] = []
+    really = os.open
+
+    def note(path: str, flags: int) -> int:
+        paths.append(path)
+        return really(path, flags)
+
+    monkeypatch.setattr(os, "open", note)
+    return paths
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_file_is_opened_once_and_read_anew_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "stat"
+    file.write_text("1")
+    files, paths = KeptFiles(Budget(1)), opened(monkeypatch)
+
+    first = files.read(str(file))
+    file.write_text("2")
+
+    assert (first, files.read(str(file))) == (b"1", b"2")
+    assert paths == [str(file)]
+
+
+def test_without_room_in_the_budget_nothing_is_held_open(tmp_path: Path) -> None:
+    budget = Budget(1)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    files, before = KeptFiles(budget), descriptors()
+
+    assert [files.read(str(tmp_path / name)) for name in ("a", "b", "b")] == [b"a", b"b", b"b"]
+    assert (descriptors() - before, budget.left) == (1, 0)
+
+
+def test_what_is_let_go_makes_room_again(tmp_path: Path) -> None:
+    budget, before = Budget(3), descriptors()
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    files = KeptFiles(budget)
+    files.read(str(tmp_path / "a"))
+    files.read(str(tmp_path / "b"))
+    files.forget(str(tmp_path / "a"))
+    files.forget(str(tmp_path / "never read"))
+
+    assert (budget.left, descriptors() - before) == (2, 1)
+    files.close()
+    assert (budget.left, descriptors() - before) == (3, 0)
+
+
+def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    before = descriptors()
+    files = KeptFiles(Budget(1))
+    files.read(str(tmp_path / "a"))
+    del files
+
+    assert descriptors() == before
+
+
+def test_the_file_of_a_process_that_has_ended_says_so_and_is_let_go(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    budget = Budget(4)
+    files, path = KeptFiles(budget), f"/proc/{sleeper.pid}/stat"
+    assert files.read(path).startswith(str(sleeper.pid).encode())
+    sleeper.kill()
+    sleeper.wait()
+
+    with pytest.raises(ProcessLookupError):
+        files.read(path)
+    assert budget.left == 4
+
+
+def test_files_of_a_copy_of_procfs_are_not_kept(tmp_path: Path) -> None:
+    assert Budget.of_this_process(str(tmp_path)).left == 0
+    assert Budget.of_this_process("/proc").left > 0
