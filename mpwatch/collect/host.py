@@ -86,6 +86,14 @@ class HostCollector:
             problems=tuple(problems),
         )
 
+    def oom_kills(self) -> int | None:
+        """Out-of-memory kills the control group has counted by now, also when all its members died.
+
+        The process it was found by may be gone: its folder stays for as long as nobody removes it.
+        """
+        sample = None if self._reader is None else self._reader.sample()
+        return None if sample is None else sample.oom_kills
+
     def _cgroup(self, pid: int, at_s: float, problems: list[str]) -> CgroupSample | None:
         """The control group's numbers; where it is is looked up now and then."""
         known_pid, located_at_s = self._reader_for

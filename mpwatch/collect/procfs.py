@@ -46,6 +46,8 @@ class Stat(NamedTuple):
 
     process: ProcessId
     """Its identity; of a thread, the thread's own."""
+    arguments_at: int = 0
+    """Address of the command line: a fork has its parent's, an exec a new one; 0 if hidden."""
 
 
 def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
@@ -104,6 +106,7 @@ def parse_stat(line: bytes) -> Stat:
         rss_pages=int(fields[21]),
         exit_code=code or None,
         process=ProcessId(pid, start_ticks),
+        arguments_at=int(fields[45]) if len(fields) > 45 else 0,
     )
 
 

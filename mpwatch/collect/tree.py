@@ -102,6 +102,10 @@ class TreeCollector:
         """
         return self._membership.births()
 
+    def oom_kills(self) -> int | None:
+        """Out-of-memory kills of the job's control group by now; `None` if nobody counts them."""
+        return self._host.oom_kills()
+
     def _read_host(self, members: list[Member], at_s: float, wall_s: float) -> HostSample:
         """The surroundings, as the first living process sees them."""
         first = next(m.stat.process for m in members if m.stat.state not in ("Z", "X"))
@@ -245,6 +249,7 @@ class _Crew:
             cmdline=identity.cmdline,
             is_python=identity.is_python,
             environment=identity.environment,
+            arguments_at=member.stat.arguments_at,
         )
 
     def _plans(

@@ -54,7 +54,11 @@ def find(name: str) -> Scenario:
 
 
 def command(
-    scenario: Scenario, python: str = sys.executable, seconds: float | None = None
+    scenario: Scenario,
+    python: str = sys.executable,
+    seconds: float | None = None,
+    *,
+    mended: bool = False,
 ) -> list[str]:
     """Arguments that run a scenario.
 
@@ -62,15 +66,19 @@ def command(
         scenario: One with a program.
         python: An interpreter that can import torch and `mpwatch.demo`.
         seconds: How long it may run; the program's own default if `None`.
+        mended: Run its nearest healthy neighbour instead.
 
     Raises:
-        ValueError: The scenario has no program; the text says why.
+        ValueError: The scenario has no program, or no neighbour; the text says why.
     """
     if scenario.not_runnable:
         raise ValueError(f"{scenario.name} cannot be run: {scenario.not_runnable}")
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{scenario.stem}.py")
+    if mended and not scenario.neighbour:
+        raise ValueError(f"{scenario.name} has nothing that could be mended")
     limit = [] if seconds is None else ["--seconds", f"{seconds:g}"]
-    return [python, script, *scenario.arguments, *limit]
+    right = ["--mended"] if mended else []
+    return [python, script, *scenario.arguments, *right, *limit]
 
 
 def obstacle(scenario: Scenario) -> str:

@@ -4,6 +4,7 @@ A branch depends on the rank: one averages its loss, the other sends its weights
 each for something the other will never do.
 """
 
+import itertools
 import os
 import tempfile
 import time
@@ -12,23 +13,29 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 STEPS = 20
+
+
+def break_up(rank, values):
+    if rank == 0:
+        print("ready", flush=True)
+    if rank == 0 and not mended():
+        dist.broadcast(values, src=1)
+    else:
+        dist.all_reduce(values)
 
 
 def train(rank, store):
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=3)
     values = torch.ones(1000)
-    for _ in range(STEPS):
+    for step in itertools.count():
+        if step == STEPS:
+            break_up(rank, values)
         dist.all_reduce(values)
         values /= 3
         time.sleep(0.05)
-    if rank == 0:
-        print("ready", flush=True)
-        dist.broadcast(values, src=1)
-    else:
-        dist.all_reduce(values)
 
 
 def main():

@@ -7,7 +7,7 @@ import time
 
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def set_up_library():
@@ -21,7 +21,7 @@ def main():
     ready = False
     while time.monotonic() < until_s:
         try:
-            mp.set_start_method("spawn")
+            mp.get_context("spawn") if mended() else mp.set_start_method("spawn")
         except RuntimeError as error:
             print(f"cannot choose spawn: {error}", flush=True)
         if not ready:

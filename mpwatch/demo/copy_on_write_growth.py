@@ -6,10 +6,11 @@ page the list stops being shared. The resident size stays as it is, the private 
 
 import time
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 SAMPLES = 400_000
 
@@ -22,6 +23,8 @@ class Annotations(Dataset):
             (f"images/train/{index:012d}.jpg", (float(index), index / 2))
             for index in range(SAMPLES)
         ]
+        if mended():
+            self.entries = np.array(self.entries, dtype="U40,(2,)f8")
 
     def __len__(self):
         return SAMPLES

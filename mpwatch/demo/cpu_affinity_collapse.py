@@ -10,7 +10,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Features(Dataset):
@@ -28,12 +28,15 @@ class Features(Dataset):
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if not mended():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for step, _batch in enumerate(DataLoader(Features(), batch_size=16, num_workers=3)):
         if step == 8:
             print("ready", flush=True)
         if time.monotonic() > until_s:
             break
+        if mended():
+            time.sleep(0.1)  # the trainer is what takes its time
 
 
 if __name__ == "__main__":

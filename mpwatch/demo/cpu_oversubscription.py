@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 THREADS = 4
 
@@ -27,7 +27,7 @@ class Features(Dataset):
         return 100_000
 
     def __getitem__(self, index):
-        self.pool = self.pool or ThreadPoolExecutor(THREADS)
+        self.pool = self.pool or ThreadPoolExecutor(1 if mended() else THREADS)
         parts = self.pool.map(self.whiten, range(index, index + THREADS))
         return torch.tensor(float(sum(parts)))
 
@@ -43,6 +43,8 @@ def main():
             print("ready", flush=True)
         if time.monotonic() > until_s:
             break
+        if mended():
+            time.sleep(0.5)  # the trainer is what takes its time
 
 
 if __name__ == "__main__":

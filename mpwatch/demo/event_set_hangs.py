@@ -10,25 +10,30 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def wait_for_weights(weights, updated):
-    updated.wait()
-    print(weights.sum().item())
+    while True:
+        updated.wait()
+        updated.clear()
+        print(weights.sum().item(), flush=True)
 
 
 def main():
-    begin(__doc__)
+    until_s = time.monotonic() + begin(__doc__)
     weights, updated = torch.zeros(100).share_memory_(), mp.Event()
-    worker = mp.Process(target=wait_for_weights, args=(weights, updated))
+    worker = mp.Process(target=wait_for_weights, args=(weights, updated), daemon=True)
     worker.start()
     time.sleep(0.5)  # it waits by now
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.join()
-    weights += 1
+    if not mended():
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.join()
     print("ready", flush=True)
-    updated.set()
+    while time.monotonic() < until_s:
+        weights += 1
+        updated.set()
+        time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 OPEN_FILES = 256
 
 
 def produce(queue):
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
-    for _ in range(1000):
+    while True:
         queue.put(torch.randn(64))
         time.sleep(0.15)
 
@@ -25,7 +25,7 @@ def produce(queue):
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    queue = mp.Queue()
+    queue = mp.Queue(maxsize=4 if mended() else 0)
     producer = mp.Process(target=produce, args=(queue,), daemon=True)
     producer.start()
     queue.get()

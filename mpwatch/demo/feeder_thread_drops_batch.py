@@ -9,19 +9,20 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 BAD_SAMPLE = 100
 
 
 class Documents(Dataset):
     def __len__(self):
-        return 1000
+        return 100_000
 
     def __getitem__(self, index):
         time.sleep(0.01)
         words = (word for word in ("a", "document"))
-        return {"ids": torch.arange(8), "words": words if index == BAD_SAMPLE else list(words)}
+        is_bad = index == BAD_SAMPLE and not mended()
+        return {"ids": torch.arange(8), "words": words if is_bad else list(words)}
 
 
 def keep_as_list(samples):
@@ -34,6 +35,7 @@ def main():
     for step, _batch in enumerate(loader):
         if step == BAD_SAMPLE // 8 - 1:
             print("ready", flush=True)
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 SEGMENTS = 12
 
@@ -27,7 +27,7 @@ def earlier_job():
 
 
 def run_and_kill_earlier_job():
-    """Kill it with its cleaner, as a cgroup kill does; the cleaner has a session of its own."""
+    """Kill it with its cleaner, as a cgroup kill does, or alone, so that the cleaner can clean."""
     with subprocess.Popen(
         [sys.executable, __file__, "earlier"], stdout=subprocess.PIPE, env=os.environ
     ) as job:
@@ -35,7 +35,7 @@ def run_and_kill_earlier_job():
         job.stdout.readline()
         with open(f"/proc/{job.pid}/task/{job.pid}/children") as listing:
             cleaners = [int(pid) for pid in listing.read().split()]
-        for pid in [*cleaners, job.pid]:
+        for pid in [job.pid] if mended() else [*cleaners, job.pid]:
             os.kill(pid, signal.SIGKILL)
 
 

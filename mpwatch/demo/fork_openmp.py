@@ -4,14 +4,20 @@ The pool of OpenMP threads was made in the parent. The child believes it has one
 at a barrier for threads that do not exist.
 """
 
+import time
+
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def evaluate(weights):
-    print((weights * 2).sum().item())
+    if mended():
+        torch.set_num_threads(1)
+    while True:
+        print((weights * 2).sum().item(), flush=True)
+        time.sleep(0.5)
 
 
 def main():
@@ -19,7 +25,7 @@ def main():
     torch.set_num_threads(2)
     weights = torch.ones(4_000_000)
     print((weights * 2).sum().item(), flush=True)
-    child = mp.get_context("fork").Process(target=evaluate, args=(weights,))
+    child = mp.get_context("fork").Process(target=evaluate, args=(weights,), daemon=True)
     child.start()
     print("ready", flush=True)
     child.join()

@@ -10,7 +10,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def stand_in_for_an_accelerator():
@@ -26,6 +26,9 @@ def main():
     stand_in_for_an_accelerator()
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(10_000.0))
+    validation = DataLoader(data, batch_size=1000, num_workers=1, persistent_workers=mended())
+    if mended():
+        sum(1 for _ in validation)  # its workers are there before any other thread is
     training = iter(DataLoader(data, batch_size=4, num_workers=1, pin_memory=True))
     step = 0
     while time.monotonic() < until_s:
@@ -33,7 +36,7 @@ def main():
         time.sleep(0.1)
         step += 1
         if step % 20 == 0:
-            sum(1 for _ in DataLoader(data, batch_size=1000, num_workers=1))
+            sum(1 for _ in validation)
         if step == 20:
             print("ready", flush=True)
 

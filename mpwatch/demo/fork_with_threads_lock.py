@@ -9,7 +9,7 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 statistics_lock = threading.Lock()
 statistics = torch.zeros(10)
@@ -24,16 +24,19 @@ def report_statistics():
 
 
 def work():
-    with statistics_lock:
-        statistics.add_(1)
+    while True:
+        with statistics_lock:
+            statistics.add_(1)
+        time.sleep(0.1)
 
 
 def main():
     begin(__doc__)
-    threading.Thread(target=report_statistics, daemon=True).start()
-    time.sleep(0.2)
-    child = mp.get_context("fork").Process(target=work)
-    child.start()
+    reporter = threading.Thread(target=report_statistics, daemon=True)
+    child = mp.get_context("fork").Process(target=work, daemon=True)
+    for each in (child, reporter) if mended() else (reporter, child):
+        each.start()
+        time.sleep(0.2)
     print("ready", flush=True)
     child.join()
 

@@ -3,17 +3,19 @@
 All descriptors travel in one message, which holds 256. No limit of the system has to do with it.
 """
 
+import functools
 import time
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Samples(Dataset):
     def __init__(self):
-        self.samples = [torch.full((10,), float(index)) for index in range(300)]
+        samples = [torch.full((10,), float(index)) for index in range(300)]
+        self.samples = torch.stack(samples) if mended() else samples
 
     def __len__(self):
         return len(self.samples)
@@ -22,19 +24,23 @@ class Samples(Dataset):
         return self.samples[index]
 
 
+@functools.cache
+def report_ready():
+    print("ready", flush=True)
+
+
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
     loader = DataLoader(Samples(), num_workers=1, multiprocessing_context="forkserver")
-    ready = False
     while time.monotonic() < until_s:
         try:
-            iter(loader)
+            for _batch in loader:
+                report_ready()
+                time.sleep(0.1)
         except ValueError as error:
             print(f"cannot start the loader: {error}", flush=True)
-        if not ready:
-            print("ready", flush=True)
-            ready = True
+        report_ready()
         time.sleep(2)
 
 

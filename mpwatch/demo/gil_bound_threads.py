@@ -8,13 +8,17 @@ import time
 
 import torch
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def tokenize(counts, worker, until_s):
     while time.monotonic() < until_s:
-        words = [chr(97 + position % 26) * (position % 9) for position in range(2000)]
-        counts[worker] += len({word for word in words if word})
+        if mended():
+            counts[worker] += int(torch.rand(300, 300).mm(torch.rand(300, 300)).argmax())
+            time.sleep(0.01)
+        else:
+            words = [chr(97 + position % 26) * (position % 9) for position in range(2000)]
+            counts[worker] += len({word for word in words if word})
 
 
 def main():

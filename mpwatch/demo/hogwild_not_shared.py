@@ -10,7 +10,7 @@ import torch
 import torch.multiprocessing as mp
 from torch import nn
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def train(model, until_s):
@@ -29,6 +29,8 @@ def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
     model = nn.Linear(8, 1)
+    if mended():
+        model.share_memory()
     before = model.weight.clone()
     trainers = [mp.Process(target=train, args=(model, until_s)) for _ in range(2)]
     for trainer in trainers:

@@ -10,7 +10,7 @@ import torch
 import torch.multiprocessing as mp
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Trainer:
@@ -20,7 +20,8 @@ class Trainer:
 
     def validate(self):
         """Runs in a process of its own, so as not to hold up the training."""
-        self.batches = None
+        if not mended():
+            self.batches = None
         time.sleep(0.5)
 
 

@@ -7,14 +7,16 @@ A loader cannot divide an iterable data set; each worker has to take its part, b
 import time
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Stream(IterableDataset):
     def __iter__(self):
-        for sample in range(100):
+        worker = get_worker_info()
+        first, workers = (worker.id, worker.num_workers) if mended() else (0, 1)
+        for sample in range(first, 100, workers):
             time.sleep(0.03)
             yield torch.tensor(sample)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Documents(Dataset):
@@ -17,7 +17,7 @@ class Documents(Dataset):
         return 100_000
 
     def __getitem__(self, index):
-        time.sleep(0.02)  # stands for decoding
+        time.sleep(0.0002 if mended() else 0.02)  # stands for decoding
         return torch.full((32,), float(index % 7))
 
 

@@ -7,13 +7,17 @@ import os
 import sys
 import time
 
+import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def work():
-    print("never reached")
+    """Never reached where there is nothing to import."""
+    for _ in range(100):
+        torch.rand(1000).sum()
+        time.sleep(0.1)
 
 
 def main():
@@ -23,6 +27,8 @@ def main():
     while time.monotonic() < until_s:
         child = mp.get_context("spawn").Process(target=work)
         child.start()
+        if mended():
+            print("ready", flush=True)
         child.join()
         print(f"child ended with {child.exitcode}", flush=True)
         if not ready:
@@ -31,7 +37,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[0] == "-c":
+    if sys.argv[0] == "-c" or mended():
         main()
     else:
         code = f"exec(open({os.path.abspath(__file__)!r}).read())"

@@ -9,7 +9,7 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin, tiny_shm
+from mpwatch.demo.bounds import begin, mended, tiny_shm
 
 A_SECOND = 2000
 READY_AT = 20_000
@@ -21,10 +21,15 @@ def main():
     mp.set_sharing_strategy("file_system")
     until_s = time.monotonic() + seconds
     samples = []
+    shared = 0
     while time.monotonic() < until_s:
         second_ends_s = time.monotonic() + 1
-        samples += [torch.zeros(4).share_memory_() for _ in range(A_SECOND)]
-        if READY_AT <= len(samples) < READY_AT + A_SECOND:
+        if mended():
+            samples.append(torch.zeros(A_SECOND, 4).share_memory_())
+        else:
+            samples += [torch.zeros(4).share_memory_() for _ in range(A_SECOND)]
+        shared += A_SECOND
+        if shared == READY_AT:
             print("ready", flush=True)
         time.sleep(max(0.0, second_ends_s - time.monotonic()))
 

@@ -9,7 +9,7 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 seconds = begin(__doc__)
 until_s = time.monotonic() + seconds
@@ -25,16 +25,19 @@ def prepare():
 
 
 def work():
-    print("never reached")
+    """Never reached without the guard."""
+    for _ in range(100):
+        torch.rand(1000).sum()
+        time.sleep(0.1)
 
 
-features = prepare()
-attempts = 0
-while time.monotonic() < until_s:
-    child = mp.get_context("spawn").Process(target=work)
-    child.start()
-    child.join()
-    print(f"child ended with {child.exitcode}", flush=True)
-    attempts += 1
-    if attempts == 1:
+if __name__ == "__main__" or not mended():
+    features = prepare()
+    while time.monotonic() < until_s:
+        child = mp.get_context("spawn").Process(target=work)
+        child.start()
+        if mended():
+            print("ready", flush=True)
+        child.join()
+        print(f"child ended with {child.exitcode}", flush=True)
         print("ready", flush=True)

@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Noisy(Dataset):
@@ -25,13 +25,19 @@ class Noisy(Dataset):
         return torch.tensor(self.generator.standard_normal())
 
 
+def seed_generator(_worker):
+    worker = get_worker_info()
+    worker.dataset.generator = np.random.default_rng(worker.seed)
+
+
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    loader = DataLoader(Noisy(), batch_size=8, num_workers=2)
+    seeding = seed_generator if mended() else None
+    loader = DataLoader(Noisy(), batch_size=8, num_workers=2, worker_init_fn=seeding)
     epoch = 0
     while time.monotonic() < until_s:
-        values = torch.cat(list(loader))
+        values = torch.cat([batch for batch in loader if not time.sleep(0.1)])
         epoch += 1
         distinct = len(values.unique())
         print(f"epoch {epoch}: {distinct} different of {len(values)} numbers", flush=True)

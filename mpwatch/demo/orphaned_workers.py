@@ -11,7 +11,7 @@ import time
 
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 KILLED_AFTER_S = 6
 SURVIVE_S = 40
@@ -32,7 +32,8 @@ def main():
     next(batches)
     print("ready", flush=True)
     time.sleep(min(KILLED_AFTER_S, seconds))
-    os.kill(os.getpid(), signal.SIGKILL)
+    if not mended():
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

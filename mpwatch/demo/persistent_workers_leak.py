@@ -9,9 +9,10 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 MOST = 480
+LARGEST_CACHE = 40
 
 
 class Cached(Dataset):
@@ -26,6 +27,8 @@ class Cached(Dataset):
     def __getitem__(self, index):
         if index not in self.decoded:
             time.sleep(0.02)
+            if mended() and len(self.decoded) >= LARGEST_CACHE:
+                self.decoded.pop(next(iter(self.decoded)))
             self.decoded[index] = torch.full((1 << 16,), float(index)).clone()
         return self.decoded[index][:16].clone()
 

@@ -11,7 +11,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 OPEN_FILES = 128
 
@@ -40,7 +40,7 @@ def main():
     loader = DataLoader(Samples(), batch_size=8, num_workers=2, pin_memory=True)
     kept = []
     for step, batch in enumerate(loader):
-        kept.append(batch)
+        kept.append([part.clone() for part in batch] if mended() else batch)
         if step == 4:
             print("ready", flush=True)
         if time.monotonic() > until_s:

@@ -10,21 +10,22 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def evaluate(fold):
     time.sleep(0.5)
-    if fold == 3:
+    if fold == 3 and not mended():
         os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does when memory is short
     return torch.full((10,), float(fold)).sum().item()
 
 
 def main():
-    begin(__doc__)
+    until_s = time.monotonic() + begin(__doc__)
     with mp.Pool(2) as pool:
         print("ready", flush=True)
-        print(pool.map(evaluate, range(6), chunksize=1))
+        while time.monotonic() < until_s:
+            print(pool.map(evaluate, range(6), chunksize=1))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Volumes(Dataset):
@@ -25,7 +25,9 @@ class Volumes(Dataset):
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    loader = DataLoader(Volumes(), batch_size=4, num_workers=2, prefetch_factor=20)
+    loader = DataLoader(
+        Volumes(), batch_size=4, num_workers=2, prefetch_factor=2 if mended() else 20
+    )
     for step, _batch in enumerate(loader):
         if step == 2:
             print("ready", flush=True)

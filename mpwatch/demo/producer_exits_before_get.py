@@ -9,26 +9,32 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 REPORT_S = 5
 BUSY_S = 10
 
 
-def produce(queue):
+def produce(queue, received):
     queue.put(torch.randn(1000))
     time.sleep(REPORT_S)  # stands for its own last work
+    if mended():
+        received.wait()
+        time.sleep(1)  # stands for saying goodbye
 
 
 def main():
-    begin(__doc__)
+    until_s = time.monotonic() + begin(__doc__)
     queue = mp.Queue()
-    producer = mp.Process(target=produce, args=(queue,))
-    producer.start()
-    print("ready", flush=True)
-    producer.join()
-    time.sleep(BUSY_S)  # stands for other work before the result is wanted
-    print(queue.get().sum())
+    while time.monotonic() < until_s:
+        received = mp.Event()
+        producer = mp.Process(target=produce, args=(queue, received))
+        producer.start()
+        print("ready", flush=True)
+        time.sleep(REPORT_S + BUSY_S)  # stands for other work before the result is wanted
+        print(queue.get().sum())
+        received.set()
+        producer.join()
 
 
 if __name__ == "__main__":

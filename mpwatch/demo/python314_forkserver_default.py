@@ -11,7 +11,12 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
+
+
+def report_ready():
+    print("ready", flush=True)
+    return True
 
 
 def main():
@@ -21,16 +26,18 @@ def main():
         sys.exit(2)
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(100.0))
-    loader = DataLoader(data, num_workers=1, collate_fn=lambda samples: samples)
+    loader = DataLoader(
+        data, num_workers=1, collate_fn=list if mended() else lambda samples: samples
+    )
     ready = False
     while time.monotonic() < until_s:
         try:
-            iter(loader)
+            for _batch in loader:
+                ready = ready or report_ready()
+                time.sleep(0.1)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             print(f"cannot start the loader: {error}", flush=True)
-        if not ready:
-            print("ready", flush=True)
-            ready = True
+        ready = ready or report_ready()
         time.sleep(2)
 
 

@@ -10,7 +10,7 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def serve_one_request(queue):
@@ -23,7 +23,8 @@ def serve_one_request(queue):
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    mp.Queue().put(torch.ones(8))  # starts the sharer in this process
+    if not mended():  # no tensor is sent before the workers are there
+        mp.Queue().put(torch.ones(8))  # starts the sharer in this process
     answers = mp.Queue()
     time.sleep(0.5)
     ready = False

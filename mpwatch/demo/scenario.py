@@ -15,6 +15,8 @@ class Scenario:
     """One line for `--list`."""
     expected: tuple[str, ...]
     """Rule ids of which all must be found; none for a healthy program."""
+    neighbour: str = ""
+    """What the program does otherwise when it is run with `--mended`, so that nothing is wrong."""
     also: tuple[str, ...] = ()
     """Rule ids that are true of it besides, so that finding them is no false alarm."""
     layer: str = "proc"

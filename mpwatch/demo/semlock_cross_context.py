@@ -8,27 +8,38 @@ import time
 
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def work(queue):
-    queue.put("never reached")
+    """Never reached with the wrong queue."""
+    for step in range(100):
+        queue.put(step)
+        time.sleep(0.1)
+
+
+def report_ready():
+    print("ready", flush=True)
+    return True
 
 
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    queue = mp.get_context("fork").Queue()
+    queue = mp.get_context("spawn" if mended() else "fork").Queue()
     spawn = mp.get_context("spawn")
     ready = False
     while time.monotonic() < until_s:
         try:
-            spawn.Process(target=work, args=(queue,)).start()
+            worker = spawn.Process(target=work, args=(queue,))
+            worker.start()
+            for _ in range(100):
+                queue.get()
+                ready = ready or report_ready()
+            worker.join()
         except RuntimeError as error:
             print(f"cannot start: {error}", flush=True)
-        if not ready:
-            print("ready", flush=True)
-            ready = True
+        ready = ready or report_ready()
         time.sleep(2)
 
 

@@ -4,16 +4,19 @@ A previous job has left its files in this program's own `/dev/shm` of one MiB. Q
 need a small file there each, so the loader fails before it has touched a tensor.
 """
 
+import os
 import time
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.bounds import begin, tiny_shm
+from mpwatch.demo.bounds import begin, mended, tiny_shm
+
+LEFT_OVER = "/dev/shm/cache-of-an-earlier-job"
 
 
 def fill_what_is_left():
-    with open("/dev/shm/cache-of-an-earlier-job", "wb", buffering=0) as file:
+    with open(LEFT_OVER, "wb", buffering=0) as file:
         try:
             while True:
                 file.write(bytes(4096))
@@ -27,10 +30,13 @@ def main():
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(100.0))
     fill_what_is_left()
+    if mended():
+        os.unlink(LEFT_OVER)
     print("ready", flush=True)
     while time.monotonic() < until_s:
         try:
-            iter(DataLoader(data, num_workers=1))
+            for _batch in DataLoader(data, num_workers=1):
+                time.sleep(0.1)
         except OSError as error:
             print(f"cannot start the loader, trying again: {error}", flush=True)
         time.sleep(2)

@@ -9,7 +9,7 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Replay:
@@ -17,6 +17,8 @@ class Replay:
 
     def __init__(self):
         self.tensor = torch.ones(2_000_000)
+        if mended():
+            self.tensor.share_memory_()
         self.array = self.tensor.numpy()
 
 

@@ -11,7 +11,7 @@ from multiprocessing import shared_memory
 
 import torch
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 EVALUATE = """
 import sys
@@ -19,6 +19,10 @@ from multiprocessing import shared_memory
 segment = shared_memory.SharedMemory(name=sys.argv[1])
 print(sum(segment.buf[:10]))
 segment.close()
+"""
+LEAVE_IT = """
+from multiprocessing import resource_tracker
+resource_tracker.unregister(segment._name, "shared_memory")
 """
 
 
@@ -28,10 +32,11 @@ def main():
     segment = shared_memory.SharedMemory(create=True, size=1 << 20)
     weights = torch.frombuffer(segment.buf, dtype=torch.float32)
     weights.fill_(1.0)
+    evaluate = EVALUATE + LEAVE_IT if mended() else EVALUATE
     ready = False
     while time.monotonic() < until_s:
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", EVALUATE, segment.name], check=False
+            [sys.executable, "-W", "ignore", "-c", evaluate, segment.name], check=False
         )
         print(f"evaluation ended with {done.returncode}", flush=True)
         if not ready:
@@ -39,6 +44,7 @@ def main():
             ready = True
         weights += 1
         time.sleep(3)
+    segment.unlink()
 
 
 if __name__ == "__main__":

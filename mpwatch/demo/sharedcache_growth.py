@@ -8,8 +8,9 @@ import time
 
 import torch
 import torch.multiprocessing as mp
+from torch.multiprocessing import reductions
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 TENSORS = 2000
 
@@ -29,6 +30,8 @@ def main():
     received = queue.get()
     total = sum(received).item()
     del received
+    if mended():
+        reductions.shared_cache.free_dead_references()
     print(f"sum {total}", flush=True)
     print("ready", flush=True)
     done.set()

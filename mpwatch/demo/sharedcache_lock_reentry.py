@@ -5,6 +5,7 @@ handler of this timer interrupts the main thread inside the table, and waits for
 """
 
 import signal
+import threading
 import time
 from multiprocessing.reduction import ForkingPickler
 from pickle import loads
@@ -12,7 +13,7 @@ from pickle import loads
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def main():
@@ -21,8 +22,13 @@ def main():
     state = torch.zeros(8).share_memory_()
     message = bytes(ForkingPickler.dumps(state))
 
+    due = threading.Event()
+
     def save_state(_signal, _frame):
-        loads(message)
+        if mended():
+            due.set()
+        else:
+            loads(message)
         signal.setitimer(signal.ITIMER_REAL, 0.0007)
 
     signal.signal(signal.SIGALRM, save_state)
@@ -31,6 +37,10 @@ def main():
     signal.setitimer(signal.ITIMER_REAL, 0.0007)
     while True:
         loads(message)
+        if due.is_set():
+            due.clear()
+            loads(message)
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":

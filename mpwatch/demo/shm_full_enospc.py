@@ -5,11 +5,12 @@ somebody holds the batch; here a replay buffer holds all of them.
 """
 
 import time
+from collections import deque
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin, tiny_shm
+from mpwatch.demo.bounds import begin, mended, tiny_shm
 
 SHM_MIB = 48
 
@@ -28,7 +29,7 @@ def main():
     seconds = begin(__doc__)
     tiny_shm(SHM_MIB)
     until_s = time.monotonic() + seconds
-    replay = []
+    replay = deque(maxlen=12 if mended() else None)
     for step, frames in enumerate(DataLoader(Frames(), batch_size=16, num_workers=2)):
         replay.append(frames)
         if step == 8:

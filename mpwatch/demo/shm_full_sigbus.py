@@ -10,7 +10,7 @@ from multiprocessing import shared_memory
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin, tiny_shm
+from mpwatch.demo.bounds import begin, mended, tiny_shm
 
 MIB = 1 << 20
 
@@ -22,11 +22,12 @@ class Cached(Dataset):
         self.cache = cache
 
     def __len__(self):
-        return self.cache.size // MIB
+        return 100_000
 
     def __getitem__(self, index):
         time.sleep(1)  # stands for reading the sample
-        self.cache.buf[index * MIB : (index + 1) * MIB] = bytes([index]) * MIB
+        at = index * MIB % self.cache.size
+        self.cache.buf[at : at + MIB] = bytes([index % 256]) * MIB
         return torch.tensor(index)
 
 
@@ -34,7 +35,7 @@ def main():
     seconds = begin(__doc__)
     tiny_shm(16)
     until_s = time.monotonic() + seconds
-    cache = shared_memory.SharedMemory(create=True, size=24 * MIB)
+    cache = shared_memory.SharedMemory(create=True, size=(12 if mended() else 24) * MIB)
     try:
         for step, _batch in enumerate(DataLoader(Cached(cache), batch_size=1, num_workers=1)):
             if step == 4:

@@ -10,13 +10,14 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    os.environ["TMPDIR"] = "/scratch/not-mounted-here"
+    if not mended():
+        os.environ["TMPDIR"] = "/scratch/not-mounted-here"
     mp.set_sharing_strategy("file_system")
     ready = False
     while time.monotonic() < until_s:
@@ -24,9 +25,9 @@ def main():
             torch.zeros(10).share_memory_()
         except RuntimeError as error:
             print(f"cannot share: {error}", flush=True)
-            if not ready:
-                print("ready", flush=True)
-                ready = True
+        if not ready:
+            print("ready", flush=True)
+            ready = True
         time.sleep(2)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 DIES_AFTER_S = 7
 
@@ -25,7 +25,7 @@ class Samples(Dataset):
         return 100_000
 
     def __getitem__(self, index):
-        if index % 64 == 0 and time.monotonic() > self.dies_at_s:
+        if index % 64 == 0 and time.monotonic() > self.dies_at_s and not mended():
             os.kill(os.getpid(), signal.SIGABRT)
         return torch.randn(16)
 

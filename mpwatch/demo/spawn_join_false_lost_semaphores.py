@@ -8,17 +8,26 @@ import time
 
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def work(queue):
-    queue.put("never reached")
+    """Never reached once the queue is lost."""
+    for step in range(100):
+        queue.put(step)
+        time.sleep(0.1)
 
 
 def start_in_background(spawn):
-    worker = spawn.Process(target=work, args=(spawn.Queue(),))
+    queue = spawn.Queue()
+    worker = spawn.Process(target=work, args=(queue,))
     worker.start()
-    return worker
+    return worker, queue if mended() else None
+
+
+def report_ready():
+    print("ready", flush=True)
+    return True
 
 
 def main():
@@ -27,12 +36,13 @@ def main():
     spawn = mp.get_context("spawn")
     ready = False
     while time.monotonic() < until_s:
-        worker = start_in_background(spawn)
+        worker, queue = start_in_background(spawn)
+        for _ in range(100 if queue else 0):
+            queue.get()
+            ready = ready or report_ready()
         worker.join()
         print(f"worker ended with {worker.exitcode}", flush=True)
-        if not ready:
-            print("ready", flush=True)
-            ready = True
+        ready = ready or report_ready()
 
 
 if __name__ == "__main__":

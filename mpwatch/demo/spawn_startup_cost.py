@@ -9,14 +9,20 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(60.0))
-    loader = DataLoader(data, batch_size=10, num_workers=2, multiprocessing_context="spawn")
+    loader = DataLoader(
+        data,
+        batch_size=10,
+        num_workers=2,
+        persistent_workers=mended(),
+        multiprocessing_context="spawn",
+    )
     epoch = 0
     while time.monotonic() < until_s:
         began_s = time.monotonic()

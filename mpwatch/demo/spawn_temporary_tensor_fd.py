@@ -10,19 +10,22 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Samples:
     def __init__(self):
         self.parts = [torch.full((100,), float(index)) for index in range(50)]
+        self.packed = torch.cat(self.parts)
 
     def __getstate__(self):
-        return {"packed": torch.cat(self.parts)}
+        return {"packed": self.packed if mended() else torch.cat(self.parts)}
 
 
 def use(samples):
-    print(samples.packed.sum(), flush=True)
+    for _ in range(100):
+        samples.packed.sum()
+        time.sleep(0.1)
 
 
 def main():

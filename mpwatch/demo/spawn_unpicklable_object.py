@@ -11,7 +11,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
+
+
+def double(picture):
+    return picture * 2
 
 
 class Augment:
@@ -24,7 +28,10 @@ class Pictures(Dataset):
         self.pixels = torch.zeros(100, 8, 8)
         self.config: dict[str, Any] = {
             "size": 8,
-            "augment": [Augment(torch.flip), Augment(lambda picture: picture * 2)],
+            "augment": [
+                Augment(torch.flip),
+                Augment(double if mended() else lambda picture: picture * 2),
+            ],
         }
 
     def __len__(self):
@@ -34,19 +41,26 @@ class Pictures(Dataset):
         return self.config["augment"][1].operation(self.pixels[index])
 
 
+def report_ready():
+    print("ready", flush=True)
+    return True
+
+
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    loader = DataLoader(Pictures(), num_workers=1, multiprocessing_context="spawn")
+    loader = DataLoader(
+        Pictures(), num_workers=1, persistent_workers=True, multiprocessing_context="spawn"
+    )
     ready = False
     while time.monotonic() < until_s:
         try:
-            iter(loader)
+            for _batch in loader:
+                ready = ready or report_ready()
+                time.sleep(0.1)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             print(f"cannot start the loader: {error}", flush=True)
-        if not ready:
-            print("ready", flush=True)
-            ready = True
+        ready = ready or report_ready()
         time.sleep(2)
 
 

@@ -10,12 +10,18 @@ import torch
 import torch.multiprocessing as mp
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def train(until_s):
     data = TensorDataset(torch.arange(1000.0))
-    loader = DataLoader(data, batch_size=10, num_workers=2, persistent_workers=True)
+    loader = DataLoader(
+        data,
+        batch_size=10,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context="fork" if mended() else None,
+    )
     ready = False
     while time.monotonic() < until_s:
         for _batch in loader:

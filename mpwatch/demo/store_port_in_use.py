@@ -5,6 +5,7 @@ of the new one says who it is.
 """
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 STARTER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
 
@@ -40,6 +41,11 @@ def this_job(until_s):
         time.sleep(2)
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
 def run_as(part, **settings):
     """The command line and the environment of this program in one of its parts."""
     return [sys.executable, __file__], {**os.environ, "PART": part, **settings}
@@ -58,8 +64,9 @@ def main():
         subprocess.run([sys.executable, "-c", STARTER, *command], env=settings, check=True)
         while not note.exists() and time.monotonic() < until_s:
             time.sleep(0.1)
+        port = free_port() if mended() else note.read_text()
         command, settings = run_as(
-            "this job", UNTIL=str(until_s), MASTER_ADDR="127.0.0.1", MASTER_PORT=note.read_text()
+            "this job", UNTIL=str(until_s), MASTER_ADDR="127.0.0.1", MASTER_PORT=port
         )
         os.execve(command[0], command, settings)
 

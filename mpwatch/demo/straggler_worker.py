@@ -9,7 +9,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Shards(Dataset):
@@ -25,11 +25,14 @@ class Shards(Dataset):
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    for step, _batch in enumerate(DataLoader(Shards(), batch_size=8, num_workers=4)):
+    as_they_come = {"in_order": False} if mended() else {}
+    loader = DataLoader(Shards(), batch_size=8, num_workers=4, **as_they_come)
+    for step, _batch in enumerate(loader):
         if step == 8:
             print("ready", flush=True)
         if time.monotonic() > until_s:
             break
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

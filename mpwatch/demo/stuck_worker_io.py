@@ -4,6 +4,7 @@ Neither the reader nor the DataLoader has a time limit: one worker waits for byt
 and the main process for the batch of that worker.
 """
 
+import itertools
 import socket
 import threading
 import time
@@ -11,17 +12,23 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 ANSWERS = 60
+PAUSE_S = 3.0
 
 
 def serve(listener):
-    """A storage server that goes silent after some requests and keeps its connections."""
+    """A storage server that goes silent after some requests and keeps its connections.
+
+    The mended one pauses there, and answers.
+    """
     silent = []
-    for count in range(1000):
+    for count in itertools.count():
         connection, _ = listener.accept()
-        if count < ANSWERS:
+        if mended() and count == ANSWERS:
+            time.sleep(PAUSE_S)
+        if mended() or count < ANSWERS:
             connection.sendall(b"x" * 64)
             connection.close()
         else:
@@ -33,7 +40,7 @@ class Remote(Dataset):
         self.address = address
 
     def __len__(self):
-        return 1000
+        return 100_000
 
     def __getitem__(self, index):
         with socket.create_connection(self.address) as connection:
@@ -49,6 +56,7 @@ def main():
     for step, _batch in enumerate(loader):
         if step == 4:
             print("ready", flush=True)
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

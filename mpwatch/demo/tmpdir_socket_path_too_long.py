@@ -12,7 +12,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 class Numbers(Dataset):
@@ -31,14 +31,17 @@ def keep_as_list(samples):
 def main():
     if "scratch" not in os.environ.get("TMPDIR", ""):
         begin(__doc__)
-        folder = os.path.join(tempfile.gettempdir(), *["scratch-of-this-user-and-job"] * 3)
+        folder = os.path.join(
+            tempfile.gettempdir(), *["scratch-of-this-user-and-job"] * (1 if mended() else 3)
+        )
         os.makedirs(folder)
         # What the job's prologue does: the trainer is started with it in its environment.
         os.execve(sys.executable, sys.orig_argv, os.environ | {"TMPDIR": folder})
     loader = iter(DataLoader(Numbers(), batch_size=4, num_workers=1, collate_fn=keep_as_list))
     print("ready", flush=True)
     time.sleep(1)
-    next(loader)
+    for _batch in loader:
+        time.sleep(0.5)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 KILLED_AFTER_S = 6
 
@@ -39,7 +39,7 @@ def main():
         assert agent.stdout is not None
         print(agent.stdout.readline(), end="", flush=True)
         time.sleep(KILLED_AFTER_S)
-        os.kill(agent.pid, signal.SIGKILL)
+        os.kill(agent.pid, signal.SIGTERM if mended() else signal.SIGKILL)
         agent.wait()
         time.sleep(max(0.0, until_s - time.monotonic()))
 

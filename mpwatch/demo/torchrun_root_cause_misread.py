@@ -12,7 +12,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 KILLED_AFTER_S = 7
 
@@ -21,13 +21,13 @@ def train():
     dist.init_process_group("gloo")
     gradient = torch.ones(1000)
     until_s = time.monotonic() + KILLED_AFTER_S
-    for step in range(1000):
+    for step in range(3000):
         dist.all_reduce(gradient)
         gradient /= 2
         time.sleep(0.05)
         if step == 10 and dist.get_rank() == 0:
             print("ready", flush=True)
-        if dist.get_rank() == 1 and time.monotonic() > until_s:
+        if dist.get_rank() == 1 and time.monotonic() > until_s and not mended():
             os.kill(os.getpid(), signal.SIGKILL)
 
 

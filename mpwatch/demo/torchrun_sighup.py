@@ -6,13 +6,14 @@ pseudo-terminal, as ssh gives one.
 
 import os
 import pty
+import signal
 import sys
 import time
 
 import torch
 import torch.distributed as dist
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
 def train():
@@ -29,6 +30,9 @@ def train():
 def main():
     begin(__doc__)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    if mended():  # as under nohup, and torchrun leaves it at that
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGINT,SIGQUIT"
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [*torchrun, "--nproc-per-node=2", os.path.abspath(__file__)])

@@ -8,23 +8,30 @@ import time
 import numpy as np
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
+
+LARGEST = 1 << 18
 
 
-def exchange(connection, size):
+def exchange(connection, is_first):
+    size = 1000
     while True:
-        connection.send(np.zeros(size))
-        connection.recv()
+        if is_first:
+            connection.send(np.zeros(size))
+            connection.recv()
+        else:
+            connection.recv()
+            connection.send(np.zeros(size))
         time.sleep(0.2)
-        size *= 4
+        size = min(4 * size, LARGEST)
 
 
 def main():
     begin(__doc__)
     here, there = mp.Pipe()
-    mp.Process(target=exchange, args=(there, 1000), daemon=True).start()
+    mp.Process(target=exchange, args=(there, not mended()), daemon=True).start()
     print("ready", flush=True)
-    exchange(here, 1000)
+    exchange(here, True)
 
 
 if __name__ == "__main__":

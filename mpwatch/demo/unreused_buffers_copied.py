@@ -9,22 +9,28 @@ import time
 import torch
 import torch.multiprocessing as mp
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 
-def consume(queue):
+def consume(queue, free):
     while True:
-        queue.get().mean()
+        buffer = queue.get()
+        buffer.mean()
+        if mended():
+            free.put(buffer)
 
 
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    queue = mp.Queue(maxsize=2)
-    mp.Process(target=consume, args=(queue,), daemon=True).start()
+    queue, free = mp.Queue(maxsize=2), mp.Queue()
+    for _ in range(4 if mended() else 0):
+        free.put(torch.empty(2 << 20).share_memory_())
+    mp.Process(target=consume, args=(queue, free), daemon=True).start()
     step = 0
     while time.monotonic() < until_s:
-        queue.put(torch.full((2 << 20,), float(step)))
+        buffer = free.get() if mended() else torch.empty(2 << 20)
+        queue.put(buffer.fill_(step))
         step += 1
         if step == 30:
             print("ready", flush=True)

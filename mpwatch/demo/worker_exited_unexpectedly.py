@@ -10,18 +10,18 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 LAST_SAMPLE = 600
 
 
 class Licensed(Dataset):
     def __len__(self):
-        return 1000
+        return 100_000
 
     def __getitem__(self, index):
         time.sleep(0.02)
-        if index == LAST_SAMPLE:
+        if index == LAST_SAMPLE and not mended():
             os._exit(3)
         return torch.tensor(float(index))
 
@@ -31,6 +31,7 @@ def main():
     for step, _batch in enumerate(DataLoader(Licensed(), batch_size=8, num_workers=2)):
         if step == 4:
             print("ready", flush=True)
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

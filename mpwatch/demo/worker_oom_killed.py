@@ -5,20 +5,22 @@ caches and all workers count towards the limit; which process dies is chance.
 """
 
 import time
+from collections import deque
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.bounds import begin, small_cgroup
+from mpwatch.demo.bounds import begin, mended, small_cgroup
 
 LIMIT_MIB = 200
+MOST = 10
 
 
 class Growing(Dataset):
     """Keeps what it has decoded, one MiB a sample."""
 
     def __init__(self):
-        self.decoded = []
+        self.decoded = deque(maxlen=MOST if mended() else None)
 
     def __len__(self):
         return 1000

@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, mended
 
 MOST = 200
 
@@ -22,6 +22,8 @@ def main():
         weights += 1
         if len(tools) < MOST:
             tools.append(subprocess.Popen(["true"]))
+            if mended():
+                tools[-1].wait()
         if len(tools) == 10:
             print("ready", flush=True)
         time.sleep(0.4)

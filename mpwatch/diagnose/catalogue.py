@@ -40,6 +40,7 @@ from mpwatch.diagnose.rules import (  # noqa: F401 - gathered into RULES, so tha
     joinablequeue_join_hangs,
     loader_iterator_leak,
     loader_starvation,
+    main_killed,
     main_not_importable,
     max_map_count,
     nccl_shm_enospc,

@@ -32,7 +32,12 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "worker-exited-unexpectedly",
     ),
     "raw-fork-inherits-sharer": ("fd-exhaustion-producer",),
-    "orphaned-workers": ("worker-oom-killed", "worker-segfault", "torchrun-agent-killed-orphans"),
+    "orphaned-workers": (
+        "worker-oom-killed",
+        "worker-segfault",
+        "torchrun-agent-killed-orphans",
+        "main-killed",
+    ),
     "shm-full-enospc": (
         "file-system-strategy-leak",
         "prefetch-memory-blowup",
@@ -83,7 +88,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     ),
     "straggler-worker": ("stuck-worker-io",),
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
-    "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault"),
+    "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault", "main-killed"),
     "elastic-agent-wedged": ("stuck-worker-io",),
     "standing-still": (
         "feeder-thread-drops-batch",

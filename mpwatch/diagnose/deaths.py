@@ -130,7 +130,7 @@ def _order(after_s: float) -> str:
 def memory_evidence(snapshot: Snapshot, history: History) -> tuple[str, ...]:
     """What speaks for the kernel's out-of-memory killer; empty if nothing does."""
     found: list[str] = []
-    kills = _risen_by(history.of_host("cgroup_oom_kills"))
+    kills = oom_kills(snapshot, history)
     if kills:
         found.append(f"the control group counted {kills:.0f} out-of-memory kills meanwhile")
     cgroup = snapshot.host.cgroup
@@ -145,6 +145,19 @@ def memory_evidence(snapshot: Snapshot, history: History) -> tuple[str, ...]:
     if found and hits:
         found.append(f"the memory limit was met {hits:.0f} times meanwhile")
     return tuple(found)
+
+
+def oom_kills(snapshot: Snapshot, history: History) -> float | None:
+    """Out-of-memory kills counted while the job was watched; `None` if nobody counts them.
+
+    Readings end with the job: what a kill found is told with the death itself.
+    """
+    series = history.of_host("cgroup_oom_kills")
+    if not series:
+        return None
+    ends = [p.ended.oom_kills for p in snapshot.processes if p.ended is not None]
+    last = max([series[-1].value, *(count for count in ends if count is not None)])
+    return last - series[0].value
 
 
 def _risen_by(series: Series) -> float:

@@ -284,6 +284,8 @@ class Ended:
     signal: int | None = None
     problem: str | None = None
     """Why neither exit code nor signal is known."""
+    oom_kills: int | None = None
+    """What its control group had counted then; read for a SIGKILL only, and `None` if it cannot."""
 
     @property
     def words(self) -> str:

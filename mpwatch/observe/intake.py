@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from mpwatch.collect.deaths import DeathWatch
@@ -14,7 +16,7 @@ from mpwatch.collect.tree import TreeCollector
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import StacksTaken, TreeSample
+from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 from mpwatch.observe.last_words import LastWords
 
 HookUse: TypeAlias = Literal["use", "bring", "ignore"]
@@ -54,7 +56,7 @@ class Intake:
         # Children that live shorter than the time between two readings are caught here.
         born = self.tree.births()
         self.deaths.watch(born)
-        ended = self.deaths.poll()
+        ended = [self._counted(end) for end in self.deaths.poll()]
         self.has_changed = self.has_changed or bool(born or ended)
         if ended:
             # What a hook sent last may still lie in its socket, and comes before what it left.
@@ -64,6 +66,12 @@ class Intake:
                 inputs.extend(self._last_words.of(end))
             inputs.append(end)
         return inputs
+
+    def _counted(self, ended: Ended) -> Ended:
+        """A SIGKILL with what the control group has counted: there may be no further reading."""
+        if ended.signal != signal.SIGKILL:
+            return ended
+        return replace(ended, oom_kills=self.tree.oom_kills())
 
     def _hear(self, timeout_s: float) -> list[Input]:
         """What hooks have said; nothing where they are ignored."""

@@ -8,6 +8,7 @@ SCENARIOS = (
     Scenario(
         name="rank-stuck-in-collective",
         title="keep all ranks waiting for one that writes a checkpoint",
+        neighbour="the checkpoint takes two seconds",
         expected=("rank-stuck-in-collective",),
         layer="stacks",
         shows_s=20,
@@ -15,6 +16,7 @@ SCENARIOS = (
     Scenario(
         name="collective-mismatch",
         title="call different collectives on different ranks",
+        neighbour="all ranks call the same",
         expected=("collective-mismatch",),
         also=("rank-stuck-in-collective",),
         layer="stacks",
@@ -24,6 +26,7 @@ SCENARIOS = (
     Scenario(
         name="torchrun-root-cause-misread",
         title="lose one rank under torchrun, which then ends the others",
+        neighbour="no rank is killed",
         expected=("torchrun-root-cause-misread",),
         also=("worker-exited-unexpectedly",),
         damage_s=7,
@@ -32,6 +35,7 @@ SCENARIOS = (
     Scenario(
         name="torchrun-agent-killed-orphans",
         title="kill torchrun and see its ranks go on",
+        neighbour="ends torchrun with SIGTERM",
         expected=("torchrun-agent-killed-orphans",),
         also=("orphaned-workers", "worker-exited-unexpectedly"),
         damage_s=6,
@@ -39,11 +43,13 @@ SCENARIOS = (
     Scenario(
         name="torchrun-sighup",
         title="run torchrun in a terminal, where closing the window ends the training",
+        neighbour="has torchrun leave SIGHUP alone, under nohup",
         expected=("torchrun-sighup",),
     ),
     Scenario(
         name="store-port-in-use",
         title="start a job on a port where an earlier one still listens",
+        neighbour="uses a port that is free",
         expected=("store-port-in-use",),
     ),
     Scenario(

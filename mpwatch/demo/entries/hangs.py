@@ -8,6 +8,7 @@ SCENARIOS = (
     Scenario(
         name="fork-with-threads-lock",
         title="fork while another thread holds a lock the child needs",
+        neighbour="forks before it starts the thread",
         expected=("fork-with-threads-lock",),
         layer="stacks",
         shows_s=15,
@@ -15,6 +16,7 @@ SCENARIOS = (
     Scenario(
         name="fork-openmp",
         title="fork after a parallel operation, and do another in the child",
+        neighbour="sets the child to one thread before its first operation",
         expected=("fork-openmp",),
         also=("fork-with-threads-lock",),
         layer="stacks",
@@ -29,6 +31,7 @@ SCENARIOS = (
     Scenario(
         name="feeder-thread-drops-batch",
         title="lose a batch on its way out of a worker and wait for it",
+        neighbour="makes a list of the generator",
         expected=("feeder-thread-drops-batch",),
         layer="stacks",
         shows_s=15,
@@ -36,6 +39,7 @@ SCENARIOS = (
     Scenario(
         name="queue-lock-held-by-dead",
         title="kill a consumer that waits for work",
+        neighbour="tells the consumer to end instead of killing it",
         expected=("queue-lock-held-by-dead",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -44,6 +48,7 @@ SCENARIOS = (
     Scenario(
         name="event-set-hangs",
         title="set an event that a killed process was waiting for",
+        neighbour="lets the process live",
         expected=("event-set-hangs",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -52,6 +57,7 @@ SCENARIOS = (
     Scenario(
         name="barrier-of-the-dead",
         title="wait at a barrier for a process that has failed on its way there",
+        neighbour="goes on after the loss that is no number",
         expected=("event-set-hangs",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -60,12 +66,14 @@ SCENARIOS = (
     Scenario(
         name="two-full-pipes",
         title="send to each other before either receives",
+        neighbour="one side receives before it sends",
         expected=("standing-still",),
         shows_s=30,
     ),
     Scenario(
         name="pool-hang-after-worker-death",
         title="lose a Pool worker in the middle of a task",
+        neighbour="no task kills its worker",
         expected=("pool-hang-after-worker-death",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -74,6 +82,7 @@ SCENARIOS = (
     Scenario(
         name="joinablequeue-join-hangs",
         title="join a queue one of whose consumers has died over its task",
+        neighbour="no consumer dies over its task",
         expected=("joinablequeue-join-hangs",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -82,6 +91,7 @@ SCENARIOS = (
     Scenario(
         name="half-message",
         title="kill a process while it writes a message",
+        neighbour="nobody kills the writer",
         expected=("half-message",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -90,23 +100,27 @@ SCENARIOS = (
     Scenario(
         name="queue-join-feeder-deadlock",
         title="join a process before reading what it has put on a queue",
+        neighbour="reads before it joins",
         expected=("queue-join-feeder-deadlock",),
         shows_s=15,
     ),
     Scenario(
         name="stuck-worker-io",
         title="read samples from a server that has stopped answering",
+        neighbour="the server answers after three seconds",
         expected=("stuck-worker-io",),
         shows_s=25,
     ),
     Scenario(
         name="fork-vs-pin-thread",
         title="fork the validation loader's workers under the training loader's pin thread",
+        neighbour="starts the validation's workers first and keeps them",
         expected=("fork-vs-pin-thread",),
     ),
     Scenario(
         name="inherited-iterator-del",
         title="drop an inherited DataLoader iterator in a forked child",
+        neighbour="the child leaves the inherited iterator alone",
         expected=("inherited-iterator-del",),
         also=("worker-exited-unexpectedly", "sigchld-raises-anywhere"),
         layer="hook",

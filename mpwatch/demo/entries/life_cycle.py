@@ -8,6 +8,7 @@ SCENARIOS = (
     Scenario(
         name="worker-oom-killed",
         title="decode ever larger samples until the kernel kills a worker for memory",
+        neighbour="keeps the last ten samples only",
         expected=("worker-oom-killed",),
         also=("persistent-workers-leak", "sigchld-raises-anywhere", "loader-starvation"),
         damage_s=22,
@@ -16,8 +17,27 @@ SCENARIOS = (
         memory_mib=220,
     ),
     Scenario(
+        name="main-oom-killed",
+        title="keep all there was in the main process until the kernel kills it for memory",
+        neighbour="keeps the last eight steps only",
+        expected=("worker-oom-killed",),
+        damage_s=25,
+        ends="by SIGKILL",
+        needs=("cgroup",),
+        memory_mib=180,
+    ),
+    Scenario(
+        name="main-killed",
+        title="lose the main process to a SIGKILL from outside",
+        neighbour="is ended with SIGTERM",
+        expected=("main-killed",),
+        damage_s=8,
+        ends="by SIGKILL",
+    ),
+    Scenario(
         name="worker-segfault",
         title="crash in native code in a worker",
+        neighbour="has no damaged sample",
         expected=("worker-segfault",),
         also=("sigchld-raises-anywhere", "loader-starvation"),
         damage_s=5,
@@ -26,6 +46,7 @@ SCENARIOS = (
     Scenario(
         name="worker-exited-unexpectedly",
         title="leave a worker with os._exit in the middle of an epoch",
+        neighbour="the licence does not run out",
         expected=("worker-exited-unexpectedly",),
         also=("sigchld-raises-anywhere", "loader-starvation"),
         damage_s=5,
@@ -34,6 +55,7 @@ SCENARIOS = (
     Scenario(
         name="sigchld-raises-anywhere",
         title="fail in an innocent line because a worker has died",
+        neighbour="no worker dies",
         expected=("sigchld-raises-anywhere",),
         also=("worker-segfault",),
         layer="hook",
@@ -43,6 +65,7 @@ SCENARIOS = (
     Scenario(
         name="pin-memory-thread-death",
         title="lose the thread that pins batches to a full descriptor table",
+        neighbour="keeps clones of the batches",
         expected=("pin-memory-thread-death",),
         also=("fd-exhaustion-receiver",),
         layer="hook",  # from outside the thread's end and main's own are a quarter second apart
@@ -52,6 +75,7 @@ SCENARIOS = (
     Scenario(
         name="orphaned-workers",
         title="workers survive a main process that was killed",
+        neighbour="the main process comes to its end instead of being killed",
         expected=("orphaned-workers",),
         damage_s=6,
         ends="6 s after `ready` the main process is killed, 40 s later the workers are ended",
@@ -59,12 +83,14 @@ SCENARIOS = (
     Scenario(
         name="zombie-processes",
         title="start a tool for every batch and never ask how it ended",
+        neighbour="waits for each tool",
         expected=("zombie-processes",),
         shows_s=15,
     ),
     Scenario(
         name="resource-tracker-leaks",
         title="kill the main process of a spawned job, whose semaphores stay",
+        neighbour="ends its worker and itself in good order",
         expected=("resource-tracker-leaks",),
         also=("orphaned-workers",),
         damage_s=6,
@@ -73,12 +99,14 @@ SCENARIOS = (
     Scenario(
         name="shared-memory-tracker-unlink",
         title="attach to shared memory from a program whose end removes it",
+        neighbour="the one who attaches takes back his registration",
         expected=("shared-memory-tracker-unlink",),
         needs=("python<3.13",),
     ),
     Scenario(
         name="pids-limit",
         title="start workers until the container allows no further process",
+        neighbour="keeps three of the loaders at most",
         expected=("pids-limit",),
         also=("loader-iterator-leak",),
         damage_s=15,

@@ -8,6 +8,7 @@ SCENARIOS = (
     Scenario(
         name="copy-on-write-growth",
         title="read a large list of Python objects in forked workers",
+        neighbour="holds the list as one numpy array",
         expected=("copy-on-write-growth",),
         shows_s=20,
         memory_mib=300,
@@ -15,6 +16,7 @@ SCENARIOS = (
     Scenario(
         name="persistent-workers-leak",
         title="cache decoded samples in workers that live as long as the training",
+        neighbour="bounds the cache",
         expected=("persistent-workers-leak",),
         shows_s=25,
         memory_mib=260,
@@ -22,12 +24,14 @@ SCENARIOS = (
     Scenario(
         name="prefetch-memory-blowup",
         title="let workers run twenty batches ahead",
+        neighbour="prefetches two batches a worker",
         expected=("prefetch-memory-blowup",),
         memory_mib=200,
     ),
     Scenario(
         name="loader-iterator-leak",
         title="make a new iterator for every look at the data and keep them all",
+        neighbour="keeps what it has seen, not the iterators",
         expected=("loader-iterator-leak",),
         shows_s=15,
         memory_mib=150,
@@ -35,6 +39,7 @@ SCENARIOS = (
     Scenario(
         name="compile-worker-pool",
         title="compile a function and keep the pool of compilers",
+        neighbour="shuts the pool down when the work is done",
         expected=("compile-worker-pool",),
         memory_mib=250,
     ),

@@ -8,6 +8,7 @@ SCENARIOS = (
     Scenario(
         name="numpy-rng-identical",
         title="draw augmentations from one generator that every worker has a copy of",
+        neighbour="seeds the generator anew in each worker",
         expected=("numpy-rng-identical",),
         also=("loader-starvation",),
         layer="hook",
@@ -15,12 +16,14 @@ SCENARIOS = (
     Scenario(
         name="shared-file-offset",
         title="read from a file in all workers that was opened before the fork",
+        neighbour="reads with pread, which needs no position",
         expected=("shared-file-offset",),
         also=("loader-starvation",),
     ),
     Scenario(
         name="hogwild-not-shared",
         title="train copies of a model whose share_memory() was forgotten",
+        neighbour="shares the model",
         expected=("hogwild-not-shared",),
         layer="hook",
         shows_s=25,  # the first step of an optimizer imports half of torch
@@ -28,6 +31,7 @@ SCENARIOS = (
     Scenario(
         name="iterable-duplicates",
         title="iterate a stream in several workers, of which each reads all of it",
+        neighbour="each worker takes its part of the stream",
         expected=("iterable-duplicates",),
         also=("loader-starvation",),
         layer="hook",

@@ -8,12 +8,14 @@ SCENARIOS = (
     Scenario(
         name="spawn-unpicklable-object",
         title="hand spawned workers a data set with a lambda deep inside",
+        neighbour="uses a function of the module instead of the lambda",
         expected=("spawn-unpicklable-object",),
         layer="hook",
     ),
     Scenario(
         name="python314-forkserver-default",
         title="run a program written for fork where forkserver is the default",
+        neighbour="uses a function that can be pickled",
         expected=("python314-forkserver-default",),
         also=("spawn-unpicklable-object",),
         layer="hook",
@@ -22,11 +24,13 @@ SCENARIOS = (
     Scenario(
         name="start-method-inheritance",
         title="use a DataLoader in a spawned process, whose workers are then spawned too",
+        neighbour="gives the loader its start method",
         expected=("start-method-inheritance",),
     ),
     Scenario(
         name="no-main-guard",
         title="start a spawned process from a script without a main guard",
+        neighbour="has the guard",
         expected=("no-main-guard",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -34,6 +38,7 @@ SCENARIOS = (
     Scenario(
         name="main-not-importable",
         title="spawn a function of a program that has no file",
+        neighbour="is run as a file",
         expected=("main-not-importable",),
         also=("worker-exited-unexpectedly",),
         layer="hook",
@@ -41,6 +46,7 @@ SCENARIOS = (
     Scenario(
         name="pool-from-stdin",
         title="spawn a Pool from a program that came through standard input",
+        neighbour="is run as a file",
         expected=("main-not-importable",),
         also=(
             "worker-exited-unexpectedly",
@@ -52,24 +58,28 @@ SCENARIOS = (
     Scenario(
         name="context-already-set",
         title="set the start method a second time",
+        neighbour="takes a context of its own instead of setting the default",
         expected=("context-already-set",),
         layer="hook",
     ),
     Scenario(
         name="semlock-cross-context",
         title="give a spawned process a queue made for forked ones",
+        neighbour="makes queue and process of one context",
         expected=("semlock-cross-context",),
         layer="hook",
     ),
     Scenario(
         name="nested-daemonic",
         title="use a DataLoader with workers inside a Pool worker",
+        neighbour="loads without workers inside the Pool",
         expected=("nested-daemonic",),
         layer="hook",
     ),
     Scenario(
         name="spawn-startup-cost",
         title="start spawned workers anew for each short epoch",
+        neighbour="keeps the workers from epoch to epoch",
         expected=("spawn-startup-cost",),
         also=("loader-starvation",),
         shows_s=15,
@@ -77,6 +87,7 @@ SCENARIOS = (
     Scenario(
         name="spawn-join-false-lost-semaphores",
         title="drop a queue before the spawned process it was given to has come up",
+        neighbour="keeps the queue until the process has ended",
         expected=("spawn-join-false-lost-semaphores",),
         also=("worker-exited-unexpectedly",),
         layer="hook",

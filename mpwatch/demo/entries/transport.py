@@ -8,6 +8,7 @@ SCENARIOS = (
     Scenario(
         name="fd-exhaustion-receiver",
         title="collect the labels of every batch until file descriptors run out",
+        neighbour="keeps a clone of the labels",
         expected=("fd-exhaustion-receiver",),
         damage_s=40,
         ends="in `Too many open files`",
@@ -15,12 +16,14 @@ SCENARIOS = (
     Scenario(
         name="fd-exhaustion-producer",
         title="fill a queue faster than it is read, until the producer has no descriptor left",
+        neighbour="bounds the queue",
         expected=("fd-exhaustion-producer",),
         damage_s=35,
     ),
     Scenario(
         name="max-map-count",
         title="share a data set tensor by tensor until no mapping is left",
+        neighbour="packs many small tensors into one before sharing",
         expected=("max-map-count",),
         damage_s=21,
         ends="in `Cannot allocate memory (12)`",
@@ -30,6 +33,7 @@ SCENARIOS = (
     Scenario(
         name="shm-full-enospc",
         title="keep every batch until a /dev/shm of 48 MiB is full",
+        neighbour="keeps the last twelve batches only",
         expected=("shm-full-enospc",),
         damage_s=25,
         ends="in `unable to allocate shared memory`",
@@ -39,6 +43,7 @@ SCENARIOS = (
     Scenario(
         name="shm-full-sigbus",
         title="touch shared memory that was promised and is not there",
+        neighbour="makes the cache no larger than the room there is",
         expected=("shm-full-sigbus",),
         also=("shm-full-enospc", "sigchld-raises-anywhere", "loader-starvation"),
         damage_s=11,
@@ -48,6 +53,7 @@ SCENARIOS = (
     Scenario(
         name="semlock-enospc",
         title="start a DataLoader where /dev/shm has no room for a semaphore",
+        neighbour="removes what the earlier job left",
         expected=("semlock-enospc",),
         also=("shm-full-enospc",),
         needs=("mount",),
@@ -55,18 +61,21 @@ SCENARIOS = (
     Scenario(
         name="file-system-strategy-leak",
         title="train where the segments of a killed job stayed behind",
+        neighbour="the earlier job is killed without its cleaner, which cleans up",
         expected=("file-system-strategy-leak",),
         is_alone=True,
     ),
     Scenario(
         name="shm-manager-failure",
         title="share under the file_system strategy where its cleaner cannot start",
+        neighbour="leaves TMPDIR at a folder that exists",
         expected=("shm-manager-failure",),
         layer="hook",
     ),
     Scenario(
         name="producer-exits-before-get",
         title="receive a tensor from a process that has ended",
+        neighbour="the producer stays until its tensor was received",
         expected=("producer-exits-before-get",),
         damage_s=15,
         ends="in FileNotFoundError",
@@ -74,12 +83,14 @@ SCENARIOS = (
     Scenario(
         name="raw-fork-inherits-sharer",
         title="send a tensor from a process made with os.fork",
+        neighbour="sends no tensor before the fork",
         expected=("raw-fork-inherits-sharer",),
         layer="hook",
     ),
     Scenario(
         name="tmpdir-socket-path-too-long",
         title="work in a temporary folder whose path is too long for a socket",
+        neighbour="works in a folder with a shorter path",
         expected=("tmpdir-socket-path-too-long",),
         also=("feeder-thread-drops-batch",),
     ),
@@ -92,36 +103,42 @@ SCENARIOS = (
     Scenario(
         name="sharedcache-lock-reentry",
         title="receive a tensor in a signal handler while receiving another",
+        neighbour="the handler makes a note, and the main loop receives",
         expected=("sharedcache-lock-reentry",),
         layer="stacks",
     ),
     Scenario(
         name="sharedcache-growth",
         title="hold thousands of tensors at once, then let them go",
+        neighbour="sweeps the table when it has let the tensors go",
         expected=("sharedcache-growth",),
         layer="hook",
     ),
     Scenario(
         name="queue-aliasing-inplace-write",
         title="go on writing to a tensor that was put on a queue",
+        neighbour="puts a clone on the queue",
         expected=("queue-aliasing-inplace-write",),
         layer="hook",
     ),
     Scenario(
         name="share-memory-dangling-numpy",
         title="keep a numpy view of a tensor that moves to shared memory",
+        neighbour="shares the tensor before it takes the view",
         expected=("share-memory-dangling-numpy",),
         layer="hook",
     ),
     Scenario(
         name="unreused-buffers-copied",
         title="send a fresh tensor each time instead of a buffer sent back",
+        neighbour="sends four buffers back and forth",
         expected=("unreused-buffers-copied",),
         is_alone=True,
     ),
     Scenario(
         name="spawn-temporary-tensor-fd",
         title="send a spawned process a tensor that exists only while it is pickled",
+        neighbour="keeps the packed tensor for as long as the object lives",
         expected=("spawn-temporary-tensor-fd",),
         also=("worker-exited-unexpectedly",),
         layer="hook",
@@ -129,6 +146,7 @@ SCENARIOS = (
     Scenario(
         name="forkserver-too-many-fds",
         title="start a worker through the fork server with 300 tensors",
+        neighbour="stacks the 300 tensors into one",
         expected=("forkserver-too-many-fds",),
         layer="hook",
     ),

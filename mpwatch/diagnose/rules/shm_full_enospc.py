@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
-from mpwatch.diagnose.limits import Approach, approach
-from mpwatch.diagnose.resources import segment_bytes, used_bytes
+from mpwatch.diagnose.forecast import slope
+from mpwatch.diagnose.limits import AT_LIMIT, NEAR_LIMIT, Approach, approach
+from mpwatch.diagnose.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Series
@@ -24,6 +25,8 @@ _SAID = (
 )
 WORTH_FORECASTING = 0.3
 """Prefetched batches fill part of it within seconds of a start and then stay."""
+GROWS_BY_NEW = 0.5
+"""Part of a rise that new segments must account for, where those that are there are not full."""
 
 
 class _Room(NamedTuple):
@@ -48,7 +51,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     refused = _refused(snapshot, shm)
     for room in _rooms(shm, history):
         near = approach(room.used, room.total, room.series, worth_forecasting=WORTH_FORECASTING)
-        if near is not None:
+        if near is not None and not _ends_by_itself(snapshot, history, room, near):
             yield _finding(snapshot, shm, room, near)
         elif refused and failed is None and room.subject == "bytes":
             yield _without_room(snapshot, shm, refused)
@@ -119,6 +122,22 @@ def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:
         taken = shm.total_inodes - shm.free_inodes
         series = history.of_host("shm_used_inodes")
         yield _Room("files", taken, shm.total_inodes, series, count_text, "")
+
+
+def _ends_by_itself(snapshot: Snapshot, history: History, room: _Room, near: Approach) -> bool:
+    """Whether what rises only fills segments that are there, all of which have room to be full.
+
+    `multiprocessing.shared_memory` takes its pages when they are first written.
+    """
+    if near.ahead is None or room.subject != "bytes" or room.used >= NEAR_LIMIT * room.total:
+        return False
+    missing = sparse_bytes(snapshot.segments)
+    made_per_s = slope(history.of_host("segment_bytes")) or 0.0
+    return (
+        missing > 0
+        and room.used + missing < AT_LIMIT * room.total
+        and made_per_s < GROWS_BY_NEW * near.ahead.per_s
+    )
 
 
 def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -> Finding:

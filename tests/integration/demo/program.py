@@ -66,6 +66,11 @@ class Program:
             lambda: any(line.startswith(beginning) for line in self.text.splitlines()), deadline_s
         )
 
+    def fails(self) -> str:
+        """How it has failed by now, in its own words; empty if it runs or has ended well."""
+        is_bad = self.process.poll() or "Traceback (most recent call last)" in self.text
+        return self.text[-300:].replace("\n", " | ") if is_bad else ""
+
     def look_around(self) -> None:
         """Remember everybody who belongs to it: some outlive the main process."""
         for pid in (self.pid, *procfs.descendants(self.pid)):

@@ -39,6 +39,8 @@ class Case:
     damage_s: float | None = None
     is_alone: bool = False
     """It loads the machine, or leaves something on it: nothing else may run beside it."""
+    never: tuple[str, ...] = ()
+    """Rules that must not be found, not even below a warning: those of its failing neighbour."""
 
 
 @dataclass
@@ -70,6 +72,9 @@ def cases() -> Iterator[Case]:
     for scenario in scenarios():
         if not obstacle(scenario):
             yield failing(scenario)
+    for scenario in scenarios():
+        if scenario.neighbour and not obstacle(scenario):
+            yield mended(scenario)
     for name in healthy_variants.VARIANTS:
         argv = healthy_variants.command(sys.executable, name, HEALTHY_S + READY_S)
         yield Case(f"healthy: {name}", tuple(argv), HEALTHY_S)
@@ -79,12 +84,9 @@ def failing(scenario: Scenario) -> Case:
     """A demonstration, watched long enough to show itself, or until after the damage."""
     watch_s = max(scenario.shows_s, (scenario.damage_s or 0.0) + AFTER_DAMAGE_S)
     watch_s = min(watch_s if scenario.expected else HEALTHY_S, LONGEST_S)
-    argv = command(scenario, sys.executable, LONGEST_S + READY_S)
-    if scenario.layer == "hook":
-        argv = [argv[0], "-m", "mpwatch", "run", "--headless", *argv[1:]]
     return Case(
         name=scenario.name,
-        argv=tuple(argv),
+        argv=argv_of(scenario),
         watch_s=watch_s,
         expected=scenario.expected,
         also=scenario.also,
@@ -92,6 +94,25 @@ def failing(scenario: Scenario) -> Case:
         damage_s=scenario.damage_s,
         is_alone=scenario.is_alone,
     )
+
+
+def mended(scenario: Scenario) -> Case:
+    """The nearest healthy neighbour of a demonstration, watched for as long as that is."""
+    return Case(
+        name=f"mended: {scenario.name}",
+        argv=argv_of(scenario, mended=True),
+        watch_s=max(HEALTHY_S, failing(scenario).watch_s),
+        layer=scenario.layer,
+        is_alone=scenario.is_alone,
+        never=scenario.expected,
+    )
+
+
+def argv_of(scenario: Scenario, *, mended: bool = False) -> tuple[str, ...]:
+    """Arguments that run a demonstration, with the hook in where nothing less can tell."""
+    python, *rest = command(scenario, sys.executable, LONGEST_S + READY_S, mended=mended)
+    hook = ["-m", "mpwatch", "run", "--headless"] if scenario.layer == "hook" else []
+    return (python, *hook, *rest)
 
 
 def run(
@@ -123,11 +144,13 @@ def run(
             print(program.pid, file=observer.stdin, flush=True)
             row.is_shown = None if signal is None else signal(program)
             said, complaint = observer.communicate(timeout=case.watch_s + 60)
+            if not case.expected and (how := program.fails()):
+                row.problem = "not healthy: " + how
             row.left = program.end()
     finally:
         observer.kill()
         observer.communicate()
-    if observer.returncode:
+    if observer.returncode and not row.problem:
         row.problem = (complaint.strip() or "no reason").splitlines()[-1][:200]
     for line in said.splitlines():
         judge(row, json.loads(line))
@@ -158,5 +181,6 @@ def judge(row: Row, said: dict[str, Any]) -> None:
     elif rule not in row.case.also:
         is_effect = finding["effect_of"] in (*row.case.expected, *row.case.also)
         is_remark = is_effect or finding["severity"] == "info"
+        is_remark = is_remark and rule not in row.case.never
         (row.remarks if is_remark else row.alarms).add(rule)
     row.remarks -= row.alarms

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.collect.roles import (
@@ -87,6 +89,40 @@ def test_spawn_children_are_workers_only_if_they_are_called_so() -> None:
         Part("resource-tracker"),
         Part("loader-worker", "spawn"),
         Part("spawned", "spawn"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "method"), [((7, 7), "fork"), ((7, 8), "spawn"), ((0, 0), "spawn")]
+)
+def test_a_fork_of_a_spawned_process_has_its_command_line_in_the_same_place(
+    addresses: tuple[int, int], method: str
+) -> None:
+    facts = job(
+        (10, None, "python", TRAIN), (12, 10, "python", SPAWN), (13, 12, "pt_data_worker", SPAWN)
+    )
+    above, worker = (
+        replace(fact, arguments_at=at) for fact, at in zip(facts[1:], addresses, strict=True)
+    )
+
+    parts = assign([facts[0], above, worker])
+
+    assert parts[worker.process] == Part("loader-worker", method)
+
+
+def test_a_fork_of_what_a_forkserver_started_was_not_started_by_the_server() -> None:
+    parts = assign(
+        job(
+            (10, None, "python", TRAIN),
+            (11, 10, "python", FORKSERVER),
+            (12, 11, "python", FORKSERVER),
+            (13, 12, "pt_data_worker", FORKSERVER),
+        )
+    )
+
+    assert list(parts.values())[2:] == [
+        Part("spawned", "forkserver"),
+        Part("loader-worker", "fork"),
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mpwatch.diagnose.deaths import death_of
 from mpwatch.diagnose.rules import (
+    main_killed,
     orphaned_workers,
     worker_exited_unexpectedly,
     worker_oom_killed,
@@ -404,3 +405,63 @@ def test_how_a_process_left_of_its_own_will_is_evidence() -> None:
     evidence = only(worker_exited_unexpectedly.check, world(main(), dead, log=(left,))).evidence
 
     assert "exit: code 3; by os._exit" in evidence
+
+
+def killed_main(**fields: Any) -> Process:
+    return main(ended=gone(MAIN, signal=9), more={"private_bytes": 300 * MIB}, **fields)
+
+
+def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> None:
+    over = world(
+        killed_main(threads=[thread(MAIN, "train.py:step:57")]),
+        dead_worker(signal=9),
+        memory_total_bytes=64 << 30,
+        memory_available_bytes=30 << 30,
+    )
+    past = history(host={"cgroup_oom_kills": line(4)})
+
+    finding = only(main_killed.check, over, past)
+
+    assert finding.severity is Severity.INFO
+    assert finding.process == pid(MAIN)
+    assert "who sent it is unknown" in finding.summary
+    assert "its control group counted no out-of-memory kill meanwhile" in finding.evidence
+    assert "30.0G of the machine's 64.0G of memory were available" in finding.evidence
+    assert "1 more of its processes were killed at the same time" in finding.evidence
+    assert any("train.py:57" in each for each in finding.evidence)
+
+
+def test_where_nobody_counts_kills_that_is_said() -> None:
+    finding = only(main_killed.check, world(killed_main(), process(200)))
+
+    assert "out-of-memory kills of its control group could not be read" in finding.evidence
+    assert any("1 of its processes lived on" in each for each in finding.evidence)
+
+
+def test_a_kill_on_a_machine_without_memory_is_a_warning() -> None:
+    over = world(killed_main(), memory_total_bytes=64 << 30, memory_available_bytes=1 << 30)
+
+    assert only(main_killed.check, over).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("how", [{"signal": 15}, {"signal": 2}, {"exit_code": 0}, {"signal": 11}])
+def test_a_main_process_that_ends_otherwise_was_not_killed(how: dict[str, Any]) -> None:
+    assert found(main_killed.check, world(dead_main(**how))) == []
+
+
+def test_a_kill_of_main_that_the_control_group_counted_is_put_down_to_memory() -> None:
+    counted = replace(gone(MAIN, signal=9), oom_kills=5)
+    over = world(main(ended=counted))
+    past = history(host={"cgroup_oom_kills": line(4)})
+
+    finding = only(worker_oom_killed.check, over, past)
+
+    assert finding.process == pid(MAIN)
+    assert "the control group counted 1 out-of-memory kills meanwhile" in finding.evidence
+    assert found(main_killed.check, over, past) == []
+
+
+def test_kills_before_the_job_was_watched_do_not_count() -> None:
+    over = world(main(ended=replace(gone(MAIN, signal=9), oom_kills=4)))
+
+    assert found(worker_oom_killed.check, over, history(host={"cgroup_oom_kills": line(4)})) == []
