@@ -58,12 +58,16 @@ def mended() -> bool:
     return _MENDED in os.environ or "--mended" in sys.argv
 
 
-def tiny_shm(mib: int) -> None:
-    """Give this process and its children a `/dev/shm` of their own, of `mib` MiB.
+def tiny_shm(mib: int, *, files: int = 0) -> None:
+    """Give this process and its children a `/dev/shm` of their own.
 
     This is what a container's 64 MiB look like, at a size that fills in seconds.
+
+    Args:
+        mib: Its size, MiB.
+        files: How many files it may hold; as many as is usual if 0.
     """
-    problem = _mount_shm(mib)
+    problem = _mount_shm(mib, files)
     if problem:
         _give_up(
             "this program needs the right to mount a small /dev/shm of its own "
@@ -71,13 +75,14 @@ def tiny_shm(mib: int) -> None:
         )
 
 
-def _mount_shm(mib: int) -> str:
+def _mount_shm(mib: int, files: int = 0) -> str:
     """Mount it, and return why that was not possible; empty if it was."""
+    options = b"size=%dm" % mib + (b",nr_inodes=%d" % files if files else b"")
     libc = ctypes.CDLL(None, use_errno=True)
     done = (
         libc.unshare(_CLONE_NEWNS) == 0
         and libc.mount(b"none", b"/", None, _MS_REC_PRIVATE, None) == 0
-        and libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=%dm" % mib) == 0
+        and libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, options) == 0
     )
     return "" if done else os.strerror(ctypes.get_errno())
 

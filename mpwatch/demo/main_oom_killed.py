@@ -20,7 +20,7 @@ def main():
     seconds = begin(__doc__)
     small_cgroup("memory", LIMIT_MIB << 20)
     until_s = time.monotonic() + seconds
-    history = deque(maxlen=MOST if mended() else None)
+    history: deque[torch.Tensor] = deque(maxlen=MOST if mended() else None)
     step = 0
     while time.monotonic() < until_s:
         history.append(torch.full((STEP_MIB << 18,), float(step)))

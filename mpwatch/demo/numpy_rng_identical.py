@@ -37,7 +37,11 @@ def main():
     loader = DataLoader(Noisy(), batch_size=8, num_workers=2, worker_init_fn=seeding)
     epoch = 0
     while time.monotonic() < until_s:
-        values = torch.cat([batch for batch in loader if not time.sleep(0.1)])
+        batches = []
+        for batch in loader:
+            batches.append(batch.clone())
+            time.sleep(0.1)
+        values = torch.cat(batches)
         epoch += 1
         distinct = len(values.unique())
         print(f"epoch {epoch}: {distinct} different of {len(values)} numbers", flush=True)

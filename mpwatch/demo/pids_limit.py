@@ -20,7 +20,7 @@ def main():
     small_cgroup("pids", LIMIT)
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(1000.0))
-    tasks = deque(maxlen=3 if mended() else None)
+    tasks: deque[object] = deque(maxlen=3 if mended() else None)
     while time.monotonic() < until_s:
         loader = DataLoader(data, num_workers=1, persistent_workers=True)
         try:

@@ -25,6 +25,8 @@ class Scenario:
     """Seconds from the line `ready` until an observer can tell."""
     damage_s: float | None = None
     """Seconds from `ready` until the damage is done, `None` if it is done by then or never is."""
+    says: str = ""
+    """How the line begins that it prints when the damage is done; empty if it ends instead."""
     ends: str = ""
     """How it ends by itself; empty if it runs until its time is over."""
     needs: tuple[str, ...] = ()

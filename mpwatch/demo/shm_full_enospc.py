@@ -29,7 +29,7 @@ def main():
     seconds = begin(__doc__)
     tiny_shm(SHM_MIB)
     until_s = time.monotonic() + seconds
-    replay = deque(maxlen=12 if mended() else None)
+    replay: deque[torch.Tensor] = deque(maxlen=12 if mended() else None)
     for step, frames in enumerate(DataLoader(Frames(), batch_size=16, num_workers=2)):
         replay.append(frames)
         if step == 8:

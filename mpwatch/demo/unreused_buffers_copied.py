@@ -24,9 +24,9 @@ def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
     queue, free = mp.Queue(maxsize=2), mp.Queue()
+    mp.Process(target=consume, args=(queue, free), daemon=True).start()
     for _ in range(4 if mended() else 0):
         free.put(torch.empty(2 << 20).share_memory_())
-    mp.Process(target=consume, args=(queue, free), daemon=True).start()
     step = 0
     while time.monotonic() < until_s:
         buffer = free.get() if mended() else torch.empty(2 << 20)

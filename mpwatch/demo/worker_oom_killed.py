@@ -20,7 +20,7 @@ class Growing(Dataset):
     """Keeps what it has decoded, one MiB a sample."""
 
     def __init__(self):
-        self.decoded = deque(maxlen=MOST if mended() else None)
+        self.decoded: deque[torch.Tensor] = deque(maxlen=MOST if mended() else None)
 
     def __len__(self):
         return 1000

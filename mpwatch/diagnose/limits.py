@@ -16,6 +16,10 @@ SUSTAINED_S = 4.0
 """A rise shorter than this may be a start: workers, pipes and first batches all come at once."""
 
 
+MOST_AHEAD = 10.0
+"""A line is not drawn further into the future than so many times the past it is known from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Approach:
     """Something that has run out, soon will, or has little left."""
@@ -75,10 +79,15 @@ def approach(
     if share >= worth_forecasting and len(series) > 1:
         if series[-1].at_s - series[0].at_s >= SUSTAINED_S:
             ahead = forecast(series, limit if series_limit is None else series_limit)
-        if ahead is not None and ahead.severity is None:
+        if ahead is not None and (ahead.severity is None or _is_bold(ahead)):
             ahead = None
     if share >= at:
         return Approach(used, limit, Severity.CRITICAL, ahead)
     if ahead is not None and ahead.severity is not None:
         return Approach(used, limit, ahead.severity, ahead)
     return Approach(used, limit, Severity.WARNING, None) if share >= near else None
+
+
+def _is_bold(ahead: Forecast) -> bool:
+    """Whether too little has been seen of a rise to say how it goes on for so long."""
+    return ahead.eta_s > MOST_AHEAD * ahead.span_s

@@ -1,18 +1,22 @@
 """Run every demonstration and every healthy program, diagnose each, and print what was named.
 
     python -m tests.benchmarks.diagnosis_table              all of them, four at a time
-    python -m tests.benchmarks.diagnosis_table NAME...      these (parts of names)
+    python -m tests.benchmarks.diagnosis_table NAME...      these (parts of names; =NAME: just this)
     python -m tests.benchmarks.diagnosis_table --missed     show the findings of the wrong ones
 
 A program is watched from its line `ready` on, from outside, or with the hook where nothing less
 can tell. It is right if all it is about was named and nothing else was. What is said below a
 warning, or as an effect of the right cause, stands in brackets and does not count.
+
+Of a forecast the seconds until the damage are shown as they were first told, those that really
+passed, and the first divided by the second.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -40,6 +44,7 @@ def line_of(row: Row) -> str:
         f"{verdict:<7}",
         f"{named_s:5.1f}" if named_s is not None else "    -",
         f"{before_s:6.1f}" if before_s is not None else "     -",
+        forecast_of(row),
         row.problem or " ".join(sorted(row.alarms)),
         f"({' '.join(sorted(row.remarks))})" if row.remarks else "",
         f"LEFT {', '.join(row.left)}" if row.left else "",
@@ -56,6 +61,16 @@ def before_damage_s(row: Row) -> float | None:
     """Seconds left until the damage when it was named; `None` where there is none to come."""
     named_s = named_after_s(row)
     return None if row.case.damage_s is None or named_s is None else row.case.damage_s - named_s
+
+
+def forecast_of(row: Row) -> str:
+    """The seconds told by the first forecast, those that passed, and by how much it erred."""
+    if row.told is None:
+        return f"{'-':>6} {'-':>6} {'-':>5}"
+    came_s, told_s = row.came_s, row.told[1]
+    if came_s is None:
+        return f"{told_s:6.1f} {'-':>6} {'-':>5}"
+    return f"{told_s:6.1f} {came_s:6.1f} {told_s / came_s:5.2f}"
 
 
 def summary_of(rows: Sequence[Row]) -> str:
@@ -75,6 +90,10 @@ def summary_of(rows: Sequence[Row]) -> str:
         lines.append(f"named after {statistics.median(times):.1f} s in the median")
     if ahead:
         lines.append(f"{len(ahead)} before the damage, by {statistics.median(ahead):.1f} s")
+    errors = [row.told[1] / came_s for row in rows if row.told and (came_s := row.came_s)]
+    if errors:
+        worst = max(errors, key=lambda error: abs(math.log(error)))
+        lines.append(f"{len(errors)} forecasts came true, the worst was off by {worst:.2f}")
     return "\n".join(lines)
 
 
@@ -85,6 +104,11 @@ def show(rows: Sequence[Row], *, missed: bool) -> None:
         if missed:
             for rule in sorted(row.alarms):
                 print(json.dumps(row.findings[rule], indent=2))
+
+
+def is_meant(wanted: str, name: str) -> bool:
+    """Whether a program is among those asked for."""
+    return wanted[1:] == name if wanted.startswith("=") else wanted in name
 
 
 def main() -> None:
@@ -98,10 +122,11 @@ def main() -> None:
     wanted = [
         case
         for case in cases()
-        if not options.names or any(name in case.name for name in options.names)
+        if not options.names or any(is_meant(name, case.name) for name in options.names)
     ]
     began_s = time.monotonic()
-    print(f"{'program':<36}  {'layer':<7}  verdict  named  before  false alarms (remarks)")
+    heads = "verdict  named  before    told   came   off  false alarms (remarks)"
+    print(f"{'program':<36}  {'layer':<7}  {heads}")
     with trials(wanted, run, options.jobs) as rows:
         done: list[Row] = []
         for case in wanted:

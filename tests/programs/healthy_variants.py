@@ -33,6 +33,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "ends normally": ("healthy_ends",),
     "slow consumer": ("healthy_slow_consumer",),
     "held window": ("healthy_held_window",),
+    "plateau": ("healthy_plateau",),
+    "sawtooth": ("healthy_sawtooth",),
     "threads and forkserver": ("healthy_threads_forkserver",),
     "pinned": ("healthy_pinned",),
     "debugger": ("healthy_debugger",),

@@ -106,6 +106,7 @@ SCENARIOS = (
     Scenario(
         name="pids-limit",
         title="start workers until the container allows no further process",
+        says="cannot add task",
         neighbour="keeps three of the loaders at most",
         expected=("pids-limit",),
         also=("loader-iterator-leak",),

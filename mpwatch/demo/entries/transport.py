@@ -16,6 +16,7 @@ SCENARIOS = (
     Scenario(
         name="fd-exhaustion-producer",
         title="fill a queue faster than it is read, until the producer has no descriptor left",
+        says="OSError: [Errno 24]",
         neighbour="bounds the queue",
         expected=("fd-exhaustion-producer",),
         damage_s=35,
@@ -39,6 +40,15 @@ SCENARIOS = (
         ends="in `unable to allocate shared memory`",
         needs=("mount",),
         memory_mib=60,
+    ),
+    Scenario(
+        name="shm-inodes",
+        title="share so many small tensors that /dev/shm may hold no further file",
+        neighbour="keeps the last two hundred",
+        expected=("shm-full-enospc",),
+        damage_s=27,
+        ends="in `No space left on device`",
+        needs=("mount",),
     ),
     Scenario(
         name="shm-full-sigbus",

@@ -13,7 +13,8 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, rate_text, seconds_text
 
 RULE = "persistent-workers-leak"
-WORTH_BYTES = 16 * 2**20
+WORTH_BYTES = 32 * 2**20
+"""A bounded cache and the heap around it settle within less, in the first half minute."""
 WATCHED_S = 15.0
 
 

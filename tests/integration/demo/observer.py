@@ -36,7 +36,8 @@ class Telling:
             key = (finding["rule"], finding["severity"], finding["effect_of"])
             if key not in self._said:
                 self._said.add(key)
-                print(json.dumps({"after_s": after_s, "finding": finding}), flush=True)
+                said = {"after_s": after_s, "at_s": snapshot.at_s, "finding": finding}
+                print(json.dumps(said), flush=True)
             if finding["rule"] in self._waiting:
                 self._waiting.discard(finding["rule"])
                 if not self._waiting:

@@ -66,9 +66,14 @@ class Program:
             lambda: any(line.startswith(beginning) for line in self.text.splitlines()), deadline_s
         )
 
+    def has_ended(self) -> bool:
+        """Whether its main process is gone; it is left for `end` to collect."""
+        return not procfs.is_alive(self.pid)
+
     def fails(self) -> str:
         """How it has failed by now, in its own words; empty if it runs or has ended well."""
-        is_bad = self.process.poll() or "Traceback (most recent call last)" in self.text
+        has_failed = self.process.poll() not in (None, 0, -signal.SIGTERM)
+        is_bad = has_failed or "Traceback (most recent call last)" in self.text
         return self.text[-300:].replace("\n", " | ") if is_bad else ""
 
     def look_around(self) -> None:

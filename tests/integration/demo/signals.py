@@ -49,6 +49,19 @@ def shm_of_its_own_fills(program: Program) -> bool:
     )
 
 
+def files_run_out(program: Program) -> bool:
+    """A /dev/shm that allows few files, with fewer left from step to step."""
+    path = f"/proc/{program.pid}/root/dev/shm"
+    return os.statvfs(path).f_files < 2000 and procfs.grows(
+        lambda: -os.statvfs(path).f_ffree, by=20
+    )
+
+
+def is_killed(program: Program) -> bool:
+    """It ends by SIGKILL."""
+    return program.process.wait(20) == -9
+
+
 def shared_memory_is_sparse(program: Program) -> bool:
     """A segment that is larger than what it occupies, and than what is left."""
     (path,) = glob.glob(f"/proc/{program.pid}/root/dev/shm/psm_*")
@@ -284,6 +297,7 @@ SIGNALS: dict[str, Signal] = {
     "max-map-count": mappings_are_many,
     "shm-full-enospc": shm_of_its_own_fills,
     "shm-full-sigbus": shared_memory_is_sparse,
+    "shm-inodes": files_run_out,
     "semlock-enospc": says("cannot start the loader, trying again: [Errno 28] No space left"),
     "file-system-strategy-leak": segments_of_the_dead,
     "shm-manager-failure": says("cannot share: "),
@@ -327,6 +341,8 @@ SIGNALS: dict[str, Signal] = {
     "fork-vs-pin-thread": has_thread("pt_data_pin"),
     "inherited-iterator-del": workers_leave_in_mid_epoch,
     "worker-oom-killed": is_in_a_cgroup_of_its_own,
+    "main-oom-killed": is_in_a_cgroup_of_its_own,
+    "main-killed": is_killed,
     "worker-segfault": says("ERROR: Unexpected segmentation fault encountered in worker"),
     "worker-exited-unexpectedly": says("RuntimeError: DataLoader worker (pid(s)"),
     "sigchld-raises-anywhere": says("RuntimeError: DataLoader worker (pid"),

@@ -6,22 +6,25 @@ hook where nothing less can tell. It is right if all it is about was named and n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mpwatch.demo.catalogue import Scenario, command, obstacle, scenarios
-from tests.integration.demo.program import READY_S, started
+from tests.integration.demo.program import READY_S, Program, started
 from tests.integration.demo.signals import Signal
 from tests.programs import healthy_variants
 
 ROOT = Path(__file__).parents[3]
-AFTER_DAMAGE_S = 8.0
+AFTER_DAMAGE_S = 20.0
 HEALTHY_S = 20.0
 LONGEST_S = 60.0
 
@@ -39,6 +42,8 @@ class Case:
     damage_s: float | None = None
     is_alone: bool = False
     """It loads the machine, or leaves something on it: nothing else may run beside it."""
+    says: str = ""
+    """How the line begins that says the damage is done; its end is what says so if empty."""
     never: tuple[str, ...] = ()
     """Rules that must not be found, not even below a warning: those of its failing neighbour."""
 
@@ -58,8 +63,19 @@ class Row:
     problem: str = ""
     is_shown: bool | None = None
     """Whether the failure shows by other means; `None` if nobody looked."""
+    told: tuple[float, float] | None = None
+    """When the first forecast of an expected rule was made, and the seconds it gave."""
+    damaged_at_s: float | None = None
+    """When the damage was done, on the same clock; `None` if it was not while it was watched."""
     left: tuple[str, ...] = ()
     """What it left behind: processes, segments and folders."""
+
+    @property
+    def came_s(self) -> float | None:
+        """Seconds that really passed from the forecast until the damage."""
+        if self.told is None or self.damaged_at_s is None or self.damaged_at_s <= self.told[0]:
+            return None
+        return self.damaged_at_s - self.told[0]
 
     @property
     def missed(self) -> list[str]:
@@ -92,6 +108,7 @@ def failing(scenario: Scenario) -> Case:
         also=scenario.also,
         layer=scenario.layer,
         damage_s=scenario.damage_s,
+        says=scenario.says,
         is_alone=scenario.is_alone,
     )
 
@@ -142,8 +159,9 @@ def run(
             program.look_around()
             assert observer.stdin is not None
             print(program.pid, file=observer.stdin, flush=True)
-            row.is_shown = None if signal is None else signal(program)
-            said, complaint = observer.communicate(timeout=case.watch_s + 60)
+            with damage(program, row):
+                row.is_shown = None if signal is None else signal(program)
+                said, complaint = observer.communicate(timeout=case.watch_s + 60)
             if not case.expected and (how := program.fails()):
                 row.problem = "not healthy: " + how
             row.left = program.end()
@@ -155,6 +173,29 @@ def run(
     for line in said.splitlines():
         judge(row, json.loads(line))
     return row
+
+
+@contextlib.contextmanager
+def damage(program: Program, row: Row) -> Iterator[None]:
+    """Note when the damage is done, while the block lasts."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.05):
+            lines = program.text.splitlines() if row.case.says else ()
+            if program.has_ended() or any(line.startswith(row.case.says) for line in lines):
+                row.damaged_at_s = time.monotonic()
+                return
+
+    looking = threading.Thread(target=look, daemon=True)
+    if row.case.damage_s is not None:
+        looking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        if looking.ident is not None:
+            looking.join()
 
 
 def _observer(case: Case, settle_s: float | None, env: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -178,6 +219,8 @@ def judge(row: Row, said: dict[str, Any]) -> None:
     row.findings.setdefault(rule, finding)
     if rule in row.case.expected:
         row.named_s.setdefault(rule, said["after_s"])
+        if finding["eta_s"] is not None and row.told is None:
+            row.told = (said["at_s"], finding["eta_s"])
     elif rule not in row.case.also:
         is_effect = finding["effect_of"] in (*row.case.expected, *row.case.also)
         is_remark = is_effect or finding["severity"] == "info"

@@ -112,8 +112,8 @@ def test_small_or_other_growth_is_not_copying(workers: list[Process], past: Hist
 def leaking(*numbers: int, per_s: float = MIB) -> History:
     made: dict[Any, Sequence[Point]] = {}
     for number in numbers:
-        made[number, "rss_bytes"] = line(180 * MIB, per_s=per_s)
-        made[number, "private_bytes"] = line(100 * MIB, per_s=per_s, step_s=10)
+        made[number, "rss_bytes"] = line(180 * MIB, per_s=per_s, seconds=45)
+        made[number, "private_bytes"] = line(100 * MIB, per_s=per_s, seconds=45, step_s=9)
     return history(made)
 
 

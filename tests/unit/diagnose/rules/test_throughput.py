@@ -102,6 +102,42 @@ def test_workers_that_stand_are_not_at_work() -> None:
     assert found(loader_starvation.check, world(main(), *two(still_s=9.0)), past) == []
 
 
+def in_turns(*, of: int, waits: int) -> list[Point]:
+    """Main that waits at most looks and trains at one in so many."""
+    return [Point(NOW_S - 15 + i / 2, float(i % of < waits)) for i in range(31)]
+
+
+def waits_for_a_disk(main_waits: list[Point]) -> History:
+    """Two workers that hardly use cpu, often wake up, and never wait for work: a slow disk."""
+    quiet: list[tuple[int, ProcessMetric]] = [(n, "cpu_percent") for n in (200, 201)]
+    busy: list[tuple[int, ProcessMetric]] = [(n, "loader_wait") for n in (200, 201)]
+    awake: list[tuple[int, ProcessMetric]] = [(n, "voluntary_switches") for n in (200, 201)]
+    return history(
+        {
+            **dict.fromkeys(quiet, line(1.0)),
+            **dict.fromkeys(busy, line(0.0, step_s=0.5)),
+            **dict.fromkeys(awake, line(9_000, per_s=50)),
+            (MAIN, "loader_wait"): main_waits,
+        }
+    )
+
+
+def test_workers_that_wait_for_a_disk_starve_main_as_well() -> None:
+    past = waits_for_a_disk(in_turns(of=5, waits=4))
+
+    finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
+
+    assert finding.summary.endswith("all 2 workers are at work")
+    assert "2 workers at 1 % cpu on average" in finding.evidence
+
+
+def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> None:
+    past = waits_for_a_disk(in_turns(of=1, waits=1))
+
+    assert waiting_s(main(), past) > 3
+    assert found(loader_starvation.check, world(main(), *two(still_s=0.5)), past) == []
+
+
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:
     job = world(main(), *two(), loaders=(loader(),))
 
