@@ -16,6 +16,8 @@ from mpwatch.model.text import clean
 
 RELOCATE_S = 10.0
 """Where the groups are and what the kernel's own limits are hardly ever changes."""
+LOOK_AGAIN_S = 2.0
+"""How old the list of left segments may become, if there are any: their cleaner may come by."""
 
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 
@@ -46,6 +48,7 @@ class HostCollector:
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
         self._left: tuple[SegmentUse, ...] | None = None
+        self._left_at_s = -math.inf
         self._port_owners: tuple[PortOwner, ...] | None = None
 
     def collect(
@@ -102,7 +105,7 @@ class HostCollector:
                 self._number("sys/vm/max_map_count"),
                 self._number("sys/kernel/threads-max"),
             )
-            self._left = left_segments(self._proc, pid)
+            self._left, self._left_at_s = left_segments(self._proc, pid), at_s
             self._port_owners = port_owners(self._proc, pid)
             try:
                 self._reader = CgroupReader(self._proc, pid)
@@ -110,6 +113,8 @@ class HostCollector:
                 problems.append(f"control group: {error.strerror}")
                 return None
             self._reader_for = (pid, at_s)
+        elif self._left and at_s - self._left_at_s > LOOK_AGAIN_S:
+            self._left, self._left_at_s = left_segments(self._proc, pid), at_s
         if self._reader is None:
             return None
         problems.extend(self._reader.problems)

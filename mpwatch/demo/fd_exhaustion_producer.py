@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 
 from mpwatch.demo.bounds import begin, mended
 
-OPEN_FILES = 256
+OPEN_FILES = 160
 
 
 def produce(queue):

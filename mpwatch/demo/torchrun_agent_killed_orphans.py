@@ -34,7 +34,10 @@ def main():
     until_s = time.monotonic() + seconds
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     with subprocess.Popen(
-        [*command, os.path.abspath(__file__)], stdout=subprocess.PIPE, text=True
+        [*command, os.path.abspath(__file__)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as agent:
         assert agent.stdout is not None
         print(agent.stdout.readline(), end="", flush=True)

@@ -32,7 +32,7 @@ def main():
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     if mended():  # as under nohup, and torchrun leaves it at that
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGINT,SIGQUIT"
+        torchrun.append("--signals-to-handle=SIGTERM,SIGINT,SIGQUIT")
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [*torchrun, "--nproc-per-node=2", os.path.abspath(__file__)])

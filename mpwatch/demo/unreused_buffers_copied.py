@@ -25,8 +25,9 @@ def main():
     until_s = time.monotonic() + seconds
     queue, free = mp.Queue(maxsize=2), mp.Queue()
     mp.Process(target=consume, args=(queue, free), daemon=True).start()
-    for _ in range(4 if mended() else 0):
-        free.put(torch.empty(2 << 20).share_memory_())
+    ring = [torch.empty(2 << 20).share_memory_() for _ in range(4 if mended() else 0)]
+    for buffer in ring:  # kept, or each that comes back would be mapped anew
+        free.put(buffer)
     step = 0
     while time.monotonic() < until_s:
         buffer = free.get() if mended() else torch.empty(2 << 20)

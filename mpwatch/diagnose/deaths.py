@@ -136,7 +136,9 @@ def memory_evidence(snapshot: Snapshot, history: History) -> tuple[str, ...]:
     cgroup = snapshot.host.cgroup
     if cgroup is not None and cgroup.memory_limit_bytes:
         limit = cgroup.memory_limit_bytes
-        readings = [point.value for point in history.of_host("cgroup_memory_bytes")]
+        # A job that moves into a group of its own has readings of an earlier one as well.
+        past = history.of_host("cgroup_memory_bytes")
+        readings = [point.value for point in past if point.value <= limit]
         most = max([cgroup.memory_bytes or 0, *readings])
         if most >= NEAR_LIMIT * limit:
             found.append(f"its control group reached {bytes_text(most)} of {bytes_text(limit)}")

@@ -19,7 +19,7 @@ SCENARIOS = (
         says="OSError: [Errno 24]",
         neighbour="bounds the queue",
         expected=("fd-exhaustion-producer",),
-        damage_s=35,
+        damage_s=23,
     ),
     Scenario(
         name="max-map-count",
@@ -55,7 +55,12 @@ SCENARIOS = (
         title="touch shared memory that was promised and is not there",
         neighbour="makes the cache no larger than the room there is",
         expected=("shm-full-sigbus",),
-        also=("shm-full-enospc", "sigchld-raises-anywhere", "loader-starvation"),
+        also=(
+            "shm-full-enospc",
+            "semlock-enospc",
+            "sigchld-raises-anywhere",
+            "loader-starvation",
+        ),
         damage_s=11,
         ends="in `killed by signal: Bus error`",
         needs=("mount",),

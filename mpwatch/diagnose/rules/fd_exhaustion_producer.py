@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.limits import Approach, approach
+from mpwatch.diagnose.limits import AT_LIMIT, Approach, approach
 from mpwatch.diagnose.resources import (
     fd_limit,
     fds_used,
@@ -14,12 +14,15 @@ from mpwatch.diagnose.resources import (
     torch_maps,
 )
 from mpwatch.diagnose.tree import called
-from mpwatch.model.findings import Finding
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import rate_text
 
 RULE = "fd-exhaustion-producer"
+A_PIPE_HOLDS = 190
+"""64 KiB of messages of 340 bytes, one tensor each (torch 2.13); tensors sent together need less
+room, down to 66 bytes each, so that a pipe may hold a thousand."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -60,6 +63,14 @@ def _finding(process: Process, held: int, near: Approach) -> Finding:
         transit = max(0, held - mapped)
         evidence.append(f"{mapped} mappings of torch segments: about {transit} sent, not fetched")
     evidence += (*near.trend_words("torch descriptors"), *_queued_words(process))
+    severity = near.severity
+    is_far = used < AT_LIMIT * limit and held + limit - used > A_PIPE_HOLDS
+    if is_in_transit and near.ahead is not None and is_far:
+        severity = min(severity, Severity.WARNING)
+        evidence.append(
+            f"a pipe holds about {A_PIPE_HOLDS} messages of one tensor: if each is sent alone, the "
+            "rise ends there and memory is what grows"
+        )
     summary = f"{called(process)} has {used} of {limit} descriptors open, most on {what}"
     if near.ahead is not None:
         summary = (
@@ -68,7 +79,7 @@ def _finding(process: Process, held: int, near: Approach) -> Finding:
         )
     return Finding(
         rule=RULE,
-        severity=near.severity,
+        severity=severity,
         process=process.process,
         summary=summary,
         evidence=tuple(evidence),

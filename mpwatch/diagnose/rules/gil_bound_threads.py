@@ -17,6 +17,8 @@ ONE_CORE = (25.0, 125.0)
 FULL_CORE = 75.0
 THREADS = 3
 SHARE_PERCENT = (5.0, 70.0)
+RUNNING = 2
+"""One has the interpreter, another may just have been woken up to take it."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -31,6 +33,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     for process in snapshot.living():
         threads = [t for t in process.threads if _takes_turns(t)]
         mean = mean_cpu_percent(process, history, over_s=10)
+        if sum(thread.state == "R" for thread in threads) > RUNNING:
+            continue  # several run at once, or would if they got a core: nobody holds them up
         if len(threads) < THREADS or mean is None or not ONE_CORE[0] <= mean <= ONE_CORE[1]:
             continue
         total = sum(thread.cpu_percent or 0.0 for thread in threads)
@@ -41,8 +45,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _takes_turns(thread: Thread) -> bool:
-    """Whether a thread gets a part of a core."""
+    """Whether a thread gets a part of a core, and would take more: it does not sleep."""
     load = thread.cpu_percent
+    if thread.waits_on is not None and thread.waits_on.kind == "timer":
+        return False
     return load is not None and SHARE_PERCENT[0] <= load <= SHARE_PERCENT[1]
 
 

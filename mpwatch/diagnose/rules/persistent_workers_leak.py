@@ -15,7 +15,7 @@ from mpwatch.model.units import bytes_text, rate_text, seconds_text
 RULE = "persistent-workers-leak"
 WORTH_BYTES = 32 * 2**20
 """A bounded cache and the heap around it settle within less, in the first half minute."""
-WATCHED_S = 15.0
+WATCHED_S = 20.0
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         grown = [
             (worker, found) for worker in workers if (found := _grown(snapshot, worker, history))
         ]
-        if grown and 2 * len(grown) >= len(workers):
+        if grown and 3 * len(grown) >= 2 * len(workers):
             yield _finding(snapshot, owner, grown)
 
 

@@ -129,14 +129,22 @@ def _ends_by_itself(snapshot: Snapshot, history: History, room: _Room, near: App
 
     `multiprocessing.shared_memory` takes its pages when they are first written.
     """
-    if near.ahead is None or room.subject != "bytes" or room.used >= NEAR_LIMIT * room.total:
+    ahead = near.ahead
+    if ahead is None or room.subject != "bytes" or room.used >= NEAR_LIMIT * room.total:
         return False
     missing = sparse_bytes(snapshot.segments)
+    # torch takes all pages of a segment when it makes it.
+    promised = [
+        segment
+        for segment in snapshot.segments
+        if segment.kind not in ("torch", "torch-named", "semaphore")
+    ]
+    risen = ahead.per_s * ahead.span_s
     made_per_s = slope(history.of_host("segment_bytes")) or 0.0
     return (
-        missing > 0
+        segment_bytes(promised) >= GROWS_BY_NEW * risen
+        and made_per_s < GROWS_BY_NEW * ahead.per_s
         and room.used + missing < AT_LIMIT * room.total
-        and made_per_s < GROWS_BY_NEW * near.ahead.per_s
     )
 
 

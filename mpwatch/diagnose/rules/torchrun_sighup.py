@@ -58,7 +58,8 @@ def _finding(process: Process, severity: Severity, evidence: tuple[str, ...]) ->
             "set. Closing the terminal or losing the connection then stops the training."
         ),
         advice=(
-            "Start it in tmux, by setsid or as a systemd unit. Recent versions of torch read "
-            "TORCHELASTIC_SIGNALS_TO_HANDLE: leave SIGHUP out of it."
+            "Start it in tmux, by setsid or as a systemd unit. Or under nohup and with "
+            "--signals-to-handle=SIGTERM,SIGINT,SIGQUIT, which torchrun 2.13 has; it writes "
+            "TORCHELASTIC_SIGNALS_TO_HANDLE itself, so setting that does nothing."
         ),
     )

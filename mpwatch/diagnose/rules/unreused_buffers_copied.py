@@ -68,7 +68,7 @@ def _finding(process: Process, rate: str, bytes_per_s: float) -> Finding:
         ),
         advice=(
             "Keep a ring of shared tensors and a queue that gives them back, and write into one "
-            "that came back. The producer must not touch a buffer before it is returned, or the "
-            "consumer sees it change."
+            "that came back; hold on to all of them, or each is mapped anew when it returns. The "
+            "producer must not touch a buffer before that, or the consumer sees it change."
         ),
     )

@@ -37,6 +37,38 @@ def test_a_failure_names_the_rule_it_is_about() -> None:
         assert scenario.layer in ("proc", "stacks", "hook"), scenario.name
 
 
+def calls_in(scenario: Scenario) -> set[str]:
+    """Functions that a program calls by their names."""
+    tree = ast.parse((FOLDER / f"{scenario.stem}.py").read_text())
+    return {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_a_failure_that_can_be_run_has_its_nearest_healthy_neighbour(scenario: Scenario) -> None:
+    is_failing = bool(scenario.expected) and not scenario.not_runnable
+
+    assert bool(scenario.neighbour) == is_failing
+    if is_failing:
+        assert "mended" in calls_in(scenario), "nothing in the program depends on --mended"
+
+
+def test_the_neighbour_is_the_same_program_with_one_argument_more() -> None:
+    scenario = find("fork-openmp")
+
+    assert command(scenario, mended=True, seconds=7) == [
+        *command(scenario),
+        "--mended",
+        "--seconds",
+        "7",
+    ]
+    with pytest.raises(ValueError, match="nothing that could be mended"):
+        command(find("healthy"), mended=True)
+
+
 def test_nothing_takes_more_memory_than_three_hundred_mebibytes() -> None:
     assert max(scenario.memory_mib for scenario in RUNNABLE) <= 300
 
@@ -67,14 +99,9 @@ def test_a_program_begins_within_bounds_says_what_it_shows_and_reports_ready(
     scenario: Scenario,
 ) -> None:
     source = (FOLDER / f"{scenario.stem}.py").read_text()
-    called = {
-        node.func.id
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
 
     assert ast.get_docstring(ast.parse(source))
-    assert "begin" in called
+    assert "begin" in calls_in(scenario)
     assert '"ready"' in source
 
 

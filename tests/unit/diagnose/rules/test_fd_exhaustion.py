@@ -131,6 +131,35 @@ def test_unfetched_tickets_are_named_before_the_limit() -> None:
     assert "maxsize" in finding.advice
 
 
+def test_a_rise_of_tickets_beyond_what_a_pipe_holds_is_told_with_that_doubt() -> None:
+    past = history({(300, "torch_fds"): line(300, per_s=20)})
+
+    finding = only(producer.check, world(main(), sender(350, 300)), past)
+
+    assert finding.eta_s is not None
+    assert finding.eta_s < 40
+    assert finding.severity is Severity.WARNING
+    assert any("a pipe holds about 190 messages" in each for each in finding.evidence)
+    near = only(producer.check, world(main(), sender(1000, 950)), past)
+    assert near.severity is Severity.CRITICAL
+
+
+def test_a_rise_of_tickets_that_a_pipe_can_hold_is_as_urgent_as_it_looks() -> None:
+    past = history({(300, "torch_fds"): line(100, per_s=5)})
+    narrow = process(
+        300,
+        "spawned",
+        fds=fds(120, 160, torch=100),
+        maps=maps(1000, torch=1),
+        segments=uses(3, creator=300),
+    )
+
+    finding = only(producer.check, world(main(), narrow), past)
+
+    assert finding.severity is Severity.CRITICAL
+    assert not any("a pipe holds" in each for each in finding.evidence)
+
+
 def test_a_sender_that_keeps_its_own_tensors_is_told_so() -> None:
     finding = only(producer.check, world(main(), sender(1020, 980, mapped=980)))
 

@@ -237,13 +237,13 @@ def test_what_the_fork_server_refused_names_the_attribute() -> None:
 
 @pytest.mark.parametrize(
     ("size_mib", "made_per_s", "is_named"),
-    [(20, 0.0, False), (20, MIB, True), (60, 0.0, True)],
-    ids=["it has room", "new ones are made", "it does not fit"],
+    [(20, 0.0, False), (17, 0.0, False), (20, MIB, True), (60, 0.0, True)],
+    ids=["it has room", "it is full", "others are made", "it does not fit"],
 )
 def test_a_segment_that_is_written_for_the_first_time_fills_up_to_its_size(
     size_mib: int, made_per_s: float, is_named: bool
 ) -> None:
-    cache = segment(1, kind="psm", size_bytes=size_mib * MIB, allocated_bytes=16 * MIB)
+    cache = segment(1, kind="psm", size_bytes=size_mib * MIB, allocated_bytes=17 * MIB)
     job = world(main(), shm=room(50 * MIB, 32 * MIB), segments=(cache,))
     past = history(
         host={

@@ -21,7 +21,7 @@ from mpwatch.diagnose.stillness import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.samples import FdLink
+from mpwatch.model.samples import FdLink, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
@@ -321,8 +321,8 @@ def test_workers_with_a_cpu_each_or_little_to_do_are_quiet(job: Snapshot, past: 
     assert found(cpu_affinity_collapse.check, job, past) == []
 
 
-def turns(count: int, percent: float, stack: tuple[str, ...] = ()) -> Process:
-    own = [thread(100 + i, *stack, cpu_percent=percent) for i in range(count)]
+def turns(count: int, percent: float, stack: tuple[str, ...] = (), **fields: Any) -> Process:
+    own = [thread(100 + i, *stack, cpu_percent=percent, **fields) for i in range(count)]
     return main(threads=own, more={"cpu_percent": count * percent})
 
 
@@ -352,6 +352,8 @@ def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
         (world(turns(4, 60.0), usable_cpus=8), cpu(main=240)),
         (world(turns(4, 10.0), usable_cpus=8), cpu(main=100)),
         (world(turns(4, 25.0), usable_cpus=8), history()),
+        (world(turns(4, 25.0, ("train.py:step:9",), state="R"), usable_cpus=8), cpu(main=100)),
+        (world(turns(4, 25.0, waits=WaitedOn("timer", "nanosleep")), usable_cpus=8), cpu(main=100)),
         (
             world(
                 turns(4, 25.0), process(300, "spawned", more={"cpu_percent": 100.0}), usable_cpus=2
