@@ -14,6 +14,7 @@ from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "producer-exits-before-get"
+SAME_LOOK_S = 0.3
 RECENT_S = 60.0
 """What was not fetched by then is hardly waited for."""
 _SAID = (
@@ -30,15 +31,14 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     Tickets outstanding when a producer ends are ordinary: a DataLoader's workers leave with what
     they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
     """
-    del history
     entries = [e for e in heard(snapshot, *_SAID) if not _is_shutdown(snapshot, e)]
     for entry in entries:
         yield _void_ticket(snapshot, entry)
     if not entries:
-        yield from _unfetched(snapshot)
+        yield from _unfetched(snapshot, history)
 
 
-def _unfetched(snapshot: Snapshot) -> Iterator[Finding]:
+def _unfetched(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Producers that ended while tensors they had sent lay unfetched, as far as that shows.
 
     A descriptor without a mapping is a tensor on its way. That it was still wanted cannot be seen
@@ -60,8 +60,17 @@ def _unfetched(snapshot: Snapshot) -> Iterator[Finding]:
         is_recent = snapshot.at_s - process.ended.at_s <= RECENT_S
         if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
             continue
-        if not any(use.segment in held for use in sent):
+        if not any(use.segment in held for use in sent) and len(sent) > _closed(process, history):
             yield _left_unfetched(process, process.ended, len(sent), snapshot)
+
+
+def _closed(process: Process, history: History) -> float:
+    """Descriptors it closed after they were listed: perhaps those of tensors that were fetched."""
+    fds, counts = process.sample.fds, history.of(process.process, "fds")
+    if fds is None or fds.read_at_s is None or not counts:
+        return 0
+    at_list = [point.value for point in counts if point.at_s <= fds.read_at_s + SAME_LOOK_S]
+    return at_list[-1] - counts[-1].value if at_list else 0
 
 
 def _loads_for(snapshot: Snapshot, process: Process) -> Process | None:

@@ -17,12 +17,14 @@ from mpwatch.diagnose.rules import (
     unreused_buffers_copied,
 )
 from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point
 from mpwatch.model.snapshot import Flow, Process, Segment, SharedCache, Snapshot
 from tests.unit.diagnose.worlds import (
     MAIN,
     MIB,
     NOW_S,
     WALL_S,
+    fds,
     found,
     gone,
     history,
@@ -345,6 +347,19 @@ def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
 
     assert finding.severity is Severity.INFO
     assert "3 tensors it had sent were not yet fetched" in finding.summary
+
+
+@pytest.mark.parametrize(("closed", "is_told"), [(0, True), (2, True), (3, False)])
+def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tensors(
+    closed: int, is_told: bool
+) -> None:
+    listed = replace(fds(20, torch=3), read_at_s=NOW_S - 10)
+    counts = [Point(NOW_S - 10, 20.0), Point(NOW_S - 6, 20.0 - closed)]
+    past = history({(300, "fds"): counts})
+
+    job = world(main(), sender_gone(fds=listed))
+
+    assert bool(found(producer_exits_before_get.check, job, past)) == is_told
 
 
 @pytest.mark.parametrize(
