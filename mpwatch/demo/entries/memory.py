@@ -18,7 +18,7 @@ SCENARIOS = (
         title="cache decoded samples in workers that live as long as the training",
         neighbour="bounds the cache",
         expected=("persistent-workers-leak",),
-        shows_s=25,
+        shows_s=35,
         memory_mib=260,
     ),
     Scenario(
