@@ -11,12 +11,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from mpwatch.demo.bounds import begin, mended
 
-MOST = 480
-LARGEST_CACHE = 40
+MOST = 1200
+LARGEST_CACHE = 80
 
 
 class Cached(Dataset):
-    """A quarter of a MiB a sample."""
+    """An eighth of a MiB a sample."""
 
     def __init__(self):
         self.decoded = {}
@@ -26,10 +26,10 @@ class Cached(Dataset):
 
     def __getitem__(self, index):
         if index not in self.decoded:
-            time.sleep(0.02)
+            time.sleep(0.01)
             if mended() and len(self.decoded) >= LARGEST_CACHE:
                 self.decoded.pop(next(iter(self.decoded)))
-            self.decoded[index] = torch.full((1 << 16,), float(index)).clone()
+            self.decoded[index] = torch.full((1 << 15,), float(index)).clone()
         return self.decoded[index][:16].clone()
 
 

@@ -126,7 +126,7 @@ def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
     slopes = _pair_slopes(points)
     per_s = median(slopes)
     # Without a limit, a rise whose end is near, compared with what it has gained, levels off.
-    ceiling = last.value + 0.5 * (last.value - first.value)
+    ceiling = last.value + 0.25 * (last.value - first.value)
     if per_s <= 0 or _levels_off(points, ceiling):
         return None
     if _confidence(points, slopes, per_s) < MIN_CONFIDENCE:

@@ -19,7 +19,7 @@ SCENARIOS = (
         neighbour="bounds the cache",
         expected=("persistent-workers-leak",),
         shows_s=35,
-        memory_mib=260,
+        memory_mib=300,
     ),
     Scenario(
         name="prefetch-memory-blowup",

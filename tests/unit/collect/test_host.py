@@ -174,3 +174,35 @@ def test_a_file_system_that_does_not_count_inodes_says_so(
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(values))
 
     assert host.room("/x", "/x").total_inodes is None
+
+
+def test_kills_for_memory_are_still_counted_when_the_job_has_died_of_one(
+    groups: Groups, proc: FakeProc
+) -> None:
+    groups.mount("v2", "cgroup2", "rw")
+    groups.write("v2/job", memory__max="1000\n", memory__current="900\n")
+    groups.write("v2/job", memory__events="max 7\noom_kill 2\n")
+    proc.write("10/cgroup", "0::/job\n")
+    host = HostCollector(str(proc))
+
+    assert host.oom_kills() is None
+    host.collect(10, None, 1, 1.0, 2.0)
+    groups.write("v2/job", memory__events="max 9\noom_kill 3\n")
+    proc.end(10)
+
+    assert host.oom_kills() == 3
+
+
+def test_what_dead_processes_left_is_looked_at_again_before_it_counts_as_left(
+    proc: FakeProc,
+) -> None:
+    proc.process(10)
+    shm = proc.root / "10/root/dev/shm"
+    shm.mkdir(parents=True)
+    (shm / "torch_77_1_0").write_bytes(bytes(4096))
+    host = HostCollector(str(proc))
+
+    assert len(host.collect(10, None, 1, 1.0, 2.0).left_segments or ()) == 1
+    (shm / "torch_77_1_0").unlink()
+
+    assert host.collect(10, None, 1, 4.0, 5.0).left_segments == ()

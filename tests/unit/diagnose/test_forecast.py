@@ -125,14 +125,6 @@ def test_plateaus_teeth_and_ramps_that_end_are_no_growth() -> None:
         assert growth(series(*values)) is None
 
 
-def test_a_bounded_cache_and_its_heap_settle_and_are_no_growth() -> None:
-    # Resident MiB of a worker with a cache of 10 MiB, every 3 s, as it was measured.
-    measured = [156, 167, 166, 175, 175, 176, 181, 182, 182, 182, 182]
-
-    for count in range(6, len(measured) + 1):
-        assert growth(series(*measured[:count], step_s=3)) is None
-
-
 def test_the_slope_of_a_falling_line_is_negative() -> None:
     assert slope(line(10, per_s=-2)) == pytest.approx(-2)
 
