@@ -23,6 +23,7 @@ SHARE_SPAN_S = 12.0
 WAKES = 3
 WAKES_PER_S = 0.6
 """Wake-ups of the main thread that still count as standing: a DataLoader polls every 5 s."""
+SWITCHES_OF_A_LOOK = 10
 LOOK_S = 1.0
 """A look at the stacks is over this long after it stopped the process, on a loaded machine too."""
 
@@ -59,16 +60,16 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
     """Seconds for which the main thread woke up no more often than a poll every few seconds.
 
     Each look at its stacks from outside stops it and is counted as five to ten switches (measured
-    with py-spy 0.4): what it did meanwhile is left out.
+    with py-spy 0.4): so many are left out, and not more, or a process that is looked at all the
+    time would seem to stand.
     """
     since_s = last_s = switches[-1].at_s
-    woken = watched_s = 0.0
+    woken = 0.0
     for index in range(len(switches) - 1, 0, -1):
         earlier, later = switches[index - 1], switches[index]
-        if not _looked_at(looks, earlier.at_s, later.at_s):
-            woken += later.value - earlier.value
-            watched_s += later.at_s - earlier.at_s
-        if woken > WAKES + WAKES_PER_S * watched_s:
+        looked = _looked_at(looks, earlier.at_s, later.at_s)
+        woken += max(0.0, later.value - earlier.value - (SWITCHES_OF_A_LOOK if looked else 0))
+        if woken > WAKES + WAKES_PER_S * (last_s - earlier.at_s):
             break
         since_s = earlier.at_s
     return last_s - since_s

@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.diagnosis_table              all of them, four at a time
     python -m tests.benchmarks.diagnosis_table NAME...      these (parts of names; =NAME: just this)
+    python -m tests.benchmarks.diagnosis_table --without mended:   all but the healthy neighbours
     python -m tests.benchmarks.diagnosis_table --missed     show the findings of the wrong ones
 
 A program is watched from its line `ready` on, from outside, or with the hook where nothing less
@@ -115,6 +116,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--without", action="append", default=[], help="leave these out")
     parser.add_argument("--missed", action="store_true", help="show findings that are wrong")
     parser.add_argument("--jobs", type=int, default=JOBS, help="how many at a time (default 4)")
     options = parser.parse_args()
@@ -123,6 +125,7 @@ def main() -> None:
         case
         for case in cases()
         if not options.names or any(is_meant(name, case.name) for name in options.names)
+        if not any(is_meant(name, case.name) for name in options.without)
     ]
     began_s = time.monotonic()
     heads = "verdict  named  before    told   came   off  false alarms (remarks)"

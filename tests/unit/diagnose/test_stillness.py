@@ -56,3 +56,13 @@ def test_looks_do_not_hide_that_it_works_between_them() -> None:
 
 def test_one_reading_of_the_switches_says_nothing() -> None:
     assert quiet_s(STANDING, past([7.0])) == 60
+
+
+def test_who_works_is_seen_to_although_somebody_looks_at_it_all_the_time() -> None:
+    looks = [ago_s / 2 for ago_s in range(60, 0, -1)]
+
+    quiet = quiet_s(STANDING, past(bursts(1, of=24), looks))
+
+    assert quiet is not None
+    assert quiet < 2
+    assert stands(STANDING, past(bursts(1, of=8), looks))
