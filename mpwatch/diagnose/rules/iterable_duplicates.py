@@ -16,6 +16,7 @@ RULE = "iterable-duplicates"
 KIND = "first-samples"
 ENOUGH = 8
 """So many values, all different, tell samples apart; fewer may be alike by chance."""
+MANY = 64
 _SAID = (said("Length of IterableDataset", "samples have been fetched"),)
 
 
@@ -52,7 +53,7 @@ def _alike(snapshot: Snapshot) -> Iterator[Finding]:
     for (head_id, _), entries in loaders.items():
         groups: defaultdict[tuple[str, str], list[LogEntry]] = defaultdict(list)
         for entry in entries.values():
-            for part in _identifying(entry):
+            for part in (*_identifying(entry), *_whole(entry)):
                 groups[part].append(entry)
         (path, _), same = max(groups.items(), key=lambda item: len(item[1]), default=(("", ""), []))
         if len(same) > 1 and head_id not in told_of:
@@ -72,6 +73,30 @@ def _identifying(entry: LogEntry) -> Iterator[tuple[str, str]]:
             hashed, values, different = summary
             if isinstance(different, int) and values == different >= ENOUGH:
                 yield f"{path}", f"{hashed}"
+
+
+def _whole(entry: LogEntry) -> Iterator[tuple[str, str]]:
+    """All of the first batches as one, where they vary enough: tokens of a text repeat, and yet
+    two texts are not the same in every one of them.
+    """
+    parts = entry.details.get("parts")
+    if not isinstance(parts, Mapping):
+        return
+    if any(_varies(summary) for summary in parts.values()):
+        yield "", repr(sorted((f"{path}", repr(summary)) for path, summary in parts.items()))
+
+
+def _varies(summary: object) -> bool:
+    """Whether a part has many values and many different ones among them."""
+    if not isinstance(summary, (list, tuple)) or len(summary) != 3:
+        return False
+    _, values, different = summary
+    return (
+        isinstance(values, int)
+        and isinstance(different, int)
+        and values >= MANY
+        and different >= 2 * ENOUGH
+    )
 
 
 def _finding(snapshot: Snapshot, head_id: ProcessId, path: str, same: list[LogEntry]) -> Finding:

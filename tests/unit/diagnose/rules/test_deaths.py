@@ -375,38 +375,6 @@ def test_a_worker_whose_parent_was_never_seen_to_end_is_no_orphan() -> None:
     assert found(orphaned_workers.check, world(main(), process(200, parent=None))) == []
 
 
-def test_the_first_of_several_to_fail_speaks_for_them() -> None:
-    early = process(300, "spawned", ended=gone(300, at_s=NOW_S - 9, exit_code=1))
-    late = process(200, "spawned", ended=gone(200, at_s=NOW_S - 5, exit_code=1))
-
-    alone = only(worker_exited_unexpectedly.check, world(main(), early, process(400, "spawned")))
-    both = only(worker_exited_unexpectedly.check, world(main(), late, early))
-
-    assert alone.key == both.key
-
-
-def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None:
-    dead = process(200, "spawned", ended=gone(200, at_s=NOW_S - 9, exit_code=1))
-    said = log("exception", 200, "exception: EOFError")
-
-    told = only(worker_exited_unexpectedly.check, world(main(), dead, log=(said,)))
-    silent = only(worker_exited_unexpectedly.check, world(main(), dead))
-
-    assert "exception: EOFError" in told.evidence
-    assert "the line shown" in told.advice
-    assert "standard error" in silent.advice
-    assert "num_workers" not in silent.advice + told.advice
-
-
-def test_how_a_process_left_of_its_own_will_is_evidence() -> None:
-    dead = process(200, ended=gone(200, exit_code=3))
-    left = log("exit", 200, "exit: code 3; by os._exit", how="os._exit", code=3)
-
-    evidence = only(worker_exited_unexpectedly.check, world(main(), dead, log=(left,))).evidence
-
-    assert "exit: code 3; by os._exit" in evidence
-
-
 def killed_main(**fields: Any) -> Process:
     return main(ended=gone(MAIN, signal=9), more={"private_bytes": 300 * MIB}, **fields)
 

@@ -14,14 +14,12 @@ from mpwatch.diagnose.rules import (
     standing_still,
     stuck_worker_io,
 )
-from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, Thread, WorkerLoad
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
-    IDLE_FEEDER,
     IDLE_WORKER,
     MAIN,
     WAITING_MAIN,
@@ -37,9 +35,7 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
-    socket,
     thread,
-    with_threads,
     world,
 )
 
@@ -404,51 +400,3 @@ def test_a_chain_that_ends_at_a_thread_that_does_not_exist_is_named_soon() -> No
 
 def alone_for(still_s: float) -> Process:
     return still_for(still_s, alone())
-
-
-HOOKS = thread(301, name="mpwatch-hook", waits=POLL)
-FEEDER = thread(302, *IDLE_FEEDER, waits=futex())
-SHARER = thread(303, "multiprocessing/resource_sharer.py:_serve")
-
-
-def test_threads_that_could_not_wake_it_do_not_hide_a_child_that_stands_alone() -> None:
-    lonely = alone(wait=futex(NATIVE_LOCK))
-    helped = with_threads(lonely, (*lonely.threads, HOOKS, FEEDER, SHARER))
-    job = world(main(), helped)
-
-    assert named(job) == ["fork-openmp"]
-    assert "has one thread beside 3 at rest" in only(fork_openmp.check, job).evidence[0]
-    assert wait_graph(job).chains[0].verdict == "dead-end"
-
-
-def test_a_feeder_that_sends_may_wake_somebody() -> None:
-    lonely = alone(wait=futex(NATIVE_LOCK))
-    sending = thread(302, "multiprocessing/connection.py:_send", "multiprocessing/queues.py:_feed")
-
-    assert named(world(main(), with_threads(lonely, (*lonely.threads, sending)))) == []
-
-
-def senders(seconds: float) -> Snapshot:
-    """Main and its child, both in the middle of sending to the other."""
-
-    def sends(number: int) -> WaitedOn:
-        return WaitedOn("socket-write", "write", (f"socket:[{number}]",))
-
-    one = main(
-        fds=fds(9, links=[socket(4, 71, 72)]),
-        segments=(),
-        threads=[thread(MAIN, waits=sends(71), still_s=seconds)],
-    )
-    other = process(
-        300,
-        "spawned",
-        fds=fds(9, links=[socket(4, 72, 71)]),
-        segments=(),
-        threads=[thread(300, waits=sends(72), still_s=seconds)],
-    )
-    return world(one, other)
-
-
-def test_two_that_both_send_stand_still_sooner_than_others() -> None:
-    assert only(standing_still.check, senders(9.0)).severity is Severity.CRITICAL
-    assert found(standing_still.check, senders(6.0)) == []

@@ -26,6 +26,14 @@ def test_workers_that_begin_with_the_same_samples_are_named() -> None:
     assert "by part id" in finding.evidence[0]
 
 
+def test_tokens_that_repeat_tell_samples_apart_if_all_of_the_batch_is_the_same() -> None:
+    alike = job(first(200, ids=["aa", 128, 20]), first(201, ids=["aa", 128, 20]))
+
+    finding = only(iterable_duplicates.check, alike)
+
+    assert finding.evidence[0].endswith("are the same, by the batch")
+
+
 def test_a_warning_of_torch_is_enough() -> None:
     words = "Length of IterableDataset Lines was reported to be 6, but 7 samples have been fetched"
 
@@ -40,6 +48,11 @@ def test_a_warning_of_torch_is_enough() -> None:
         (first(200, id=["aa", 16, 16]),),
         (first(200, id=["aa", 16, 16]), first(201, id=["bb", 16, 16])),
         (first(200, label=["aa", 16, 10]), first(201, label=["aa", 16, 10])),
+        (
+            first(200, y=["aa", 64, 20], x=["b", 64, 64]),
+            first(201, y=["aa", 64, 20], x=["c", 64, 64]),
+        ),
+        (first(200, y=["aa", 64, 10], x=["b"]), first(201, y=["aa", 64, 10], x=["b"])),
         (first(200, id=["aa", 4, 4]), first(201, id=["aa", 4, 4])),
         (first(200, id=["aa", 16, 16]), first(201, loader=8, id=["aa", 16, 16])),
         (log("first-samples", 200, parts="x", loader=7), log("first-samples", 999, loader=7)),
@@ -48,6 +61,8 @@ def test_a_warning_of_torch_is_enough() -> None:
         "one worker",
         "shares of their own",
         "labels come again",
+        "many labels come again",
+        "few labels come again",
         "too few to tell",
         "two loaders over one dataset",
         "not as expected",

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.diagnose.rules import forkserver_too_many_fds, max_map_count, shm_full_enospc
-from mpwatch.model.findings import Finding, Severity
+from mpwatch.diagnose.rules import max_map_count, shm_full_enospc
+from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Hook, Segment
 from tests.unit.diagnose.worlds import (
     MAIN,
@@ -195,44 +195,6 @@ def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
     assert finding.severity is Severity.CRITICAL
     assert finding.summary.startswith("/dev/shm (64.0M) was full when loader-worker 200 (200)")
     assert only(shm_full_enospc.check, world(log=(log("exception", 9, words),))).process is None
-
-
-BURDEN = log("many-storages", MAIN, storages=70_000, path="._args[1].steps", object="Process")
-
-
-def test_the_hook_says_in_what_the_many_tensors_are() -> None:
-    job = world(main(maps=maps(60_000, torch=59_000)), log=(BURDEN,))
-
-    evidence = only(max_map_count.check, job).evidence
-
-    assert "70000 storages are in ._args[1].steps of the Process handed over" in evidence
-
-
-def test_a_mapping_that_was_refused_is_named_after_its_process_has_ended() -> None:
-    words = "unable to mmap 96 bytes from file </torch_1_2_65174>: Cannot allocate memory (12)"
-    over = main(maps=maps(60_000, torch=59_000), ended=gone(MAIN, exit_code=1))
-    job = world(over, log=(log("exception", MAIN, words),))
-
-    assert "it has used up vm.max_map_count" in only(max_map_count.check, job).summary
-
-
-def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
-    def born(fds: int, method: str = "forkserver") -> list[Finding]:
-        birth = log("birth", MAIN, pid=7, fds=fds, method=method)
-        return found(forkserver_too_many_fds.check, world(main(), log=(birth, BURDEN)))
-
-    assert [finding.severity for finding in born(230)] == [Severity.WARNING]
-    assert any("._args[1].steps" in each for each in born(230)[0].evidence)
-    assert born(60) == []
-    assert born(900, "spawn") == []
-
-
-def test_what_the_fork_server_refused_names_the_attribute() -> None:
-    said = log("exception", MAIN, "exception: process start; ValueError; too many fds")
-
-    finding = only(forkserver_too_many_fds.check, world(main(), log=(said, BURDEN)))
-
-    assert any("._args[1].steps" in each for each in finding.evidence)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mpwatch.diagnose.rules import (
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Hook, Process, Snapshot
+from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import (
     MAIN,
     fds,
@@ -256,55 +256,3 @@ def test_a_pool_hangs_wherever_its_result_is_waited_for(stack: tuple[str, ...]) 
         "whose worker died"
         in only(pool_hang_after_worker_death.check, world(waiting, dead, idle)).summary
     )
-
-
-IMAP = ("threading.py:wait", "multiprocessing/pool.py:next", "train.py:main:9")
-
-
-def waiting_for(**pool: Any) -> Process:
-    reading = {"kind": "Pool", "outstanding": 1, "oldest": 3, "queued": 0, "pids": [301], **pool}
-    return main(threads=[thread(MAIN, *IMAP)], more={"gauges": {"pools": [reading]}})
-
-
-def hooked_worker(**job: Any) -> Process:
-    worker = pool_worker(301)
-    return replace(worker, hook=Hook("ready"), gauges={"job": {"job": None, "done": 4, **job}})
-
-
-def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
-    finding = only(pool_hang_after_worker_death.check, world(waiting_for(), hooked_worker()))
-
-    assert "1 call without a result, not queued, and no worker is at one" in finding.evidence
-
-
-@pytest.mark.parametrize(
-    ("pool", "job"),
-    [
-        ({"queued": 2}, {}),
-        ({}, {"since_ns": 5}),
-        ({"outstanding": 0}, {}),
-        ({"pids": [301, 9]}, {}),
-    ],
-)
-def test_calls_that_may_still_be_done_are_not_lost(
-    pool: dict[str, Any], job: dict[str, Any]
-) -> None:
-    job_world = world(waiting_for(**pool), hooked_worker(**job))
-
-    assert found(pool_hang_after_worker_death.check, job_world) == []
-
-
-def test_a_pool_without_outstanding_calls_waits_for_nothing() -> None:
-    job = world(
-        waiting_for(outstanding=0), hooked_worker(), process(300, ended=gone(300, signal=9))
-    )
-
-    assert found(pool_hang_after_worker_death.check, job) == []
-
-
-def test_a_pool_whose_next_task_is_being_made_is_fed() -> None:
-    feeding = thread(150, "data.py:read_lines:7", "multiprocessing/pool.py:_handle_tasks")
-    waiting = main(threads=[thread(MAIN, *IMAP), feeding])
-    dead = process(300, "spawned", ended=gone(300, signal=11))
-
-    assert found(pool_hang_after_worker_death.check, world(waiting, dead, pool_worker(301))) == []

@@ -8,7 +8,6 @@ import pytest
 from mpwatch.diagnose.rules import (
     file_system_strategy_leak,
     producer_exits_before_get,
-    raw_fork_inherits_sharer,
     semlock_enospc,
     sharedcache_growth,
     sharedcache_lock_reentry,
@@ -401,32 +400,3 @@ def test_files_that_hold_nothing_are_no_leak_whatever_their_size() -> None:
     job = world(main(), dead, segments=(empty,), shm=room(64 * MIB, MIB))
 
     assert found(file_system_strategy_leak.check, job) == []
-
-
-HUNG_UP = log("ticket-failed", 300, "ticket failed: EOFError")
-
-
-def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
-    job = world(main(), process(300, "spawned"), log=(HUNG_UP,))
-    certain = log("thread-died", 200, "thread died: KeyError: 2 in _serve")
-
-    assert "redeemed twice" in only(raw_fork_inherits_sharer.check, job).summary
-    assert only(raw_fork_inherits_sharer.check, world(main(), log=(certain,))).severity is (
-        Severity.CRITICAL
-    )
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        {"log": (HUNG_UP, log("lost-item", 200, "OSError; [Errno 24] Too many open files"))},
-        {"dead": process(200, "spawned", ended=gone(200, signal=9))},
-    ],
-)
-def test_a_sender_that_hangs_up_for_another_reason_has_no_foreign_tickets(
-    reason: dict[str, Any],
-) -> None:
-    dead = [reason["dead"]] if "dead" in reason else []
-    job = world(main(), process(300, "spawned"), *dead, log=reason.get("log", (HUNG_UP,)))
-
-    assert found(raw_fork_inherits_sharer.check, job) == []

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import (
+    forkserver_too_many_fds,
+    max_map_count,
+    pool_hang_after_worker_death,
+    raw_fork_inherits_sharer,
+    worker_exited_unexpectedly,
+)
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Hook, Process
+from tests.unit.diagnose.rules.test_pools_and_queues import pool_worker
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    NOW_S,
+    found,
+    gone,
+    log,
+    main,
+    maps,
+    only,
+    process,
+    thread,
+    world,
+)
+
+HUNG_UP = log("ticket-failed", 300, "ticket failed: EOFError")
+
+
+def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
+    job = world(main(), process(300, "spawned"), log=(HUNG_UP,))
+    certain = log("thread-died", 200, "thread died: KeyError: 2 in _serve")
+
+    assert "redeemed twice" in only(raw_fork_inherits_sharer.check, job).summary
+    assert only(raw_fork_inherits_sharer.check, world(main(), log=(certain,))).severity is (
+        Severity.CRITICAL
+    )
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        {"log": (HUNG_UP, log("lost-item", 200, "OSError; [Errno 24] Too many open files"))},
+        {"dead": process(200, "spawned", ended=gone(200, signal=9))},
+    ],
+)
+def test_a_sender_that_hangs_up_for_another_reason_has_no_foreign_tickets(
+    reason: dict[str, Any],
+) -> None:
+    dead = [reason["dead"]] if "dead" in reason else []
+    job = world(main(), process(300, "spawned"), *dead, log=reason.get("log", (HUNG_UP,)))
+
+    assert found(raw_fork_inherits_sharer.check, job) == []
+
+
+def test_the_first_of_several_to_fail_speaks_for_them() -> None:
+    early = process(300, "spawned", ended=gone(300, at_s=NOW_S - 9, exit_code=1))
+    late = process(200, "spawned", ended=gone(200, at_s=NOW_S - 5, exit_code=1))
+
+    alone = only(worker_exited_unexpectedly.check, world(main(), early, process(400, "spawned")))
+    both = only(worker_exited_unexpectedly.check, world(main(), late, early))
+
+    assert alone.key == both.key
+
+
+def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None:
+    dead = process(200, "spawned", ended=gone(200, at_s=NOW_S - 9, exit_code=1))
+    said = log("exception", 200, "exception: EOFError")
+
+    told = only(worker_exited_unexpectedly.check, world(main(), dead, log=(said,)))
+    silent = only(worker_exited_unexpectedly.check, world(main(), dead))
+
+    assert "exception: EOFError" in told.evidence
+    assert "the line shown" in told.advice
+    assert "standard error" in silent.advice
+    assert "num_workers" not in silent.advice + told.advice
+
+
+def test_how_a_process_left_of_its_own_will_is_evidence() -> None:
+    dead = process(200, ended=gone(200, exit_code=3))
+    left = log("exit", 200, "exit: code 3; by os._exit", how="os._exit", code=3)
+
+    evidence = only(worker_exited_unexpectedly.check, world(main(), dead, log=(left,))).evidence
+
+    assert "exit: code 3; by os._exit" in evidence
+
+
+IMAP = ("threading.py:wait", "multiprocessing/pool.py:next", "train.py:main:9")
+
+
+def waiting_for(**pool: Any) -> Process:
+    reading = {"kind": "Pool", "outstanding": 1, "oldest": 3, "queued": 0, "pids": [301], **pool}
+    return main(threads=[thread(MAIN, *IMAP)], more={"gauges": {"pools": [reading]}})
+
+
+def hooked_worker(**job: Any) -> Process:
+    worker = pool_worker(301)
+    return replace(worker, hook=Hook("ready"), gauges={"job": {"job": None, "done": 4, **job}})
+
+
+def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
+    finding = only(pool_hang_after_worker_death.check, world(waiting_for(), hooked_worker()))
+
+    assert "1 call without a result, not queued, and no worker is at one" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("pool", "job"),
+    [
+        ({"queued": 2}, {}),
+        ({}, {"since_ns": 5}),
+        ({"outstanding": 0}, {}),
+        ({"pids": [301, 9]}, {}),
+    ],
+)
+def test_calls_that_may_still_be_done_are_not_lost(
+    pool: dict[str, Any], job: dict[str, Any]
+) -> None:
+    job_world = world(waiting_for(**pool), hooked_worker(**job))
+
+    assert found(pool_hang_after_worker_death.check, job_world) == []
+
+
+def test_a_pool_without_outstanding_calls_waits_for_nothing() -> None:
+    job = world(
+        waiting_for(outstanding=0), hooked_worker(), process(300, ended=gone(300, signal=9))
+    )
+
+    assert found(pool_hang_after_worker_death.check, job) == []
+
+
+def test_a_pool_whose_next_task_is_being_made_is_fed() -> None:
+    feeding = thread(150, "data.py:read_lines:7", "multiprocessing/pool.py:_handle_tasks")
+    waiting = main(threads=[thread(MAIN, *IMAP), feeding])
+    dead = process(300, "spawned", ended=gone(300, signal=11))
+
+    assert found(pool_hang_after_worker_death.check, world(waiting, dead, pool_worker(301))) == []
+
+
+BURDEN = log("many-storages", MAIN, storages=70_000, path="._args[1].steps", object="Process")
+
+
+def test_the_hook_says_in_what_the_many_tensors_are() -> None:
+    job = world(main(maps=maps(60_000, torch=59_000)), log=(BURDEN,))
+
+    evidence = only(max_map_count.check, job).evidence
+
+    assert "70000 storages are in ._args[1].steps of the Process handed over" in evidence
+
+
+def test_a_mapping_that_was_refused_is_named_after_its_process_has_ended() -> None:
+    words = "unable to mmap 96 bytes from file </torch_1_2_65174>: Cannot allocate memory (12)"
+    over = main(maps=maps(60_000, torch=59_000), ended=gone(MAIN, exit_code=1))
+    job = world(over, log=(log("exception", MAIN, words),))
+
+    assert "it has used up vm.max_map_count" in only(max_map_count.check, job).summary
+
+
+def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
+    def born(fds: int, method: str = "forkserver") -> list[Finding]:
+        birth = log("birth", MAIN, pid=7, fds=fds, method=method)
+        return found(forkserver_too_many_fds.check, world(main(), log=(birth, BURDEN)))
+
+    assert [finding.severity for finding in born(230)] == [Severity.WARNING]
+    assert any("._args[1].steps" in each for each in born(230)[0].evidence)
+    assert born(60) == []
+    assert born(900, "spawn") == []
+
+
+def test_what_the_fork_server_refused_names_the_attribute() -> None:
+    said = log("exception", MAIN, "exception: process start; ValueError; too many fds")
+
+    finding = only(forkserver_too_many_fds.check, world(main(), log=(said, BURDEN)))
+
+    assert any("._args[1].steps" in each for each in finding.evidence)
