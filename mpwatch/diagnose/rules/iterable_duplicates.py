@@ -76,8 +76,9 @@ def _identifying(entry: LogEntry) -> Iterator[tuple[str, str]]:
 
 
 def _whole(entry: LogEntry) -> Iterator[tuple[str, str]]:
-    """All of the first batches as one, where they vary enough: tokens of a text repeat, and yet
-    two texts are not the same in every one of them.
+    """All of the first batches as one, where they vary enough to tell it from another.
+
+    Tokens of a text repeat, and yet no two texts are the same in every one of them.
     """
     parts = entry.details.get("parts")
     if not isinstance(parts, Mapping):

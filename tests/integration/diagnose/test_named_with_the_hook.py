@@ -1,0 +1,35 @@
+"""What is named from outside is named with the hook in as well: it must not get in the way.
+
+The hook has a thread of its own in each process and answers in place of a look at the stacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.demo.trial import LONGEST_S, cases, run
+
+NAMES = (
+    "fork-openmp",
+    "fork-with-threads-lock",
+    "pool-hang-after-worker-death",
+    "queue-join-feeder-deadlock",
+    "queue-lock-held-by-dead",
+)
+SETTLE_S = 2.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_standing_program_is_named_with_the_hook_in(name: str) -> None:
+    case = next(case for case in cases() if case.name == name)
+    hooked = (case.argv[0], "-m", "mpwatch", "run", "--headless", *case.argv[1:])
+
+    row = run(replace(case, argv=hooked, watch_s=LONGEST_S), settle_s=SETTLE_S)
+
+    assert not row.problem
+    assert not row.missed
+    assert not row.alarms
