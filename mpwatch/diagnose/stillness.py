@@ -35,6 +35,16 @@ def quiet_s(process: Process, history: History) -> float | None:
     five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
     the time shows in how often it wakes up.
     """
+    quiet = _idle_s(process, history)
+    thread = main_thread(process)
+    if quiet is None or thread is None or thread.waits_s is None:
+        return quiet
+    # Going from one wait to another takes no cpu that could be measured.
+    return min(quiet, thread.waits_s)
+
+
+def _idle_s(process: Process, history: History) -> float | None:
+    """Seconds of practically no cpu; `None` if that was not watched."""
     series = history.of(process.process, "cpu_percent")
     thread = main_thread(process)
     still_s = thread.still_s if thread is not None else None

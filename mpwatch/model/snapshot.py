@@ -38,6 +38,8 @@ class Thread:
     has_gil: bool | None = None
     still_s: float | None = None
     """How long it has used no cpu, as far as was observed."""
+    waits_s: float | None = None
+    """How long it has been found waiting for the same; `None` where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import (
@@ -23,6 +24,13 @@ RATE_S = 0.4
 PAST_LIMIT = 16
 _HOOK_PART = "/mpwatch/hook/"
 NO_HOOK = Hook()
+
+
+class _Waiting(NamedTuple):
+    """What a thread was found waiting for."""
+
+    what: tuple[object, ...]
+    since_s: float
 
 
 @dataclass(slots=True)
@@ -47,6 +55,8 @@ class Member:
     """Until when the reading stood for the process, which did nothing."""
     shown: Process | None = None
     """As it was built last."""
+    waits: dict[int, _Waiting] | None = None
+    """By thread: what it was last found waiting for, and since when."""
 
     def take(self, sample: ProcSample, at_s: float) -> None:
         """Replace the reading, and note which threads have used cpu since the last.
@@ -68,6 +78,8 @@ class Member:
             if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
                 since[thread.tid] = (self.still_since or {}).get(thread.tid, self.sample.at_s)
         self.still_since = since
+        waits = dict(_waits(self.sample, {})) if self.waits is None else self.waits
+        self.waits = dict(_waits(sample, waits))
         past = (self.earlier, *self.between, self.sample) if self.earlier else (self.sample,)
         old_enough = sum(each.at_s <= sample.at_s - RATE_S for each in past)
         # Never many, also where a clock went back and none of them is old enough.
@@ -91,6 +103,22 @@ class Member:
         ):
             return None
         return shown
+
+
+def _waits(sample: ProcSample, before: Mapping[int, _Waiting]) -> Iterator[tuple[int, _Waiting]]:
+    """What each thread waits for and since when; where a moment does not tell, as it was.
+
+    A thread waits on futexes of its own process on its way to anything else: they tell nothing.
+    """
+    for thread in sample.threads or ():
+        last, wait = before.get(thread.tid), thread.waits_on
+        if thread.state == "R" or wait is None or wait.kind in ("futex", "unknown"):
+            if last is not None:
+                yield thread.tid, last
+            continue
+        what = (wait.kind, wait.segment, wait.targets)
+        is_same = last is not None and last.what == what
+        yield thread.tid, last if last and is_same else _Waiting(what, sample.at_s)
 
 
 def _with_last_possessions(sample: ProcSample, earlier: ProcSample) -> ProcSample:
@@ -207,6 +235,7 @@ def _threads(member: Member, ticks_per_s: int) -> tuple[Thread, ...]:
             elapsed_s * ticks_per_s,
             stacks.get(thread.tid),
             _still_s(member, thread.tid),
+            _waits_s(member, thread),
             sample.at_s,
         )
         for thread in sample.threads or ()
@@ -219,12 +248,19 @@ def _still_s(member: Member, tid: int) -> float | None:
     return None if since_s is None else member.sample.at_s - since_s
 
 
+def _waits_s(member: Member, thread: ThreadSample) -> float | None:
+    waiting = (member.waits or {}).get(thread.tid)
+    is_waiting = waiting is not None and thread.waits_on is not None and thread.state != "R"
+    return member.sample.at_s - waiting.since_s if waiting is not None and is_waiting else None
+
+
 def _thread(
     thread: ThreadSample,
     before: ThreadSample | None,
     elapsed_ticks: float,
     stack: StackSample | None,
     still_s: float | None,
+    waits_s: float | None,
     at_s: float,
 ) -> Thread:
     percent = None
@@ -245,6 +281,7 @@ def _thread(
         stack_age_s=max(0.0, at_s - stack.at_s) if stack else None,
         has_gil=stack.has_gil if stack else None,
         still_s=still_s,
+        waits_s=waits_s,
     )
 
 

@@ -14,11 +14,13 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import seconds_text
 
 RULE = "queue-lock-held-by-dead"
 STUCK_S = 6.0
+UNSEEN_S = 12.0
+"""Without a stack the semaphore may be that of an event, which the next look will show."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -49,14 +51,19 @@ def _waiters(snapshot: Snapshot, history: History) -> dict[SegmentId, list[Proce
     for process in snapshot.living():
         thread = main_thread(process)
         wait = thread.waits_on if thread is not None else None
-        if wait is None or wait.segment is None or wait.value or wait.timeout_s is not None:
+        if thread is None or wait is None or wait.segment is None:
             continue
-        if _is_signalled(own_frames(thread.stack) if thread is not None else ()):
+        if wait.value or wait.timeout_s is not None or _is_signalled(own_frames(thread.stack)):
             continue
         quiet = quiet_s(process, history)
-        if quiet is not None and quiet >= STUCK_S:
+        if quiet is not None and quiet >= (STUCK_S if _is_shown(thread, quiet) else UNSEEN_S):
             found[wait.segment].append(process)
     return dict(found)
+
+
+def _is_shown(thread: Thread, quiet_s: float) -> bool:
+    """Whether its stack was taken since it stands: an older one is of something else."""
+    return bool(thread.stack) and (thread.stack_age_s or 0.0) <= quiet_s
 
 
 def _is_signalled(frames: Sequence[Frame]) -> bool:

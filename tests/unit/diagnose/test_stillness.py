@@ -66,3 +66,9 @@ def test_who_works_is_seen_to_although_somebody_looks_at_it_all_the_time() -> No
     assert quiet is not None
     assert quiet < 2
     assert stands(STANDING, past(bursts(1, of=8), looks))
+
+
+def test_who_went_over_to_another_wait_has_moved_though_it_took_no_cpu() -> None:
+    moved = main(threads=[thread(MAIN, still_s=60.0, waits_s=2.0)])
+
+    assert quiet_s(moved, past([40.0] * 31)) == 2.0

@@ -9,7 +9,7 @@ from mpwatch.diagnose.rules import (
     event_set_hangs,
     queue_lock_held_by_dead,
 )
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Thread
@@ -104,6 +104,19 @@ def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
     job = world(main(), at_lock(300, value=1), KILLED, segments=(lock(300),))
 
     assert found(queue_lock_held_by_dead.check, job) == []
+
+
+def test_a_semaphore_of_unknown_purpose_is_looked_at_for_longer() -> None:
+    def stuck(for_s: float, **seen: Any) -> list[Finding]:
+        waits = at_lock(300).threads[0]
+        worker = replace(at_lock(300), threads=(replace(waits, still_s=for_s, **seen),))
+        job = world(main(), worker, KILLED, segments=(lock(300),))
+        return found(queue_lock_held_by_dead.check, job)
+
+    assert stuck(8.0)
+    assert not stuck(8.0, stack=())
+    assert not stuck(8.0, stack_age_s=9.0)
+    assert stuck(14.0, stack=())
 
 
 NOTIFY = (

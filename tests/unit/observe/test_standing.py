@@ -1,0 +1,67 @@
+"""What the fold remembers so that rules can tell standing from waiting."""
+
+from __future__ import annotations
+
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import StacksTaken, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Snapshot, Thread
+from mpwatch.observe.fold import Fold
+from mpwatch.observe.history import HistoryKeeper
+from tests.unit.observe.worlds import MAIN, sample, tree
+
+PIPE = WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5.0)
+LOCK = WaitedOn("futex", "futex", ("futex 0x7f",))
+SEMAPHORE = WaitedOn("semaphore", "futex", ("sem 1:2",), segment=SegmentId(1, 2))
+SLEEP = WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
+
+
+def waited(*waits: WaitedOn | None, state: str = "S") -> Thread:
+    """The main thread after it was found so, second by second."""
+    fold = Fold()
+    for second, wait in enumerate(waits):
+        thread = ThreadSample(100, "python", state if wait is waits[-1] else "S", 9, waits_on=wait)
+        fold.apply(tree(float(second), sample(MAIN, float(second), threads=(thread,))))
+    return fold.snapshot().processes[0].threads[0]
+
+
+def test_a_wait_lasts_as_long_as_it_is_for_the_same() -> None:
+    assert waited(PIPE, PIPE, PIPE).waits_s == 2.0
+    assert waited(SLEEP, SLEEP, SLEEP, SEMAPHORE, SEMAPHORE).waits_s == 1.0
+
+
+def test_a_wait_that_was_not_seen_for_a_moment_goes_on() -> None:
+    assert waited(PIPE, LOCK, None, PIPE).waits_s == 3.0
+
+
+def test_who_runs_or_waits_for_a_lock_of_its_own_waits_for_nothing_else() -> None:
+    assert waited(PIPE, None).waits_s is None
+    assert waited(PIPE, PIPE, state="R").waits_s is None
+    assert waited(LOCK, LOCK).waits_s is None
+
+
+def test_looks_from_outside_are_remembered_and_those_of_a_hook_are_not() -> None:
+    seen: list[History] = []
+
+    class Looking(Engine):
+        def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
+            seen.append(history)
+            return ()
+
+    fold = Fold(Looking())
+    fold.apply(tree(1.0, sample(MAIN, 1.0)))
+    fold.apply(StacksTaken(MAIN, 1.2, "hook"))
+    fold.apply(StacksTaken(MAIN, 3.2, "py-spy", problem="it was busy"))
+    fold.snapshot()
+
+    assert [point.at_s for point in seen[-1].of(MAIN, "looks")] == [3.2]
+
+
+def test_looks_at_a_process_are_forgotten_with_it() -> None:
+    keeper = HistoryKeeper()
+    keeper.add_look(MAIN, 1.0)
+    keeper.forget(MAIN)
+
+    assert keeper.history().of(MAIN, "looks") == ()
