@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.diagnose.stack_shapes import main_thread
-from mpwatch.diagnose.wait_edges import Surroundings
+from mpwatch.diagnose.wait_edges import Surroundings, stands_for_s
 from mpwatch.diagnose.wait_ends import end_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -144,7 +144,7 @@ class ChainBuilder:
     def _last(self, process: Process, words: str) -> WaitLink:
         """The last step of a chain."""
         thread = main_thread(process)
-        since_s = thread.still_s if thread is not None else None
+        since_s = stands_for_s(thread) if thread is not None else None
         tid = thread.tid if thread is not None else None
         return WaitLink(process.process, tid, self._names[process.process], words, since_s)
 

@@ -119,6 +119,13 @@ def is_busy(thread: Thread) -> bool:
     return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
 
 
+def stands_for_s(thread: Thread) -> float | None:
+    """How long a thread has used no cpu and waited for the same; `None` if that is unknown."""
+    if thread.still_s is None or thread.waits_s is None:
+        return thread.still_s
+    return min(thread.still_s, thread.waits_s)
+
+
 def edges_of(around: Surroundings, process: Process) -> Iterator[WaitEdge]:
     """The waits of one process: of its main thread, and of others where they mean something."""
     main = main_thread(process)
@@ -336,7 +343,7 @@ def _made(
         kind=kind,
         what=what,
         providers=providers,
-        since_s=thread.still_s,
+        since_s=stands_for_s(thread),
         evidence=evidence if layer or call else f"state {thread.state}",
         is_ordinary=is_ordinary,
     )

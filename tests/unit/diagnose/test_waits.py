@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.waits import wait_graph
@@ -202,3 +204,12 @@ def test_a_holder_that_was_forgotten_meanwhile_ends_a_chain() -> None:
     shared = segment(7, kind="semaphore", mappers=(pid(MAIN), pid(999)))
 
     assert chain(world(stuck, segments=(shared,))).links[-1].process == pid(MAIN)
+
+
+def test_a_wait_is_as_old_as_it_has_been_for_the_same() -> None:
+    young = replace(worker(0).threads[0], waits_s=0.5)
+
+    found = chain(world(waiting_main(), worker(0, young)))
+
+    assert found.verdict == "progress"
+    assert found.links[-1].since_s == 0.5
