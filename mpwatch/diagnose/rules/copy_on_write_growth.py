@@ -16,6 +16,9 @@ from mpwatch.model.units import bytes_text, rate_text, seconds_text
 RULE = "copy-on-write-growth"
 WORTH_BYTES = 24 * 2**20
 """Growth of one worker; less is the start of any Python process."""
+WORTH_SETTLED_BYTES = 64 * 2**20
+"""The same where it slows down: the interpreter and torch alone are some 36 MiB of objects, which
+every forked worker touches sooner or later."""
 WATCHED_S = 8.0
 POINTS = 3
 
@@ -60,6 +63,8 @@ def _grown(worker: Process, history: History) -> _Grown | None:
     if lost < 0.5 * gained or more > 0.4 * gained:
         return None
     steady = growth(private)
+    if steady is None and gained < WORTH_SETTLED_BYTES:
+        return None
     return _Grown(worker, gained, span_s, 0.0 if steady is None else steady.per_s, lost, more)
 
 

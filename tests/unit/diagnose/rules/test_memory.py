@@ -109,6 +109,20 @@ def test_small_or_other_growth_is_not_copying(workers: list[Process], past: Hist
     assert found(copy_on_write_growth.check, world(main(), *workers), past) == []
 
 
+def test_the_objects_of_every_python_process_are_no_dataset() -> None:
+    made: dict[Any, Sequence[Point]] = {}
+    copied = (20, 50, 55, 56)
+    times = [NOW_S - 18 + 6 * i for i in range(4)]
+    for metric, values in (
+        ("private_dirty_bytes", copied),
+        ("shared_dirty_bytes", [254 - x for x in copied]),
+    ):
+        made[200, metric] = [Point(at, x * MIB) for at, x in zip(times, values, strict=True)]
+    made[200, "rss_bytes"] = line(275 * MIB)
+
+    assert found(copy_on_write_growth.check, world(main(), *forked(200)), history(made)) == []
+
+
 def leaking(*numbers: int, per_s: float = MIB) -> History:
     made: dict[Any, Sequence[Point]] = {}
     for number in numbers:
