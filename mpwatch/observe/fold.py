@@ -15,6 +15,7 @@ from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.observe.brief_lives import BriefLives
 from mpwatch.observe.families import FamilyOrder
 from mpwatch.observe.flows import FlowTable
 from mpwatch.observe.history import HistoryKeeper
@@ -51,6 +52,7 @@ class Fold:
         self._flows = FlowTable()
         self._history = HistoryKeeper()
         self._journal = Journal()
+        self._brief_lives = BriefLives()
         self._call_sites: dict[SegmentId, str] = {}
         self._sites_noted_s: dict[SegmentId, float] = {}
         self._tree: TreeSample | None = None
@@ -108,6 +110,7 @@ class Fold:
         for sample in tree.processes:
             self._take_sample(sample, by_pid, tree)
         self._mark_vanished(tree)
+        self._take_brief_lives(tree)
         self._forget_oldest()
         self._segments = self._segment_table.join(
             tree.processes, self._by_pid, tree.wall_s, self._call_sites
@@ -158,6 +161,18 @@ class Fold:
         for process, member in self._members.items():
             if process not in present and member.ended is None:
                 self._end(member, Ended(process, tree.at_s, problem="it was gone at the next look"))
+
+    def _take_brief_lives(self, tree: TreeSample) -> None:
+        """Take in those whom only their parent's hook has seen, as processes that have ended."""
+        if not self._brief_lives.has_any:
+            return
+        samples = {process: member.sample for process, member in self._members.items()}
+        found = self._brief_lives.missed(tree.at_s, self._by_pid, samples, tree.ticks_per_s)
+        for sample, ended in found:
+            parent = self._by_pid.get(sample.parent_pid)
+            self._by_pid[sample.process.pid] = sample.process
+            self._members[sample.process] = Member(sample, parent=parent, original_parent=parent)
+            self._end(self._members[sample.process], ended)
 
     def _take_end(self, ended: Ended) -> None:
         self._at_s = max(self._at_s, ended.at_s)
@@ -216,9 +231,11 @@ class Fold:
         self._ledger(part.process).add_slice(part)
         for event in part.events:
             self._flows.add(part.process, event)
+            self._brief_lives.take_event(part.process, event)
 
     def _take_note(self, note: HookNote) -> None:
         self._ledger(note.process).add_note(note)
+        self._brief_lives.take_note(note)
         at_s = note.at_ns / 1e9
         if note.kind == "call-site":
             self._take_call_site(note)
