@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.deaths import TOGETHER_S, death_of
+from mpwatch.diagnose.stack_shapes import main_shape
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -15,6 +16,8 @@ from mpwatch.model.units import seconds_text
 
 RULE = "producer-exits-before-get"
 SAME_LOOK_S = 0.3
+SETTLED_S = 2.0
+"""By then it shows whether whoever started it goes on with a loader's next workers."""
 RECENT_S = 60.0
 """What was not fetched by then is hardly waited for."""
 _SAID = (
@@ -57,7 +60,7 @@ def _unfetched(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             for use in process.sample.segments or ()
             if use.kind == "torch" and use.creator_pid in own and use.fds and not use.ranges
         ]
-        is_recent = snapshot.at_s - process.ended.at_s <= RECENT_S
+        is_recent = SETTLED_S <= snapshot.at_s - process.ended.at_s <= RECENT_S
         if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
             continue
         if not any(use.segment in held for use in sent) and len(sent) > _closed(process, history):
@@ -74,8 +77,12 @@ def _closed(process: Process, history: History) -> float:
 
 
 def _loads_for(snapshot: Snapshot, process: Process) -> Process | None:
-    """Whose DataLoader worker a process is, if it is one."""
-    return family_head(snapshot, process) if process.role == "loader-worker" else None
+    """Whose DataLoader worker a process is, if it is one, or one of another library's loader.
+
+    Such loaders run a loop of the same name, which a stack shows.
+    """
+    is_worker = process.role == "loader-worker" or main_shape(process).startswith("worker-")
+    return family_head(snapshot, process) if is_worker else None
 
 
 def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:

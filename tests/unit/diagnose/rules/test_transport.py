@@ -19,6 +19,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import Flow, Process, Segment, SharedCache, Snapshot
 from tests.unit.diagnose.worlds import (
+    IDLE_WORKER,
     MAIN,
     MIB,
     NOW_S,
@@ -372,6 +373,9 @@ def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tenso
         world(main(ended=gone(MAIN, exit_code=0)), sender_gone()),
         world(main(), replace(sender_gone(), role="loader-worker")),
         world(main(), process(200), sender_gone()),
+        world(main(), sender_gone(threads=[thread(300, *IDLE_WORKER)])),
+        world(main(), process(200, "spawned", threads=[thread(200, *IDLE_WORKER)]), sender_gone()),
+        world(main(), sender_gone(ended=gone(300, at_s=NOW_S - 1, exit_code=0))),
     ],
     ids=[
         "it lives",
@@ -382,6 +386,9 @@ def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tenso
         "the job is over",
         "a loader's worker leaves with what it had fetched ahead",
         "it may have been one",
+        "it was one of another library's loader",
+        "that library's loader goes on",
+        "it has only just ended",
     ],
 )
 def test_tensors_that_nobody_may_miss_are_quiet(job: Snapshot) -> None:
