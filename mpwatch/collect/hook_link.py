@@ -113,7 +113,7 @@ class Link:
             self.process,
             at_s,
             "silent",
-            f"no {what} in {SILENT_AFTER_S * 1000:.0f} ms: stopped, or its GIL is held",
+            f"no {what} in {SILENT_AFTER_S * 1000:.0f} ms: stopped, short of cpu, or GIL held",
         )
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from mpwatch.observe.brief_lives import BriefLives
 from mpwatch.observe.families import FamilyOrder
 from mpwatch.observe.flows import FlowTable
 from mpwatch.observe.history import HistoryKeeper
+from mpwatch.observe.hook_log import HookLog
 from mpwatch.observe.journal import Journal
 from mpwatch.observe.ledger import HookLedger
 from mpwatch.observe.loader_queues import with_queues
@@ -53,6 +54,7 @@ class Fold:
         self._history = HistoryKeeper()
         self._journal = Journal()
         self._brief_lives = BriefLives()
+        self._hook_log = HookLog()
         self._call_sites: dict[SegmentId, str] = {}
         self._sites_noted_s: dict[SegmentId, float] = {}
         self._tree: TreeSample | None = None
@@ -128,6 +130,7 @@ class Fold:
         }
         self._history.add(tree, self._segments, cpu)
         self._mark_events(tree.at_s)
+        self._hook_log.tell_silences(tree.at_s, self._journal)
 
     def _forget_sites(self, at_s: float) -> None:
         """Drop lines of segments that are gone: their inodes will be used again."""
@@ -209,6 +212,7 @@ class Fold:
         self._history.forget(process)
         self._flows.forget(process)
         self._mapped.forget(process)
+        self._hook_log.forget(process)
         if self._by_pid.get(process.pid) == process:
             del self._by_pid[process.pid]
 
@@ -252,13 +256,8 @@ class Fold:
 
     def _take_status(self, status: HookStatus) -> None:
         self._at_s = max(self._at_s, status.at_s)
-        ledger = self._ledger(status.process)
-        before = ledger.status.state if ledger.status else "absent"
-        ledger.add_status(status)
-        if before != status.state:
-            reason = f": {status.reason}" if status.reason else ""
-            words = f"hook of {status.process.pid} is {status.state}{reason}"
-            self._journal.add(status.at_s, "hook", status.process, words)
+        self._ledger(status.process).add_status(status)
+        self._hook_log.take(status, self._journal)
 
     def _ledger(self, process: ProcessId) -> HookLedger:
         self._gone.pop(process, None)

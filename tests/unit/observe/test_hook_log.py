@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from mpwatch.model.events import HookStatus
+from mpwatch.observe.hook_log import SILENCE_TOLD_S, HookLog
+from mpwatch.observe.journal import Journal
+
+from .worlds import MAIN
+
+
+class Log:
+    """A log of one hook, with the states that were told."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.hooks = HookLog()
+
+    def hear(self, at_s: float, state: str, reason: str = "") -> None:
+        self.hooks.take(HookStatus(MAIN, at_s, state, reason), self.journal)  # type: ignore[arg-type]
+
+    def look(self, at_s: float) -> None:
+        self.hooks.tell_silences(at_s, self.journal)
+
+    def told(self) -> list[tuple[float, str]]:
+        return [(each.at_s, each.words.split(" is ")[1]) for each in self.journal.entries]
+
+
+def test_a_hook_that_is_silent_for_a_moment_again_and_again_leaves_no_line() -> None:
+    log = Log()
+    log.hear(1.0, "ready")
+    for number in range(50):
+        log.hear(2.0 + number, "silent", "no answer")
+        log.look(2.2 + number)
+        log.hear(2.4 + number, "ready")
+        log.look(2.9 + number)
+
+    assert log.told() == [(1.0, "ready")]
+
+
+def test_a_silence_that_lasts_is_told_with_the_moment_it_began() -> None:
+    log = Log()
+    log.hear(1.0, "ready")
+    log.hear(2.0, "silent", "no answer")
+    log.look(2.0 + SILENCE_TOLD_S)
+    log.look(9.0)
+    log.hear(9.5, "ready")
+
+    assert log.told() == [(1.0, "ready"), (2.0, "silent: no answer"), (9.5, "ready")]
+
+
+def test_a_hook_whose_introduction_was_late_is_told_to_be_ready() -> None:
+    log = Log()
+    log.hear(1.0, "silent", "no introduction")
+    log.hear(1.1, "ready")
+
+    assert log.told() == [(1.1, "ready")]
+
+
+def test_a_hook_that_goes_during_a_silence_is_told_to_be_gone() -> None:
+    log = Log()
+    log.hear(1.0, "ready")
+    log.hear(2.0, "silent", "no answer")
+    log.hear(2.3, "gone", "the connection ended")
+    log.look(9.0)
+
+    assert log.told() == [(1.0, "ready"), (2.3, "gone: the connection ended")]
