@@ -12,7 +12,6 @@ from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report import json as json_report
-from mpwatch.report import text as text_report
 
 
 def ps(arguments: argparse.Namespace) -> int:
@@ -23,6 +22,8 @@ def ps(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_report.text_of(json_report.ps_json(jobs)))
     else:
+        from mpwatch.report import text as text_report
+
         print(text_report.ps_text(jobs, paper=paper()))
     return 0
 
@@ -44,6 +45,8 @@ def dump(arguments: argparse.Namespace) -> int:
         document = json_report.snapshot_json(snapshot, with_stacks=options.stacks)
         print(json_report.text_of(document))
     else:
+        from mpwatch.report import text as text_report
+
         print(text_report.dump_text(snapshot, with_stacks=options.stacks, paper=paper()))
     return 0
 
@@ -57,6 +60,8 @@ def diagnose(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_report.text_of(json_report.diagnose_json(snapshot)))
     else:
+        from mpwatch.report import text as text_report
+
         print(text_report.diagnose_text(snapshot, paper=paper()))
     return exit_code(snapshot, arguments.fail_on)
 
@@ -94,6 +99,8 @@ def doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_report.text_of(json_report.doctor_json(checks)))
     else:
+        from mpwatch.report import text as text_report
+
         print(text_report.doctor_text(checks, paper=paper()))
     return 0
 

@@ -38,21 +38,28 @@ def read_rollup(proc: str, pid: int, at_s: float) -> MemorySample:
     return MemorySample(rss_bytes=found.get(b"Rss"), read_at_s=at_s, **values)
 
 
-def read_rollups(proc: str, pids: Sequence[int], at_s: float) -> dict[int, MemorySample]:
-    """Read `smaps_rollup` of many processes at once, on several cpus: the kernel does the work.
+class Rollups:
+    """`smaps_rollup` of many processes, read on several cpus: the kernel does the work.
 
-    Those that cannot be read are left out.
+    The reading begins at once; whoever asks for a process waits until that one is read.
     """
 
-    def read_one(pid: int) -> MemorySample | None:
-        try:
-            return read_rollup(proc, pid, at_s)
-        except OSError:
-            return None
+    def __init__(self, proc: str, pids: Sequence[int], at_s: float) -> None:
+        pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "mpwatch-memory")
+        self._found = {pid: pool.submit(_read_or_none, proc, pid, at_s) for pid in pids}
+        pool.shutdown(wait=False)
 
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1), "mpwatch-memory") as pool:
-        found = zip(pids, pool.map(read_one, pids), strict=True)
-        return {pid: sample for pid, sample in found if sample is not None}
+    def get(self, pid: int) -> MemorySample | None:
+        """The memory of a process; `None` if it is not among them or cannot be read."""
+        found = self._found.get(pid)
+        return found.result() if found is not None else None
+
+
+def _read_or_none(proc: str, pid: int, at_s: float) -> MemorySample | None:
+    try:
+        return read_rollup(proc, pid, at_s)
+    except OSError:
+        return None
 
 
 class TargetMemory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -15,12 +15,12 @@ from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
 from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.maps import Mappings
-from mpwatch.collect.pacing import NEAR, SLOW_S, Due, Plan, Slow
+from mpwatch.collect.pacing import NEAR, Due, Plan, Slow
 from mpwatch.collect.procfs import Stat
 from mpwatch.collect.rest import REST_S, Rest
 from mpwatch.collect.roles import Part
-from mpwatch.collect.segments import CreatorOf, ExtentCache
-from mpwatch.collect.sockets import SocketTable
+from mpwatch.collect.segments import CreatorOf
+from mpwatch.collect.surroundings import Surroundings
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdSample, MapSample, MemorySample, ProcSample, ThreadSample
 from mpwatch.model.segments import SegmentUse
@@ -50,24 +50,6 @@ class Kept:
     status: StatusCounters = NO_COUNTERS
     moved: tuple[int, ...] = ()
     """What shows that a process has run since `status` was read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What readings of all processes of one moment share."""
-
-    proc: str
-    at_s: float
-    wall_s: float
-    syscalls: dict[int, str]
-    max_map_count: int | None
-    extents: ExtentCache
-    sockets: SocketTable
-    cpu_clock: Callable[[], float]
-    rollups: Mapping[int, MemorySample] = field(default_factory=dict)
-    """`smaps_rollup` by pid, where all were read at once."""
-    slow_s: float = SLOW_S
-    """How old descriptors and mappings that hardly moved may become: less in a small job."""
 
 
 class ProcessReader:
@@ -168,8 +150,9 @@ class ProcessReader:
             plan = plan._replace(maps=False, memory=False)
         if plan.maps and self._read_maps(around, stat):
             has_news = True
-        if plan.memory and pid in around.rollups:
-            kept.memory = around.rollups[pid]
+        found = around.rollups.get(pid) if plan.memory and around.rollups is not None else None
+        if found is not None:
+            kept.memory = found
             self._memory.done((), around.at_s, 0.0)
         elif plan.memory:
             with_memory = self._timed(

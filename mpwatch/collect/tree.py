@@ -15,15 +15,16 @@ from mpwatch.collect.jobs import Job, find_jobs
 from mpwatch.collect.kept_files import Budget
 from mpwatch.collect.membership import Member, Membership
 from mpwatch.collect.pacing import Due, Plan, slow_s
-from mpwatch.collect.reading import ProcessReader, Surroundings
+from mpwatch.collect.reading import ProcessReader
 from mpwatch.collect.roles import Facts, Part
 from mpwatch.collect.segments import ExtentCache
 from mpwatch.collect.sockets import SocketTable
+from mpwatch.collect.surroundings import Surroundings
 from mpwatch.collect.threads import is_any_stuck
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import GpuSample, MemorySample, ProcSample, TreeSample
+from mpwatch.model.samples import GpuSample, ProcSample, TreeSample
 
 __all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
 
@@ -137,6 +138,7 @@ class _Crew:
         self._workers = roles.WorkerNumbers(TICKS_PER_S)
         self._cast: tuple[list[object], dict[ProcessId, Part]] = [], {}
         self._memory_read_at_s = -math.inf
+        self._begun: memory.Rollups | None = None
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
         self._boot_wall_s = procfs.boot_wall_s(proc)
@@ -179,7 +181,7 @@ class _Crew:
             extents=self._extents,
             sockets=self._sockets,
             cpu_clock=time.thread_time,
-            rollups=self._rollups(members, at_s) if wanted.memory_count is None else {},
+            rollups=self._rollups(members, wanted, at_s),
             slow_s=slow_s(len(members)),
         )
         parts = self._parts(members)
@@ -204,14 +206,22 @@ class _Crew:
         self._extents.forget_before(at_s - SEGMENT_MEMORY_S)
         return tuple(samples)
 
-    def _rollups(self, members: list[Member], at_s: float) -> dict[int, MemorySample]:
+    def _rollups(self, members: list[Member], wanted: Wanted, at_s: float) -> memory.Rollups | None:
         """Memory of everybody at once, except of those whose reading could hang."""
-        pids = [
-            m.stat.pid
-            for m in members
-            if m.stat.state not in ("D", "Z", "X") and not is_any_stuck(self._proc, m.stat.pid)
-        ]
-        return memory.read_rollups(self._proc, pids, at_s) if len(pids) >= MANY else {}
+        begun, self._begun = self._begun, None
+        if wanted.memory_count is not None and not wanted.memory_ahead:
+            return None
+        if begun is None:
+            pids = [
+                m.stat.pid
+                for m in members
+                if m.stat.state not in ("D", "Z", "X") and not is_any_stuck(self._proc, m.stat.pid)
+            ]
+            begun = memory.Rollups(self._proc, pids, at_s) if len(pids) >= MANY else None
+        if wanted.memory_ahead:
+            self._begun = begun
+            return None
+        return begun
 
     def _parts(self, members: list[Member]) -> dict[ProcessId, Part]:
         """What each member is for, with the numbers of DataLoader workers.

@@ -23,6 +23,8 @@ class Wanted:
     """Parse the mappings of at most this many processes in which something has moved."""
     memory_count: int | None = 1
     """Read `smaps_rollup` of at most this many processes, at most every two seconds."""
+    memory_ahead: bool = False
+    """Begin to read everybody's memory in the background: the next reading of all has it."""
     gpu: bool = True
     looked_at: ProcessId | None = None
     """The process a person looks at: always read in full."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mpwatch.collect.wanted import Wanted
 from mpwatch.model.ids import ProcessId
@@ -162,13 +162,14 @@ def look_once(
 ) -> Snapshot | None:
     """The whole job as it is now; `None` if it was gone before it could be read.
 
-    There are two readings, because a cpu percentage needs two. The first has the memory, which
-    takes the kernel milliseconds a process; the second has all the rest, of one moment.
+    There are two readings, because a cpu percentage needs two. The first begins to read the memory,
+    which takes the kernel milliseconds a process; the second has all the rest, of one moment.
     """
     watch = Watch(root, options)
     try:
         began_s = time.monotonic()
-        if not watch.read(Wanted(links_count=0, maps_count=0, memory_count=None, gpu=False)):
+        ahead = Wanted(links_count=0, maps_count=0, memory_count=0, memory_ahead=True, gpu=False)
+        if not watch.read(ahead):
             return None
         if options.hook == "bring" and bring is not None:
             watch.listen(HELLO_S)
@@ -180,7 +181,7 @@ def look_once(
         if options.stacks:
             watch.take_stacks()
         watch.listen(max(0.0, BETWEEN_S - (time.monotonic() - began_s)))
-        watch.read(replace(Wanted.everything(), memory_count=0))
+        watch.read(Wanted.everything())
         watch.listen(0.0)
         return watch.fold.snapshot()
     finally:
