@@ -115,7 +115,15 @@ def stacks(process: ProcessId, at_s: float, said: dict[str, Any]) -> StacksTaken
         why = str(said.get("error") or "its answer is not as expected")
         return StacksTaken(process, at_s, "hook", problem=f"The hook gave no stacks: {why}.")
     found = [_stack(process, at_s, each) for each in threads if isinstance(each, dict)]
-    return StacksTaken(process, at_s, "hook", tuple(sorted(found, key=lambda s: s.tid or 0)))
+    cpu_ns = said.get("cpu_ns")
+    return StacksTaken(
+        process,
+        at_s,
+        "hook",
+        tuple(sorted(found, key=lambda s: s.tid or 0)),
+        # Hooks of an earlier version do not say.
+        cost_s=cpu_ns / 1e9 if isinstance(cpu_ns, int) and cpu_ns >= 0 else None,
+    )
 
 
 def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSample:

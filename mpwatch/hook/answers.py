@@ -71,7 +71,9 @@ def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
     if asked == "ping":
         reply["at_ns"] = session.system.monotonic_ns()
     elif asked == "stacks":
+        began_ns = session.system.thread_time_ns()
         reply["threads"] = stacks(session)
+        reply["cpu_ns"] = session.system.thread_time_ns() - began_ns
     elif asked == "gauges":
         reply.update(gauges(session))
     elif asked == "detach":

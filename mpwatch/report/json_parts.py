@@ -148,6 +148,7 @@ def process_json(process: Process, with_stacks: bool) -> Document:
             for use in process.gpus
         ],
         "problems": [*sample.problems, *process.problems],
+        "stacks_cost_s": _finite(process.stacks_cost_s) if with_stacks else None,
         **_process_extras(process),
     }
 
@@ -220,6 +221,8 @@ def _load(process: Process) -> Document | None:
         "task": load.task,
         "task_since_s": _finite(load.task_since_s),
         "index": load.index,
+        "queued": load.queued,
+        "parked": load.parked,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mpwatch.model.checks import Check
+from mpwatch.model.snapshot import WorkerLoad
 from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
 from tests.unit.report.jobs import DEAD, MAIN, WORKER, job, listed_job
 
@@ -187,6 +188,19 @@ def test_a_loader_worker_has_its_number_even_without_a_hook() -> None:
     assert_shape(loader, LOADER)
     assert loader["worker_id"] == 6
     assert loader["fetched"] is None
+
+
+def test_a_loader_worker_tells_its_batches_on_both_sides_and_what_its_stacks_cost() -> None:
+    worker = replace(
+        job().processes[1], loader=WorkerLoad(3, queued=2, parked=1), stacks_cost_s=0.0002
+    )
+    snapshot = replace(job(), processes=(worker,))
+
+    told = snapshot_json(snapshot, with_stacks=True)["processes"][0]
+
+    assert (told["loader"]["queued"], told["loader"]["parked"]) == (2, 1)
+    assert told["stacks_cost_s"] == 0.0002
+    assert snapshot_json(snapshot, with_stacks=False)["processes"][0]["stacks_cost_s"] is None
 
 
 def test_a_flow_names_its_ends_by_pid() -> None:

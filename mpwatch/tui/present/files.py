@@ -71,7 +71,6 @@ def _row(process: Process, moment: Moment) -> Row:
         ),
         None,
     )
-    age = None if fds.read_at_s is None else max(0.0, moment.snapshot.at_s - fds.read_at_s)
     row = Row(
         process.process,
         (
@@ -81,10 +80,16 @@ def _row(process: Process, moment: Moment) -> Row:
             gauge(share, 12, share_tone(share)),
             Trend(process.trends.fds, least_span=16),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
-            cell("now" if age is not None and age < 1 else seconds_text(age), "dim"),
+            cell(_age_text(fds, moment), "dim"),
         ),
     )
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
+
+
+def _age_text(fds: FdSample, moment: Moment) -> str:
+    """How long ago the kinds were read."""
+    age = None if fds.read_at_s is None else max(0.0, moment.snapshot.at_s - fds.read_at_s)
+    return "now" if age is not None and age < 1 else seconds_text(age)
 
 
 def _of_kind(fds: FdSample, kind: FdKind) -> str:
@@ -106,6 +111,8 @@ def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
         moment: Whose processes are named.
         holders: Who holds which socket, by inode.
     """
+    if link.kind == "pipe":
+        return "pipe"
     if link.address is not None:
         other = holders.get(link.peer) if link.peer is not None else None
         return link.address if other is None else f"{link.address}, to {other}"
@@ -139,6 +146,9 @@ def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
     )
     if fds.links is None:
         return (head, cell("   what they point to was not read", "dim"))
+    age = _age_text(fds, moment)
+    when = "now" if age == "now" else f"{age} ago"
+    head = (*head, *cell(f", listed {when}", "dim"))
     holders = socket_holders(moment)
     counts = Counter((link.kind, pointed_to(link, moment, holders)) for link in fds.links)
     lines = [head]
