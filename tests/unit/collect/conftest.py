@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mpwatch.collect import fds
+
+from .hook_worlds import World
 
 THIS_UID = os.getuid()
 
@@ -151,3 +154,12 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
     root = tmp_path / "proc"
     root.mkdir()
     return FakeProc(root)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.clients.close()
+    for hook in made.hooks:
+        hook.close()

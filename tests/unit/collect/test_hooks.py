@@ -1,138 +1,17 @@
-"""Hooks as this process plays them: real sockets, made from the wire format."""
+"""What is said between a hook and who watches it."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-import pytest
-
-from mpwatch.collect.hooks import AGAIN_S, HookClients
+from mpwatch.collect.hooks import AGAIN_S
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
-from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import ProcSample, StacksTaken
+from mpwatch.model.samples import StacksTaken
 
-ME = ProcessId(os.getpid(), 12345)
-NAME = wire.stem(*ME) + wire.SOCKET_SUFFIX
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class FakeHook:
-    """The other end: listens like a hook, says what it is told."""
-
-    def __init__(self, folder: Path) -> None:
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(folder / NAME))
-        self.listener.listen()
-        self.peer: socket.socket | None = None
-
-    def accept(self) -> None:
-        self.peer, _ = self.listener.accept()
-
-    def say(self, kind: int, what: dict[str, Any] | bytes) -> None:
-        assert self.peer is not None
-        payload = what if isinstance(what, bytes) else json.dumps(what).encode()
-        self.peer.sendall(wire.pack_frame(kind, payload))
-
-    def introduce(self, **changes: Any) -> None:
-        said = {
-            "protocol": wire.PROTOCOL,
-            "pid": ME.pid,
-            "start_ticks": ME.start_ticks,
-            "python": "3.11.7",
-            "torch": "2.13.0",
-            "started_by": "run",
-            "missing": {"torch.x": "is not there\x1b[31m"},
-            "strategy": "file_descriptor",
-        }
-        self.say(wire.HELLO, {**said, **changes})
-
-    def asked(self) -> dict[str, Any]:
-        assert self.peer is not None
-        length, kind = wire.FRAME.unpack(self.peer.recv(wire.FRAME.size))
-        assert kind == wire.REQUEST
-        request: dict[str, Any] = json.loads(self.peer.recv(length))
-        return request
-
-    def close(self) -> None:
-        self.listener.close()
-        if self.peer is not None:
-            self.peer.close()
-
-
-class World:
-    """A runtime directory, the observer, and its clock."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "mpwatch"
-        self.folder.mkdir(mode=0o700)
-        self.clock = Clock()
-        self.clients = HookClients(clock=self.clock)
-        self.sample = ProcSample(
-            process=ME,
-            at_s=0.0,
-            parent_pid=1,
-            name="python",
-            cmdline=(),
-            state="S",
-            is_python=True,
-            uid=os.getuid(),
-            environment={"XDG_RUNTIME_DIR": str(folder)},
-        )
-        self.hooks: list[FakeHook] = []
-
-    def hook(self) -> FakeHook:
-        self.hooks.append(FakeHook(self.folder))
-        return self.hooks[-1]
-
-    def ready(self) -> FakeHook:
-        """A hook that was found, accepted and has introduced itself."""
-        hook = self.hook()
-        self.clients.watch([self.sample])
-        hook.accept()
-        hook.introduce()
-        assert [type(each) for each in self.poll()] == [HookHello, HookStatus]
-        return hook
-
-    def look(self) -> list[Input]:
-        self.clients.watch([self.sample])
-        return self.poll()
-
-    def poll(self) -> list[Input]:
-        return self.clients.poll(0.0)
-
-    def reason(self) -> str:
-        (status,) = self.look()
-        assert isinstance(status, HookStatus)
-        assert status.state == "absent"
-        return status.reason
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.clients.close()
-    for hook in made.hooks:
-        hook.close()
-
-
-def records(*numbers: int, lost: int = 0) -> bytes:
-    rows = (wire.RECORD.pack(n + 1, 5, wire.SHARE, 0, 1, 2, 3, 4, 5, 6) for n in numbers)
-    return wire.LOST.pack(lost) + b"".join(rows)
+from .hook_worlds import ME, NAME, World, records
 
 
 def test_a_hook_introduces_itself_and_is_ready(world: World) -> None:
@@ -284,157 +163,12 @@ def test_after_a_broken_connection_nothing_is_told_twice(world: World) -> None:
     assert [event.sequence for event in found[2].events] == [3]
 
 
-def test_another_protocol_is_refused_with_both_numbers(world: World) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
-    hook.accept()
-    hook.introduce(protocol=99)
-
-    (status,) = world.poll()
-
-    assert isinstance(status, HookStatus)
-    assert status.state == "absent"
-    assert f"protocol 99, this mpwatch {wire.PROTOCOL}" in status.reason
-
-
-def test_a_hook_of_another_process_is_refused(world: World) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
-    hook.accept()
-    hook.introduce(start_ticks=1)
-
-    (status,) = world.poll()
-
-    assert isinstance(status, HookStatus)
-    assert "another process" in status.reason
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"\xff" * 64,
-        wire.pack_frame(wire.RECORDS, records(1)),
-        wire.pack_frame(wire.HELLO, b"not json"),
-        wire.pack_frame(wire.HELLO, b"[1]"),
-        wire.pack_frame(wire.HELLO, b"[" * 100_000),
-    ],
-    ids=["noise", "no hello", "no JSON", "no object", "deep JSON"],
-)
-def test_garbage_before_the_introduction_ends_the_conversation(
-    world: World, garbage: bytes
-) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
-    hook.accept()
-    assert hook.peer is not None
-    hook.peer.sendall(garbage)
-
-    (status,) = world.poll()
-
-    assert isinstance(status, HookStatus)
-    assert status.state == "absent"
-    assert world.poll() == []
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        wire.FRAME.pack(wire.MAX_FRAME_BYTES + 1, wire.NOTE),
-        wire.pack_frame(wire.RECORDS, b"123"),
-        wire.pack_frame(wire.RECORDS, wire.LOST.pack(0) + b"x" * 63),
-        wire.pack_frame(wire.NOTE, b"\xff\xfe"),
-    ],
-    ids=["long frame", "short slice", "half a record", "no JSON"],
-)
-def test_garbage_later_ends_it_as_well(world: World, garbage: bytes) -> None:
-    hook = world.ready()
-    assert hook.peer is not None
-    hook.peer.sendall(garbage)
-
-    (*_, status) = world.poll()
-
-    assert isinstance(status, HookStatus)
-    assert status.state == "absent"
-    assert world.clients.ask(ME, "ping") is not None
-
-
 def test_a_kind_of_frame_from_the_future_is_skipped(world: World) -> None:
     hook = world.ready()
     hook.say(55, b"\x00\x01")
     hook.say(wire.GAUGES, {"a": 1})
 
     assert world.poll() == [HookGauges(ME, 100.0, {"a": 1})]
-
-
-def test_hostile_text_is_cleaned_and_bounded(world: World) -> None:
-    hook = world.ready()
-    deep: Any = "\x1b[2J"
-    for _ in range(40):
-        deep = [deep]
-    said = {"kind": "e\x1b[31mx", "at_ns": 1, "text": "y" * 100_000, "k\x07": "v\nw", "deep": deep}
-    hook.say(wire.NOTE, said)
-
-    (note,) = world.poll()
-
-    assert isinstance(note, HookNote)
-    assert note.kind == "ex"
-    assert len(note.data["text"]) <= 4096
-    assert "v w" in note.data.values()
-    assert "\x1b" not in repr(note.data)
-
-
-def test_a_directory_open_to_others_is_not_trusted(world: World) -> None:
-    world.hook()
-    world.folder.chmod(0o755)
-
-    assert "is open to other users" in world.reason()
-
-
-def test_a_link_in_place_of_the_directory_is_not_followed(world: World) -> None:
-    world.folder.rename(world.folder.parent / "elsewhere")
-    world.folder.symlink_to(world.folder.parent / "elsewhere")
-
-    assert "symbolic link" in world.reason()
-
-
-def test_a_file_in_place_of_the_socket_is_refused(world: World) -> None:
-    (world.folder / NAME).write_text("x")
-
-    assert "is not a socket" in world.reason()
-
-
-def test_a_stale_socket_is_said_to_be_stale(world: World) -> None:
-    world.hook().close()
-
-    assert "stale" in world.reason()
-
-
-def test_a_socket_that_another_process_answers_is_refused(world: World) -> None:
-    from dataclasses import replace
-
-    other = ProcessId(os.getppid(), 5)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(world.folder / (wire.stem(*other) + wire.SOCKET_SUFFIX)))
-    listener.listen()
-    world.sample = replace(world.sample, process=other)
-
-    reason = world.reason()
-    listener.close()
-
-    assert f"process {os.getpid()} of uid {os.getuid()} answers in its place" in reason
-
-
-def test_a_process_in_a_container_is_found_by_its_number_in_there(world: World) -> None:
-    from dataclasses import replace
-
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(world.folder / (wire.stem(7, ME.start_ticks) + wire.SOCKET_SUFFIX)))
-    listener.listen()
-    world.sample = replace(world.sample, ns_pid=7)
-    found = world.look()
-    listener.close()
-
-    assert found == []
 
 
 def test_a_full_queue_of_connections_does_not_block(world: World) -> None:
