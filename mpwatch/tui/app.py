@@ -16,13 +16,14 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.observe.source import Source
 from mpwatch.tui.commands import JumpProvider
 from mpwatch.tui.deeds import Deeds
-from mpwatch.tui.messages import SnapshotArrived
+from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
 from mpwatch.tui.present.manual import KeyHelp, manual
 from mpwatch.tui.screens.dashboard import Dashboard
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.live import LiveScreen
 from mpwatch.tui.screens.pages import PagesScreen
+from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
 from mpwatch.tui.verbs import ReplayVerbs
 from mpwatch.tui.watch import Watch
@@ -89,6 +90,10 @@ class MpwatchApp(ReplayVerbs):
         """Show the newest state on the screen in front."""
         if self.watch_state.arrived(message.snapshot):
             self.redraw()
+
+    def on_process_asked(self, message: ProcessAsked) -> None:
+        """Show everything about a process."""
+        self.push_screen(ProcessScreen(self.watch_state, message.process))
 
     def on_resize(self, event: events.Resize) -> None:
         """Say one clear sentence where there is no room for a screen."""

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from mpwatch.model.findings import Finding
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
+from mpwatch.tui.watch import Watch
 
-if TYPE_CHECKING:
-    from mpwatch.tui.app import MpwatchApp
+
+class Jumping(Protocol):
+    """What a jump needs of the program."""
+
+    watch_state: Watch
+
+    def open_finding(self, finding: Finding) -> None:
+        """Show a finding in full."""
+
+    def jump_to(self, process: ProcessId) -> None:
+        """Show a process in the tree."""
 
 
 class JumpProvider(Provider):
     """Jumps to processes and findings by any part of their names."""
 
     @property
-    def _app(self) -> MpwatchApp:
-        from mpwatch.tui.app import MpwatchApp
-
-        assert isinstance(self.app, MpwatchApp)
-        return self.app
+    def _app(self) -> Jumping:
+        return cast(Jumping, self.app)
 
     def _targets(self) -> list[tuple[str, str, Process | Finding]]:
         moment = self._app.watch_state.moment

@@ -1,9 +1,10 @@
-"""Everything that can arrive from outside the screens."""
+"""What arrives from outside the screens, and what a screen asks the program for."""
 
 from __future__ import annotations
 
 from textual.message import Message
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
 
@@ -17,3 +18,11 @@ class SnapshotArrived(Message, bubble=False):
     def can_replace(self, message: Message) -> bool:
         """Stand in for an older snapshot that nobody has looked at."""
         return isinstance(message, SnapshotArrived)
+
+
+class ProcessAsked(Message):
+    """A person wants to see a process, on a screen that knows no other screens."""
+
+    def __init__(self, process: ProcessId) -> None:
+        super().__init__()
+        self.process = process

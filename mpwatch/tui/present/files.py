@@ -154,9 +154,13 @@ def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
     lines = [head]
     for (kind, target), count in counts.most_common(60):
         lines.append(line(f"   {count:>5}  ", (f"{kind:<7}", "accent"), target))
-    unseen = fds.used - len(fds.links)
-    if unseen > 0:
+    listed = sum((fds.by_kind or {}).values()) or len(fds.links)
+    if listed > len(fds.links):
+        unseen = listed - len(fds.links)
         lines.append(cell(f"   {unseen:>5}  more that were not read one by one", "dim"))
+    if fds.used != listed:
+        than = "more" if fds.used > listed else "fewer"
+        lines.append(cell(f"   {abs(fds.used - listed):>5}  {than} by now", "dim"))
     return tuple(lines)
 
 

@@ -54,10 +54,12 @@ def frame_words(frame: Frame) -> str:
 
 
 def wait_words(waited: WaitedOn | None) -> str:
-    """What a blocked thread waits in: `pipe-read pipe:[18174]`."""
+    """What a blocked thread waits in: `pipe-read pipe:[18174]`, `futex 0x7f12`."""
     if waited is None:
         return ""
     kind = waited.kind if waited.kind != "unknown" else waited.call
+    if waited.targets and waited.targets[0].startswith(f"{kind} "):
+        return ", ".join(waited.targets[:2])
     return f"{kind} {', '.join(waited.targets[:2])}".rstrip()
 
 
@@ -99,6 +101,10 @@ def _top(thread: Thread, others_have: bool) -> Line:
     return line(frame_words(own), (f" -> {thread.stack[0].function}", "dim"))
 
 
+JUST_NOW_S = 0.001
+"""A stack that came in with the snapshot itself."""
+
+
 def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line:
     """Where a stack comes from, how old it is, and what it cost to take where that is known.
 
@@ -109,10 +115,11 @@ def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line
     age = None if thread.stack_at_s is None else max(0.0, at_s - thread.stack_at_s)
     gil = ", holds the GIL" if thread.has_gil else ""
     cost = f", took {seconds_text(cost_s)} of cpu" if cost_s is not None else ""
+    when = "now" if age is not None and age < JUST_NOW_S else f"{seconds_text(age)} ago"
     source = "the hook" if thread.stack_source == "hook" else thread.stack_source or "unknown means"
     return line(
         (f" stack of {thread.name} {thread.tid}", "title"),
-        (f"  by {source}{cost}, {seconds_text(age)} ago{gil}", "dim"),
+        (f"  by {source}{cost}, {when}{gil}", "dim"),
     )
 
 

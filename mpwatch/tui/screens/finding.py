@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from mpwatch.model.findings import Finding
+from mpwatch.tui.messages import ProcessAsked
 from mpwatch.tui.present.cells import cell
 from mpwatch.tui.present.findings import in_full
 from mpwatch.tui.present.status import header
@@ -71,7 +72,5 @@ class FindingScreen(LiveScreen):
 
     def action_open_process(self) -> None:
         """Open the process it is about."""
-        from mpwatch.tui.screens.process import ProcessScreen
-
         if self.finding.process is not None:
-            self.app.push_screen(ProcessScreen(self.watch_state, self.finding.process))
+            self.post_message(ProcessAsked(self.finding.process))
