@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.stack_shapes import calls, frame_words, own_frames, user_frame
+from mpwatch.diagnose.stack_shapes import calls, frame_words, main_thread, own_frames, user_frame
 from mpwatch.diagnose.stillness import all_stand, quiet_s
 from mpwatch.diagnose.tree import called, children_started_by
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "joinablequeue-join-hangs"
@@ -27,6 +27,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             children = list(children_started_by(snapshot, process))
             living = [p for p in children if not p.is_gone and p.role != "resource-tracker"]
             if quiet is None or quiet < STUCK_S or not all_stand(living, history):
+                continue
+            if any(_wakes_by_itself(consumer) for consumer in living):
                 continue
             user = user_frame(frames)
             at = "" if user is None else f", at {frame_words(user)}"
@@ -51,3 +53,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
                     "count results instead. This join will not return."
                 ),
             )
+
+
+def _wakes_by_itself(consumer: Process) -> bool:
+    """Whether it sleeps, as in the middle of a task that takes its time."""
+    thread = main_thread(consumer)
+    wait = thread.waits_on if thread is not None else None
+    return wait is not None and wait.kind == "timer"

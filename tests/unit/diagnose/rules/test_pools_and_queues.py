@@ -126,6 +126,10 @@ def test_a_joinable_queue_with_a_busy_consumer_is_quiet() -> None:
     job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), busy)
 
     assert found(joinablequeue_join_hangs.check, job) == []
+    sleeps = WaitedOn("timer", "clock_nanosleep")
+    pausing = process(300, "pool-worker", threads=[thread(300, waits=sleeps, still_s=STILL)])
+    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pausing)
+    assert found(joinablequeue_join_hangs.check, job) == []
     waits = world(main(threads=[thread(MAIN, *JOIN[:1], still_s=STILL)]))
     assert found(joinablequeue_join_hangs.check, waits) == []
 
