@@ -18,7 +18,7 @@ ITEMS_LIMIT = 20_000
 FRAMES_LIMIT = 400
 _MULTILINE = frozenset(("text", "message", "traceback", "stack"))
 _HELLO_FIELDS = frozenset(
-    ("protocol", "pid", "start_ticks", "python", "torch", "started_by", "missing")
+    ("protocol", "pid", "start_ticks", "python", "torch", "started_by", "since_ns", "missing")
 )
 
 
@@ -52,7 +52,7 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     if said.get("start_ticks") not in (None, 0, process.start_ticks):
         raise ValueError("its hook introduces itself as another process")
     missing = said.get("missing")
-    torch = said.get("torch")
+    torch, since_ns = said.get("torch"), said.get("since_ns")
     return HookHello(
         process=process,
         at_s=at_s,
@@ -61,6 +61,7 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
         torch=str(torch) if torch is not None else None,
         pid_inside=_whole(said.get("pid")) or process.pid,
         started_by=str(said.get("started_by") or ""),
+        since_ns=_whole(since_ns) if since_ns is not None else None,
         missing={name: str(why) for name, why in missing.items()}
         if isinstance(missing, dict)
         else {},
@@ -68,21 +69,8 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     )
 
 
-def records(
-    process: ProcessId, at_s: float, payload: bytes | bytearray, after: int, holes: int
-) -> tuple[HookSlice, int]:
-    """A slice of the ring.
-
-    Args:
-        process: Whose.
-        at_s: When it came.
-        payload: The frame's.
-        after: Sequence number of the last record known already: a new connection begins with all
-            that the ring still holds.
-        holes: Records found torn so far.
-
-    Returns:
-        The slice, and the number of torn records with those of this slice.
+def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> HookSlice:
+    """A slice of the ring; a new connection begins with all that the ring still holds.
 
     Raises:
         ValueError: It is not a slice.
@@ -91,14 +79,12 @@ def records(
         raise ValueError("a slice of records is cut short")
     (lost,) = wire.LOST.unpack_from(payload)
     events, torn = decode_slice(memoryview(payload)[wire.LOST.size :])
-    if events and events[0].sequence <= after:
-        events = tuple(event for event in events if event.sequence > after)
-    holes += torn
-    return HookSlice(process, at_s, events, lost + holes), holes
+    return HookSlice(process, at_s, events, lost + torn)
 
 
 def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
     """Something rare with text."""
+    said.pop("n", None)
     kind = said.pop("kind", "")
     return HookNote(process, _whole(said.pop("at_ns", 0)), str(kind), said)
 

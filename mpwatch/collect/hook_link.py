@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpwatch.collect import hook_inputs
 from mpwatch.hook import wire
-from mpwatch.model.events import HookStatus
+from mpwatch.model.events import HookNote, HookSlice, HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample
@@ -25,11 +25,53 @@ UNANSWERED_LIMIT = 32
 class Heard:
     """What is remembered of a hook from one connection to the next."""
 
+    since_ns: int | None = None
+    """When that hook came in; another one in the same process counts from 0 again."""
     sequence: int = -1
     """Of the newest record."""
+    records: int = 0
+    note: int = -1
+    """Number of the newest note."""
     note_ns: int = 0
     """Time of the newest note."""
-    holes: int = 0
+    notes: int = 0
+
+    def begin(self, since_ns: int | None) -> None:
+        """Hear an introduction; of a hook that is new, nothing has been heard yet."""
+        if since_ns != self.since_ns:
+            self.since_ns = since_ns
+            self.sequence, self.records = -1, 0
+            self.note, self.note_ns, self.notes = -1, 0, 0
+
+    def slice(self, found: HookSlice) -> HookSlice | None:
+        """The part of a slice that is new, with the number of records that never came."""
+        events = found.events
+        if events and events[0].sequence <= self.sequence:
+            events = tuple(event for event in events if event.sequence > self.sequence)
+        if not events:
+            return None
+        self.sequence = events[-1].sequence
+        self.records += len(events)
+        return replace(found, events=events, lost=self.sequence + 1 - self.records)
+
+    def hear(self, note: HookNote, number: int | None) -> HookNote | None:
+        """A note if it is new, with the number of notes that never came.
+
+        Args:
+            note: It.
+            number: Its own, which hooks of older versions do not tell.
+        """
+        is_new = note.at_ns > self.note_ns or not note.at_ns
+        if number is not None:
+            is_new = number > self.note
+        if not is_new:
+            return None
+        self.note_ns = max(note.at_ns, self.note_ns)
+        if number is None:
+            return note
+        self.note = number
+        self.notes += 1
+        return replace(note, lost=number + 1 - self.notes)
 
 
 @dataclass(slots=True)
@@ -144,6 +186,7 @@ class Link:
         if kind == wire.HELLO:
             introduction = hook_inputs.hello(self.process, at_s, hook_inputs.parse_object(payload))
             self._asked.since_s = None
+            self._heard.begin(introduction.since_ns)
             yield introduction
             yield from self._is_awake(at_s)
             return
@@ -158,16 +201,16 @@ class Link:
             return
         yield from self._is_awake(at_s)
         if kind == wire.RECORDS:
-            found, self._heard.holes = hook_inputs.records(
-                self.process, at_s, payload, self._heard.sequence, self._heard.holes
-            )
-            if found.events:
-                self._heard.sequence = found.events[-1].sequence
+            found = self._heard.slice(hook_inputs.records(self.process, at_s, payload))
+            if found is not None:
                 yield found
         elif kind == wire.NOTE:
-            note = hook_inputs.note(self.process, hook_inputs.parse_object(payload))
-            if note.at_ns > self._heard.note_ns or not note.at_ns:
-                self._heard.note_ns = max(note.at_ns, self._heard.note_ns)
+            said = hook_inputs.parse_object(payload)
+            number = said.pop("n", None)
+            note = self._heard.hear(
+                hook_inputs.note(self.process, said), number if type(number) is int else None
+            )
+            if note is not None:
                 yield note
         elif kind == wire.GAUGES:
             yield hook_inputs.gauges(self.process, at_s, hook_inputs.parse_object(payload))

@@ -26,6 +26,7 @@ def hello(session: Session) -> dict[str, Any]:
         "python": ".".join(map(str, sys.version_info[:3])),
         "torch": None if version is None else str(version),
         "started_by": session.identity.started_by,
+        "since_ns": session.since_ns,
         "birth": session.identity.birth,
         "patched": session.patcher.installed(),
         "missing": dict(session.patcher.missing),
@@ -33,7 +34,7 @@ def hello(session: Session) -> dict[str, Any]:
         "strategy": sharing_strategy(),
         "start_method": start_method(),
         "ring": session.ring.path,
-        "problems": list(session.problems),
+        "problems": session.problems.tell(),
         "own": own_cost(session),
         "stock": None if session.stock is None else session.stock.summary,
     }

@@ -20,12 +20,34 @@ PASSING_LIMIT = 64
 NOTE_BYTES = 16_384
 FILE_BYTES = 262_144
 """The file stops growing here: it is for the autopsy, which wants the first causes."""
+PROBLEMS = 32
+
+
+class Problems(list[str]):
+    """Sentences why something of the hook is missing: the first ones, and how many came after."""
+
+    __slots__ = ("_more",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._more = 0
+
+    def append(self, problem: str) -> None:
+        """Keep a sentence, or count it."""
+        if len(self) < PROBLEMS:
+            super().append(problem[:500])
+        else:
+            self._more += 1
+
+    def tell(self) -> list[str]:
+        """What there is to say."""
+        return [*self, *([f"and {self._more} more"] if self._more else [])]
 
 
 class Notes:
     """What was noted, newest last; adding never blocks and never raises."""
 
-    __slots__ = ("_count", "_file_bytes", "_passing", "_recent", "_system", "path")
+    __slots__ = ("_count", "_file_bytes", "_passing", "_recent", "_system", "_unkept", "path")
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -40,20 +62,26 @@ class Notes:
             maxlen=PASSING_LIMIT
         )
         self._file_bytes = 0
+        self._unkept = 0
+        """Notes since the last line of the file for which there was no descriptor."""
         self.path = None
 
     def add(self, kind: str, fields: dict[str, Any]) -> None:
-        """Note something; values are plain JSON values, long text is cut by the caller."""
-        note = {"kind": kind, "at_ns": self._system.monotonic_ns(), **fields}
+        """Note something; values are plain JSON values, long text is cut by the caller.
+
+        Each bears its number: one that is pushed out before an observer got it is missed there.
+        """
+        number = next(self._count)
+        note = {"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}
         # Surrogates from undecodable file names are legal in str and escaped by ASCII JSON.
         data = json.dumps(note, default=repr).encode("ascii")
         if len(data) > NOTE_BYTES:
-            short = {"kind": kind, "at_ns": note["at_ns"], "cut": len(data)}
+            short = {"kind": kind, "at_ns": note["at_ns"], "n": number, "cut": len(data)}
             data = json.dumps(short).encode("ascii")
         if kind in PASSING:
-            self._passing.append((next(self._count), data))
+            self._passing.append((number, data))
             return
-        self._recent.append((next(self._count), data))
+        self._recent.append((number, data))
         self._keep(data)
 
     def since(self, number: int) -> list[tuple[int, bytes]]:
@@ -74,19 +102,32 @@ class Notes:
             self._keep(data)
 
     def _keep(self, data: bytes) -> None:
-        """Append one line to the file; a full disk loses the line, not the note."""
+        """Append one line to the file; one that finds no room or no descriptor is counted there."""
         if self.path is None or self._file_bytes > FILE_BYTES:
             return
         os = self._system.os
-        self._file_bytes += len(data) + 1
+        lines = data + b"\n"
+        if self._unkept:
+            lines = self._problem(f"{self._unkept} notes are missing here") + lines
+        if self._file_bytes + len(lines) > FILE_BYTES:
+            lines += self._problem("the file of notes is full: what follows is not in it")
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(self.path, flags, 0o600)
         except OSError:
+            self._unkept += 1
             return
+        self._file_bytes += len(lines)
         try:
-            os.write(fd, data + b"\n")
+            os.write(fd, lines)
+            self._unkept = 0
         except OSError:
             self._file_bytes = FILE_BYTES + 1
         finally:
             os.close(fd)
+
+    def _problem(self, text: str) -> bytes:
+        """A line of the file about the file."""
+        at_ns = self._system.monotonic_ns()
+        note = {"kind": "hook-problem", "at_ns": at_ns, "what": "notes", "text": text}
+        return json.dumps(note).encode("ascii") + b"\n"

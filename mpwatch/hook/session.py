@@ -8,7 +8,7 @@ import sys
 from . import answers, errors, places, wire
 from .items import Items
 from .loaders import Readings
-from .notes import Notes
+from .notes import Notes, Problems
 from .origins import Origins
 from .patching import Patcher
 from .pristine import System
@@ -70,6 +70,7 @@ class Session:
         "record",
         "ring",
         "server",
+        "since_ns",
         "state",
         "stock",
         "sweeper",
@@ -79,6 +80,7 @@ class Session:
 
     def __init__(self, started_by: str, birth: dict[str, Any] | None = None) -> None:
         self.system = System()
+        self.since_ns = self.system.monotonic_ns()
         self.identity = Identity(self.system, started_by, birth)
         self.ring = Ring(self.system)
         self.ring.on_lost = self._ring_lost
@@ -90,7 +92,7 @@ class Session:
         self.origins = Origins(self)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
-        self.problems: list[str] = []
+        self.problems = Problems()
         self.patcher = Patcher(self)
         self.server = Server(self)
         self.sweeper = Sweeper(self.system)
@@ -185,11 +187,12 @@ class Session:
         self.notes.restart()
         self.jobs.clear()
         self.sweeper.restart()
-        self.problems = []
+        self.problems = Problems()
         self.is_crashed = False
         self.stock = None
         self.identity = Identity(self.system, "fork", self.births.get(self.system.get_ident()))
         self.births.clear()
+        self.since_ns = self.system.monotonic_ns()
         self.loaders.be_child(self.identity.pid)
         self._be_born()
         self.ring.on_new_thread = self.wake

@@ -154,12 +154,14 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
+- `since_ns`: when the hook came in; records and notes are numbered from 0 from then on;
 - `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`};
 - `stock`: what was there before the hook came, null unless it came into a running program:
   `took_ms`, `cpu_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those
   that live in SharedCache), `storage_bytes`, `problem`: why something was not looked for, or null.
 
-RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind` and `at_ns` (CLOCK_MONOTONIC), and:
+RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind`, `at_ns` (CLOCK_MONOTONIC), `n` (its
+number: one that is missing was pushed out of memory first), and:
 
 - `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork), `storages`
   (shared while it was pickled) and the fields of a hello's `birth`;

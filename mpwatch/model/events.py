@@ -43,6 +43,8 @@ class HookHello:
     """Patch points that could not be set, with the reason."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Everything else of the hello, as it came, cleaned."""
+    since_ns: int | None = None
+    """When it came in, CLOCK_MONOTONIC: it numbers its records and notes from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class HookSlice:
     at_s: float
     events: tuple[HookEvent, ...]
     lost: int
-    """Records overwritten before they could be sent, in total since the hook came in."""
+    """Records that were overwritten before anybody got them, since the hook came in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class HookNote:
     at_ns: int
     kind: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    lost: int = 0
+    """Notes that were pushed out of memory before anybody got them, since the hook came in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,9 @@ class Hook:
     reason: str = ""
     events: int = 0
     lost: int = 0
+    """Records and notes that were made and never got here."""
+    lost_notes: int = 0
+    """The notes among them."""
     torch: str | None = None
     python: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)

@@ -19,7 +19,9 @@ READ_AFTER_DEATH = "it died; the rest was read from what its hook left"
 class _Heard:
     """How far a hook had told its story."""
 
+    since_ns: int | None = None
     sequence: int = -1
+    records: int = 0
     note_ns: int = 0
     folder: str | None = None
     pid_inside: int | None = None
@@ -49,8 +51,12 @@ class LastWords:
                 ring = each.data.get("ring")
                 heard.folder = os.path.dirname(ring) if isinstance(ring, str) else None
                 heard.pid_inside = each.pid_inside
+                if each.since_ns != heard.since_ns:  # another hook than before
+                    heard.since_ns, heard.sequence, heard.records = each.since_ns, -1, 0
             case HookSlice(events=events) if events:
-                self._heard.setdefault(each.process, _Heard()).sequence = events[-1].sequence
+                heard = self._heard.setdefault(each.process, _Heard())
+                heard.sequence = events[-1].sequence
+                heard.records += len(events)
             case HookNote():
                 heard = self._heard.setdefault(each.process, _Heard())
                 heard.note_ns = max(heard.note_ns, each.at_ns)
@@ -76,7 +82,8 @@ def _missing(box: BlackBox, heard: _Heard, ended: Ended) -> Iterator[Input]:
     events = tuple(event for event in box.events if event.sequence > heard.sequence)
     notes = [note for note in box.notes if note.at_ns > heard.note_ns]
     if events:
-        yield HookSlice(process, ended.at_s, events, box.lost)
+        lost = events[-1].sequence + 1 - heard.records - len(events)
+        yield HookSlice(process, ended.at_s, events, max(0, lost))
     yield from (replace(note, process=process) for note in notes)
     if events or notes:
         yield HookStatus(process, ended.at_s, "gone", READ_AFTER_DEATH)

@@ -33,6 +33,9 @@ class HookLedger:
         self.is_cuda_initialised = False
         self._events = 0
         self._lost = 0
+        self._lost_notes = 0
+        self._lost_before = 0
+        self._lost_notes_before = 0
         self._cache_entries: int | None = None
         self._fetching: HookEvent | None = None
         self._worker_id: int | None = None
@@ -49,7 +52,11 @@ class HookLedger:
         self.status = status
 
     def add_hello(self, hello: HookHello) -> None:
-        """Note who the hook is."""
+        """Note who the hook is; another one than before counts what is lost from 0 again."""
+        if self.hello is not None and self.hello.since_ns != hello.since_ns:
+            self._lost_before += self._lost
+            self._lost_notes_before += self._lost_notes
+            self._lost = self._lost_notes = 0
         self.hello = hello
         strategy = hello.data.get("strategy")
         if isinstance(strategy, str):
@@ -66,6 +73,7 @@ class HookLedger:
 
     def add_note(self, note: HookNote) -> None:
         """Take from a note what changes the state of the process."""
+        self._lost_notes = max(self._lost_notes, note.lost)
         if note.kind == "cuda-init":
             self.is_cuda_initialised = True
 
@@ -107,11 +115,13 @@ class HookLedger:
         """State and counts of the hook."""
         status, hello = self.status, self.hello
         own = _mapping(self.gauges.get("own"))
+        lost_notes = self._lost_notes_before + self._lost_notes
         return Hook(
             state="absent" if status is None else status.state,
             reason="" if status is None else status.reason,
             events=self._events,
-            lost=self._lost,
+            lost=self._lost_before + self._lost + lost_notes,
+            lost_notes=lost_notes,
             torch=hello.torch if hello else None,
             python=hello.python if hello else None,
             missing=hello.missing if hello else {},

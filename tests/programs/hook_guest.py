@@ -20,7 +20,7 @@ def say(*words: object) -> None:
 
 
 def listen() -> None:
-    """Answer lines from the test: `put`, `end`, or a number of records to write."""
+    """Answer lines from the test: `end`, `leave`, or a number of records or notes to write."""
     from mpwatch.hook import current, wire
 
     session = current()
@@ -31,7 +31,11 @@ def listen() -> None:
             break
         if line.strip() == "leave":
             os._exit(0)
-        for _ in range(int(line)):
+        number, _, what = line.partition(" ")
+        for _ in range(int(number)):
+            if what.strip() == "notes":
+                session.note("hook-problem", what="test", text="x")
+                continue
             session.record(wire.QUEUE_PUT, session.system.monotonic_ns(), 0, 0, 7)
         say("wrote")
 

@@ -168,7 +168,10 @@ def _hook(process: Process) -> list[Fact]:
     found = [Fact("hook", "state", words, HOOK_TONES[hook.state])]
     if hook.state == "absent":
         return found
-    found.append(Fact("hook", "events", f"{count_text(hook.events)}, lost {count_text(hook.lost)}"))
+    lost = f"lost {count_text(hook.lost)}"
+    if hook.lost_notes:
+        lost += f" ({count_text(hook.lost_notes)} of them notes)"
+    found.append(Fact("hook", "events", f"{count_text(hook.events)}, {lost}"))
     if hook.own_cost_ns is not None:
         words = f"{seconds_text(hook.own_cost_ns / 1e9)} of cpu time since it came in"
         found.append(Fact("hook", "its thread took", words))

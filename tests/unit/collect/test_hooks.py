@@ -211,3 +211,75 @@ def test_the_ring_of_a_silent_process_is_read_from_its_file(world: World) -> Non
     assert [event.kind for event in found.events] == [wire.LOADER_FETCH_BEGIN]
     path.unlink()
     assert world.clients.black_box(world.sample) is None
+
+
+def note(number: int, at_ns: int = 0) -> dict[str, Any]:
+    return {"kind": "fork", "at_ns": at_ns or 1000 + number, "n": number}
+
+
+def test_notes_that_are_missing_between_those_that_came_are_counted(world: World) -> None:
+    hook = world.ready()
+    for number in (0, 1, 5, 6, 9):
+        hook.say(wire.NOTE, note(number))
+
+    found = [each for each in world.poll() if isinstance(each, HookNote)]
+
+    assert [each.lost for each in found] == [0, 0, 3, 3, 5]
+    assert found[0].data == {}
+
+
+def test_of_two_notes_made_at_once_the_later_number_may_bear_the_earlier_time(world: World) -> None:
+    hook = world.ready()
+    hook.say(wire.NOTE, note(0, at_ns=2000))
+    hook.say(wire.NOTE, note(1, at_ns=1999))
+
+    assert [each.lost for each in world.poll() if isinstance(each, HookNote)] == [0, 0]
+
+
+def test_what_was_heard_before_a_connection_broke_is_not_lost_after_it(world: World) -> None:
+    hook = world.ready()
+    hook.say(wire.RECORDS, records(0, 1, 2))
+    hook.say(wire.NOTE, note(0))
+    assert len(world.poll()) == 2
+    hook.close()
+    (world.folder / NAME).unlink()
+    world.poll()
+    world.clock.now_s += AGAIN_S
+    again = world.ready()
+    again.say(wire.RECORDS, records(2, lost=2))
+    again.say(wire.RECORDS, records(4, lost=3))
+    again.say(wire.NOTE, note(0))
+    again.say(wire.NOTE, note(2))
+
+    part, heard = world.poll()
+
+    assert isinstance(part, HookSlice)
+    assert isinstance(heard, HookNote)
+    assert ([event.sequence for event in part.events], part.lost) == ([4], 1)
+    assert heard.lost == 1
+
+
+def test_another_hook_in_the_same_process_counts_from_0_again(world: World) -> None:
+    hook = world.ready()
+    hook.say(wire.RECORDS, records(*range(50)))
+    hook.say(wire.NOTE, note(7))
+    assert len(world.poll()) == 2
+    hook.say(wire.GOODBYE, {"reason": "detach"})
+    hook.close()
+    (world.folder / NAME).unlink()
+    world.poll()
+    world.clock.now_s += AGAIN_S
+    second = world.hook()
+    world.clients.watch([world.sample])
+    second.accept()
+    second.introduce(since_ns=777)
+    second.say(wire.RECORDS, records(0, 1))
+    second.say(wire.NOTE, note(0, at_ns=5000))
+
+    hello, _, part, heard = world.poll()
+
+    assert isinstance(hello, HookHello)
+    assert hello.since_ns == 777
+    assert isinstance(part, HookSlice)
+    assert isinstance(heard, HookNote)
+    assert ([event.sequence for event in part.events], part.lost, heard.lost) == ([0, 1], 0, 0)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import notes
-from mpwatch.hook.notes import LIMIT, NOTE_BYTES, Notes
+from mpwatch.hook.notes import LIMIT, NOTE_BYTES, PROBLEMS, Notes, Problems
 from mpwatch.hook.pristine import System
 
 
 def test_only_the_last_notes_are_remembered() -> None:
     made = Notes(System())
-    for number in range(LIMIT + 10):
-        made.add("fork", {"n": number})
+    for _ in range(LIMIT + 10):
+        made.add("fork", {})
 
     kept = [json.loads(data)["n"] for _, data in made.since(0)]
     assert kept == list(range(10, LIMIT + 10))
@@ -27,12 +27,34 @@ def test_the_file_keeps_the_first_notes_and_ends_at_its_bound(
     monkeypatch.setattr(notes, "FILE_BYTES", 1000)
     made = Notes(System())
     made.save(str(tmp_path / "n"))
-    for number in range(100):
-        made.add("fork", {"n": number})
+    for _ in range(100):
+        made.add("fork", {})
 
-    lines = [json.loads(line)["n"] for line in (tmp_path / "n").read_text().splitlines()]
-    assert lines == list(range(len(lines)))
-    assert 1000 <= (tmp_path / "n").stat().st_size < 1100
+    *lines, last = map(json.loads, (tmp_path / "n").read_text().splitlines())
+    assert [line["n"] for line in lines] == list(range(len(lines)))
+    assert (last["kind"], last["text"][:28]) == ("hook-problem", "the file of notes is full: w")
+    assert 1000 <= (tmp_path / "n").stat().st_size < 1300
+
+
+def test_notes_for_which_there_was_no_descriptor_are_counted_in_the_file(tmp_path: Path) -> None:
+    made = Notes(System())
+    made.save(str(tmp_path / "folder" / "n"))
+    for _ in range(3):
+        made.add("fork", {})
+    (tmp_path / "folder").mkdir()
+    made.add("fork", {})
+
+    first, second = map(json.loads, (tmp_path / "folder" / "n").read_text().splitlines())
+    assert first["text"] == "3 notes are missing here"
+    assert (second["kind"], second["n"]) == ("fork", 3)
+
+
+def test_problems_are_bounded_and_those_not_kept_are_counted() -> None:
+    problems = Problems()
+    for number in range(PROBLEMS + 5):
+        problems.append(f"problem {number}")
+
+    assert problems.tell() == [*(f"problem {n}" for n in range(PROBLEMS)), "and 5 more"]
 
 
 def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:

@@ -10,7 +10,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
 from mpwatch.observe.last_words import LastWords
-from tests.unit.boxes import MADE_NS, leave
+from tests.unit.boxes import MADE_NS, SLOTS, leave
 
 # No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).
 DEAD = ProcessId(4_200_001, 77)
@@ -52,6 +52,22 @@ def test_only_what_was_not_heard_is_told(folder: Path) -> None:
     words.take(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
 
     assert told(words) == ([2], ["no 3"])
+
+
+def test_what_was_heard_in_time_is_not_lost_though_the_ring_has_it_no_more(tmp_path: Path) -> None:
+    leave(tmp_path, DEAD, [(wire.SHARE, ms) for ms in range(200)])
+    (whole, _) = last_words(tmp_path).of(END)
+    assert isinstance(whole, HookSlice)
+    first = whole.events[0].sequence
+    assert (first, whole.lost) == (200 - SLOTS, 200 - SLOTS)
+    words = last_words(tmp_path)
+    heard = tuple(whole.events[0]._replace(sequence=number) for number in range(first + 4))
+    words.take(HookSlice(DEAD, 59.0, heard, 0))
+
+    (rest, _) = words.of(END)
+
+    assert isinstance(rest, HookSlice)
+    assert (rest.events[0].sequence, rest.lost) == (first + 4, 0)
 
 
 def test_the_files_lie_where_the_hook_said_under_the_number_it_has_inside(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpwatch.hook import wire
-from mpwatch.model.events import HookGauges
+from mpwatch.model.events import HookGauges, HookHello, HookNote
 from mpwatch.model.snapshot import SharedCache
 from mpwatch.observe.ledger import HookLedger
 
@@ -48,6 +50,17 @@ def test_fetch_times_become_quantiles_and_a_recent_line() -> None:
     assert load.fetch_p99_s == 0.1
     assert load.recent_s[-1] == 0.1
     assert load.task is None
+
+
+def test_lost_are_records_and_notes_of_all_hooks_a_process_had() -> None:
+    ledger = HookLedger(MAIN)
+    for since_ns in (1, 2):
+        ledger.add_hello(HookHello(MAIN, 1.0, 1, "3.11", None, MAIN.pid, since_ns=since_ns))
+        ledger.add_slice(replace(part(MAIN, 1.0, event(wire.SHARE, 1.0)), lost=10))
+        for lost in (2, 3):
+            ledger.add_note(HookNote(MAIN, 5, "fork", {}, lost))
+
+    assert (ledger.hook().lost, ledger.hook().lost_notes) == (26, 6)
 
 
 def test_the_cache_is_known_from_events_until_gauges_say_more() -> None:

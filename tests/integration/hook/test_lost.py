@@ -1,0 +1,58 @@
+"""What the hook cannot keep is counted, sent and shown: with a real hook, socket and report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.notes import LIMIT
+from tests.integration.hook.guest import Guest
+
+pytestmark = pytest.mark.slow
+
+
+def hook_of(pid: int) -> dict[str, Any]:
+    """What a report says of the hook of a process."""
+    command = [sys.executable, "-m", "mpwatch", "dump", str(pid), "--json", "--no-stacks"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    (found,) = (each for each in json.loads(said)["processes"] if each["pid"] == pid)
+    hook: dict[str, Any] = found["hook"]
+    assert hook["state"] == "ready"
+    return hook
+
+
+@pytest.mark.usefixtures("runtime")
+def test_records_and_notes_that_were_pushed_out_are_shown_as_lost() -> None:
+    with Guest("listen") as guest:
+        assert guest.hear() == "ready"
+        guest.tell(f"{LIMIT} notes")
+        assert guest.hear() == "wrote"
+        assert hook_of(guest.process.pid)["lost"] == 0
+        guest.tell("44 notes")
+        assert guest.hear() == "wrote"
+        assert hook_of(guest.process.pid)["lost"] == 44
+        guest.tell(str(wire.DEFAULT_SLOTS + 5))
+        assert guest.hear() == "wrote"
+        assert hook_of(guest.process.pid)["lost"] == 44 + 5
+        guest.tell("end")
+        assert guest.finish() == (0, "")
+
+
+def test_the_dead_tell_how_many_notes_their_file_has_no_room_for(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        assert guest.hear() == "ready"
+        guest.tell("5000 notes")
+        assert guest.hear() == "wrote"
+        guest.process.kill()
+        guest.process.wait()
+        (file,) = (runtime / "mpwatch").glob("*.notes")
+
+    notes = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [note["n"] for note in notes[:-1]] == list(range(len(notes) - 1))
+    assert notes[-1]["text"] == "the file of notes is full: what follows is not in it"
