@@ -62,6 +62,7 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
     if _session is not None and _session.state != "off":
         _session.wake()
         _session.resume()
+        _session.server.start_again()
         return True
     if _is_forkserver():
         return False

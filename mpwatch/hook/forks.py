@@ -50,6 +50,7 @@ class Forks:
         "_began_ns",
         "_census",
         "_counts_late",
+        "_errno",
         "_place",
         "_signals",
         "_under_way",
@@ -59,6 +60,7 @@ class Forks:
 
     def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
         self._counts_late = counts_late(version)
+        self._errno = _errno_location() if version < (3, 11) else None
         self.session: Session | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
@@ -111,6 +113,20 @@ class Forks:
             self._place = session.ring.step_aside()
 
     def _after_in_parent(self, session: Session) -> None:
+        """Bring the thread back; called too where there was no child to be had.
+
+        Python 3.10 (`os_fork_impl`) makes its exception of what `errno` is after this.
+        """
+        if self._errno is None:
+            self._bring_back(session)
+            return
+        kept = self._errno().contents.value
+        try:
+            self._bring_back(session)
+        finally:
+            self._errno().contents.value = kept
+
+    def _bring_back(self, session: Session) -> None:
         self._under_way.pop(session.system.get_ident(), None)
         if self._under_way:
             return
@@ -133,6 +149,15 @@ class Forks:
         self._place = None
         self._signals.clear()
         session.reset_in_child()
+
+
+def _errno_location() -> Any:
+    """The function of the C library that says where `errno` of the calling thread is."""
+    import ctypes
+
+    location = ctypes.CDLL(None).__errno_location
+    location.restype = ctypes.POINTER(ctypes.c_int)
+    return location
 
 
 def _shielded(step: Callable[[Session], None], forks: Forks) -> Callable[[], Any]:

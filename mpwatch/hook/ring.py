@@ -52,6 +52,7 @@ class Ring:
         "checked_until_ns",
         "count",
         "memory",
+        "on_look",
         "on_lost",
         "on_new_thread",
         "path",
@@ -69,6 +70,8 @@ class Ring:
         self.memory = self._private
         self.checked_until_ns = _MASK
         self.on_lost: Callable[[str], None] | None = None
+        self.on_look: Callable[[], None] | None = None
+        """Called where a record looks at the file; see `look_out`."""
         self.on_new_thread: Callable[[], None] | None = None
         """Called in each thread before its first record."""
 
@@ -159,9 +162,17 @@ class Ring:
     def check(self, offset: int, at_ns: int) -> None:
         """Look whether the file is still behind a slot, and trust it for `_CHECK_NS`."""
         if self.is_whole(offset, wire.RECORD_BYTES):
-            self.checked_until_ns = at_ns + _CHECK_NS
+            self.checked_until_ns = _MASK if self.path is None else at_ns + _CHECK_NS
         else:
             self.lose_file(_CUT_SHORT)
+        if self.on_look is not None:
+            self.checked_until_ns = at_ns + _CHECK_NS
+            self.on_look()
+
+    def look_out(self, call: Callable[[], None]) -> None:
+        """Call something with the next record and then every now and then, until it is let go."""
+        self.on_look = call
+        self.checked_until_ns = 0
 
     def lose_file(self, reason: str) -> None:
         """Go on in private memory; what the file held is not touched again."""
@@ -198,6 +209,7 @@ class Ring:
     def restart(self) -> None:
         """Forget everything: this is a forked child, and the file belongs to its parent."""
         self.count = itertools.count()
+        self.on_look = None
         self._be_private()
 
     def close(self) -> None:

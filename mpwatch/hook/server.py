@@ -29,6 +29,8 @@ CONNECTIONS = 8
 TICK_MS = 100
 COMM = b"mpwatch-hook"
 """The thread's name for the kernel, as `top -H` shows it."""
+AGAIN_NS = 100_000_000
+"""A thread that the system refused is asked for again after this time at the earliest."""
 STOP_S = 0.05
 """How long a fork waits for the thread at most; usually it takes 0.2 ms."""
 
@@ -48,10 +50,12 @@ class Server:
     """Listens for observers and serves them."""
 
     __slots__ = (
+        "_again_ns",
         "_connections",
         "_is_broken",
         "_is_wanted",
         "_listener",
+        "_refusals",
         "_run",
         "_session",
         "_tokens",
@@ -76,6 +80,8 @@ class Server:
         self._run: Run | None = None
         self._is_broken = False
         self._is_wanted = False
+        self._refusals = 0
+        self._again_ns = 0
         # Whoever takes the token may start the thread: `deque.pop` is atomic and never waits.
         self._tokens = collections.deque((True,))
 
@@ -102,21 +108,41 @@ class Server:
     def start(self) -> None:
         """Start the thread unless it runs."""
         self._is_wanted = True
-        if self._listener is None:
+        if self.path is None:
             return
         try:
             self._tokens.pop()
         except IndexError:
             return
-        if self._is_broken:
-            self._mend()
         run = Run()
-        self._run = run
         try:
+            if self._is_broken:
+                self._mend()
+            self._run = run
             self._session.system.start_new_thread(self._serve, (run,))
-        except RuntimeError as error:
+        except (OSError, RuntimeError) as error:
+            run.is_done = True
             self._tokens.append(True)
-            self._session.note("hook-problem", what="thread", text=str(error))
+            self._be_refused(error)
+        else:
+            self._refusals = 0
+
+    def start_again(self) -> None:
+        """Start the thread that the system refused, unless that was a moment ago."""
+        session = self._session
+        if self._is_wanted and session.system.monotonic_ns() > self._again_ns:
+            session.ring.on_look = None
+            self.start()
+
+    def _be_refused(self, error: Exception) -> None:
+        """No thread or no socket was to be had: try again as records are written."""
+        session = self._session
+        if not self._refusals:
+            what = "socket" if self._is_broken else "thread"
+            session.note("hook-problem", what=what, text=str(error))
+        self._refusals += 1
+        self._again_ns = session.system.monotonic_ns() + AGAIN_NS
+        session.ring.look_out(self.start_again)
 
     def stop(self) -> bool:
         """End the thread and wait until the kernel no longer counts it.
@@ -187,14 +213,16 @@ class Server:
                 client.close()
 
     def _mend(self) -> None:
-        """Listen anew, after the thread that looked at the old socket has ended."""
+        """Listen anew, after the thread that looked at the old socket has ended.
+
+        Raises:
+            OSError: There was no descriptor for it.
+        """
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self.listen(str(self.path))
         self._is_broken = False
-        self._listener.close()
-        self._listener = None
-        try:
-            self.listen(str(self.path))
-        except OSError as error:
-            self._session.note("hook-problem", what="socket", text=str(error))
 
     def _serve(self, run: Run) -> None:
         """Be the thread."""

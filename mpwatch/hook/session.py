@@ -149,7 +149,7 @@ class Session:
         self.server.stop()
         self.remove_files()
         self.server.close(reason)
-        self.ring.on_new_thread = None
+        self.ring.on_new_thread = self.ring.on_look = None
         self.ring.close()
 
     def note_end(self) -> None:

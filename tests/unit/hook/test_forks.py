@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,24 @@ def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
     fork(Forks(version), session, threads)
 
     assert thread.starts == 1
+
+
+def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
+    session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forks = Forks((3, 10, 13))
+    location = forks._errno
+    assert location is not None
+
+    def start() -> None:
+        location().contents.value = errno.EINVAL
+
+    monkeypatch.setattr(thread, "start", start)
+    forks._before(session)
+    location().contents.value = errno.EAGAIN
+    forks._after_in_parent(session)
+
+    assert location().contents.value == errno.EAGAIN
 
 
 def test_what_a_child_writes_before_it_has_a_ring_of_its_own_is_not_in_its_parents_file(

@@ -1,0 +1,44 @@
+"""Forks that the system refuses: the hook ends its thread for them, and has to come back."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from tests.conftest import Start
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"), [("processes", errno.EAGAIN), ("memory", errno.ENOMEM)]
+)
+def test_where_neither_fork_nor_thread_is_to_be_had_the_hook_is_back_once_there_is_room(
+    mode: str, reason: int, start: Start
+) -> None:
+    program = start("hook_refused.py", mode)
+
+    assert program.wait() == 0, program.lines
+    assert [line for line in program.lines if line != "not refused"] == [
+        "answers before True",
+        f"refused {reason}",
+        "answers at once False",
+        "answers True",
+        "tasks 1",
+    ]
+
+
+def test_where_fork_alone_is_refused_the_hook_is_back_at_once(start: Start) -> None:
+    program = start("hook_refused.py", "filtered")
+
+    assert program.wait() == 0, program.lines
+    assert program.lines[:3] == [
+        "answers before True",
+        f"refused {errno.EAGAIN}",
+        "answers at once True",
+    ]
