@@ -8,6 +8,7 @@ average what their processes learn by other means are left alone.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import weakref
@@ -34,6 +35,23 @@ _WAYS_BACK = (
 """Modules of `multiprocessing` by whose objects a child may send back what it learned."""
 _TOGETHER = ("deepspeed", "horovod", "mpi4py", "ray")
 """Packages that average parameters over processes."""
+
+
+_OF_ANY_PROCESS = frozenset(
+    (
+        "_args",
+        "_closed",
+        "_config",
+        "_identity",
+        "_kwargs",
+        "_name",
+        "_parent_name",
+        "_parent_pid",
+        "_popen",
+        "_target",
+    )
+)
+"""Attributes that `multiprocessing` gives each process, 3.10 to 3.15."""
 
 
 class Handed:
@@ -154,13 +172,23 @@ class Handed:
 
 
 def _models(process: Any) -> list[Any]:
-    """The models among the arguments of a process, those inside others excluded."""
+    """The models that a process brings along, those inside others excluded."""
     found: list[Any] = []
-    arguments = (getattr(process, "_args", ()), getattr(process, "_kwargs", {}))
-    for _, part in walk(arguments, 3):
+    for _, part in walk(_brought(process), 3):
         if is_module(part) and not any(part is inner for m in found for inner in _inside(m)):
             found.append(part)
     return found[:MODULES]
+
+
+def _brought(process: Any) -> tuple[Any, ...]:
+    """Arguments of a process, what a subclass keeps on `self`, and whose method is its target."""
+    target = getattr(process, "_target", None)
+    arguments: list[Any] = [getattr(process, "_args", ()), getattr(process, "_kwargs", {})]
+    if type(target) is functools.partial:
+        arguments += [target.args, target.keywords]
+        target = target.func
+    own = {name: part for name, part in vars(process).items() if name not in _OF_ANY_PROCESS}
+    return (*arguments, own, getattr(target, "__self__", None))
 
 
 def _inside(model: Any) -> list[Any]:
@@ -186,7 +214,7 @@ def _parameters(model: Any) -> list[tuple[str, Any]]:
 def _has_a_way_back(process: Any) -> bool:
     """Whether a child could send something to others by what it was handed, or by a global."""
     main = vars(sys.modules["__main__"])
-    for _, part in itertools.chain(walk(process), walk(main, 1)):
+    for _, part in itertools.chain(walk(process), walk(_brought(process)), walk(main, 1)):
         package, _, module = type(part).__module__.partition(".")
         if package == "multiprocessing" and module in _WAYS_BACK:
             return True

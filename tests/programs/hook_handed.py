@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -54,6 +55,72 @@ def train_in(count: int, model: nn.Module, *more: Any) -> None:
         child.start()
     for child in children:
         child.join()
+
+
+class Trainer(mp.get_context(METHOD).Process):  # type: ignore[misc]
+    """A process that keeps what it needs on itself."""
+
+    def __init__(self, model: nn.Module, barrier: Any, *more: Any) -> None:
+        super().__init__()
+        self.model, self.barrier, self.more = model, barrier, more
+
+    def run(self) -> None:
+        train(self.model, self.barrier, *self.more)
+
+
+class Team:
+    """Its method is what processes run."""
+
+    def __init__(self, model: nn.Module, barrier: Any) -> None:
+        self.model, self.barrier = model, barrier
+
+    def work(self, change: bool = False) -> None:
+        train(self.model, self.barrier, change)
+
+
+def run_all(*children: Any) -> None:
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+
+def on_self(*more: Any, is_shared: bool = False) -> None:
+    model, barrier = nn.Linear(4, 2), mp.get_context(METHOD).Barrier(2)
+    if is_shared:
+        model.share_memory()
+    run_all(Trainer(model, barrier, *more), Trainer(model, barrier, *more))
+
+
+def on_self_shared() -> None:
+    on_self(is_shared=True)
+
+
+def on_self_undone() -> None:
+    on_self(True, is_shared=True)
+
+
+def on_self_with_a_way_back() -> None:
+    on_self(False, mp.get_context(METHOD).SimpleQueue())
+
+
+def by_a_method() -> None:
+    context = mp.get_context(METHOD)
+    team = Team(nn.Linear(4, 2), context.Barrier(2))
+    run_all(context.Process(target=team.work), context.Process(target=team.work))
+
+
+def by_a_partial() -> None:
+    context = mp.get_context(METHOD)
+    work = functools.partial(train, nn.Linear(4, 2), context.Barrier(2))
+    run_all(context.Process(target=work), context.Process(target=work))
+
+
+def by_a_method_with_a_way_back() -> None:
+    context = mp.get_context(METHOD)
+    team = Team(nn.Linear(4, 2), context.Barrier(2))
+    team.results = context.SimpleQueue()  # type: ignore[attr-defined]
+    run_all(context.Process(target=team.work), context.Process(target=team.work))
 
 
 def never() -> None:

@@ -38,13 +38,38 @@ def test_a_model_that_several_processes_train_each_for_itself_is_named() -> None
     assert "train" in [frame[0] for frame in notes[0]["frames"]]
 
 
+@pytest.mark.parametrize("way", ["on_self", "by_a_method", "by_a_partial"])
+def test_a_model_that_comes_without_being_an_argument_is_found(way: str) -> None:
+    notes = notes_of(way, "parameters-not-shared")
+
+    assert [(note["what"], note["how"], note["processes"]) for note in notes] == [
+        ("weight, bias", "never", 2)
+    ]
+
+
+def test_parameters_on_self_whose_sharing_was_undone_are_named_by_each() -> None:
+    notes = notes_of("on_self_undone", "parameters-not-shared")
+
+    assert [(note["what"], note["how"]) for note in notes] == [("weight, bias", "undone")] * 2
+
+
 def test_parameters_whose_sharing_was_undone_in_the_child_are_named_by_each() -> None:
     notes = notes_of("undone", "parameters-not-shared")
 
     assert [(note["what"], note["how"]) for note in notes] == [("weight, bias", "undone")] * 2
 
 
-@pytest.mark.parametrize("healthy", ["shared", "with_a_way_back", "one_after_another"])
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        "shared",
+        "with_a_way_back",
+        "one_after_another",
+        "on_self_shared",
+        "on_self_with_a_way_back",
+        "by_a_method_with_a_way_back",
+    ],
+)
 def test_models_that_are_shared_or_sent_back_or_trained_in_turn_are_left_alone(
     healthy: str,
 ) -> None:
