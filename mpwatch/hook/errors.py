@@ -12,7 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType, TracebackType
+    from types import CodeType, FrameType, TracebackType
     from typing import Any
 
 
@@ -40,20 +40,33 @@ def signal_behind(error: BaseException) -> int | None:
     """
     if isinstance(error, KeyboardInterrupt):
         return int(_signal.SIGINT)
-    codes: dict[CodeType, int] = {}
+    codes: dict[CodeType, list[int]] = {}
     for number in range(1, _signal.NSIG):
         try:
             code = _code_of(_signal.getsignal(number))
         except (ValueError, OSError):
             continue
         if code is not None:
-            codes[code] = number
+            codes.setdefault(code, []).append(number)
     step: TracebackType | None = error.__traceback__
     while step is not None:
-        if step.tb_frame.f_code in codes:
-            return codes[step.tb_frame.f_code]
+        numbers = codes.get(step.tb_frame.f_code)
+        if numbers is not None:
+            return _number_in(step.tb_frame, numbers)
         step = step.tb_next
     return None
+
+
+def _number_in(frame: FrameType, numbers: list[int]) -> int:
+    """Which of the signals of one handler it was called for, by its arguments."""
+    code = frame.f_code
+    named = code.co_argcount + code.co_kwonlyargcount
+    for name in code.co_varnames[: named + 1]:  # `*args` come after those with a name
+        value = frame.f_locals.get(name)
+        for each in value if type(value) is tuple else (value,):
+            if isinstance(each, int) and each in numbers:
+                return int(each)
+    return numbers[0]
 
 
 def unframe(error: BaseException) -> None:

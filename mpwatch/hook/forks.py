@@ -15,8 +15,9 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import _thread
 import functools
+import itertools
 import operator
-import os
+import posix
 import sys
 
 from . import errors, places, wire
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 _FORKING_THREADS = 24
-_SIGNALS = 2
+_SPARE = 16
+"""How many more threads may begin to fork before the first of them adds to their number."""
+_SIGNALS = 3
 """Different signals that may strike during one fork."""
 
 
@@ -70,27 +73,33 @@ class Forks:
         self.threads: int | None = None
 
     def register(self) -> None:
-        """Hand the three functions to the interpreter, for good."""
-        os.register_at_fork(
+        """Hand the three functions to the interpreter, for good.
+
+        That of `os` may be somebody's replacement, who would let go of them.
+        """
+        posix.register_at_fork(
             before=_shielded(self._before, self),
             after_in_parent=_shielded(self._after_in_parent, self),
             after_in_child=_shielded(self._after_in_child, self),
         )
         for slot in range(_SIGNALS):
-            os.register_at_fork(after_in_parent=self._deliver_again(slot))
+            posix.register_at_fork(after_in_parent=self._deliver_again(slot))
 
     def caught(self, step: Callable[[Session], None], error: BaseException) -> None:
         """Deal with an exception in one of the three: finish the step, remember the signal."""
-        number = errors.signal_behind(error)
         session = self.session
         if session is None:
             return
-        if number is None:
+        # A second signal may have struck before the first was remembered.
+        struck = [number for each in _chain(error) if (number := errors.signal_behind(each))]
+        for number in struck:
+            if number not in self._signals.values():
+                slot = next((slot for slot in range(_SIGNALS) if slot not in self._signals), 0)
+                self._signals[slot] = number
+        if struck:
+            step(session)
+        else:
             session.problems.append(f"fork: {type(error).__name__}: {error}"[:200])
-            return
-        slot = next((slot for slot in range(_SIGNALS) if slot not in self._signals), 0)
-        self._signals[slot] = number
-        step(session)
 
     def _deliver_again(self, slot: int) -> Callable[[], Any]:
         """Make a function that runs after all others and lets a caught signal's handler run again.
@@ -151,6 +160,14 @@ class Forks:
         session.reset_in_child()
 
 
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception and those during whose handling it came, oldest first."""
+    chain = [error]
+    while len(chain) < _SIGNALS and (before := chain[0].__context__) is not None:
+        chain.insert(0, before)
+    return chain
+
+
 def _errno_location() -> Any:
     """The function of the C library that says where `errno` of the calling thread is."""
     import ctypes
@@ -169,27 +186,43 @@ def _shielded(step: Callable[[Session], None], forks: Forks) -> Callable[[], Any
     runs cannot be resumed, so there is one for each thread that may be forking at a time.
     """
     free: dict[int, Any] = {}
-    all_of_them: list[Any] = []
+    all_of_them: dict[int, Any] = {}
+    numbers = itertools.count()
 
     def body(number: int) -> Iterator[None]:
         while True:
-            # Twice, for a handler may also strike in the `except` clause, or as the loop turns.
+            # Thrice, for a handler may also strike in the `except` clause, or as the loop turns.
             try:
                 while True:
                     try:
-                        # No other thread can run between these two: an assignment is no call.
-                        free[number] = all_of_them[number]
-                        yield
-                        session = forks.session
-                        if session is not None and session.state != "off":
-                            step(session)
-                    except BaseException as error:  # noqa: BLE001 - it would be printed and lost
+                        while True:
+                            try:
+                                # No other thread can run between these two: neither is a call.
+                                free[number] = all_of_them[number]
+                                yield
+                                session = forks.session
+                                if session is not None and session.state != "off":
+                                    if len(free) < _SPARE:
+                                        grow(_SPARE)
+                                    step(session)
+                            except GeneratorExit as error:
+                                if number in free:
+                                    return  # nobody can call it any more
+                                forks.caught(step, error)
+                            except BaseException as error:  # noqa: BLE001 - would be printed
+                                forks.caught(step, error)
+                    except BaseException as error:  # noqa: BLE001 - as above
                         forks.caught(step, error)
             except BaseException as error:  # noqa: BLE001 - as above
                 forks.caught(step, error)
 
-    for number in range(_FORKING_THREADS):
-        all_of_them.append(body(number))
-        next(all_of_them[number])
+    def grow(count: int) -> None:
+        """Have more of them: as many threads fork at once, or others were lost in a fork."""
+        for _ in range(count):
+            number = next(numbers)
+            all_of_them[number] = body(number)
+            next(all_of_them[number])
+
+    grow(_FORKING_THREADS)
     taken = map(operator.itemgetter(1), iter(free.popitem, None))
     return functools.partial(next, map(next, taken))

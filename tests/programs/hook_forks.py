@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import functools
+import gc
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -136,6 +140,88 @@ def workers(number: int) -> None:
     print("failed", [code for code in codes if code])
 
 
+def crowd(number: int) -> None:
+    """Fork from so many threads at once."""
+    barrier = threading.Barrier(number)
+
+    def fork_on() -> None:
+        for _ in range(5):
+            barrier.wait(60)
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+    threads = [threading.Thread(target=fork_on) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class Struck(Exception):
+    """What a signal handler raises."""
+
+
+def struck(number: int) -> None:
+    """Fork while three signals wait for handlers that raise; each is heard of once.
+
+    What sends them is C throughout, so that no handler can run before the hook's own steps do.
+    """
+    names = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+    def handle(signum: int, _: object) -> None:
+        raise Struck(signum)
+
+    for name in names:
+        signal.signal(name, handle)
+    for name in names:
+        os.register_at_fork(before=functools.partial(_thread.interrupt_main, name))
+    heard = [fork_struck() for _ in range(number)]
+    print("heard", {tuple(sorted(each)) for each in heard} == {tuple(sorted(names))}, flush=True)
+
+
+def fork_struck() -> list[int]:
+    """The signals whose exceptions come out of a fork, one during the handling of the other."""
+    parent = os.getpid()
+
+    def fork_once() -> None:
+        try:
+            try:
+                try:
+                    os.fork()
+                    if os.getpid() != parent:
+                        os._exit(0)
+                finally:
+                    sum(range(100))
+            finally:
+                sum(range(100))
+        finally:
+            sum(range(100))
+
+    heard = []
+    try:
+        fork_once()
+    except Struck as error:
+        each: BaseException | None = error
+        while each is not None:
+            heard.append(each.args[0])
+            each = each.__context__
+    os.waitpid(-1, 0)
+    return heard
+
+
+def mocked(number: int) -> None:
+    """Fork where the hook came in while `os.register_at_fork` was somebody's mock."""
+    gc.collect()
+    raw(number)
+    from mpwatch.hook import current
+
+    session = current()
+    assert session is not None
+    print("forks seen", session.ring.handed_out(), flush=True)
+
+
 def wait() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -144,13 +230,19 @@ def wait() -> None:
 def main() -> None:
     mode, number = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20
     # Registered before the hook's, so run after it: functions before a fork run last come first.
-    os.register_at_fork(before=count_tasks)
-    os.register_at_fork(after_in_child=write_early)
+    if mode != "struck":  # signals would strike there
+        os.register_at_fork(before=count_tasks)
+        os.register_at_fork(after_in_child=write_early)
     import mpwatch
 
+    if mode == "mocked":
+        from unittest import mock  # which imports logging, whose steps at a fork may be struck
+
+        with mock.patch("os.register_at_fork"):
+            assert mpwatch.instrument()
     assert mpwatch.instrument()
     print("ready", flush=True)
-    modes = (processes, raw, storm, workers, litter)
+    modes = (processes, raw, storm, workers, litter, crowd, struck, mocked)
     {each.__name__: each for each in modes}[mode](number)
     if mode in ("processes", "raw"):
         print("tasks", sorted(set(SEEN_AT_FORK)))

@@ -35,6 +35,19 @@ def test_forking_prints_nothing_and_leaves_no_file(mode: str, start: Start, runt
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("mode", "number", "said"),
+    [("crowd", "60", []), ("struck", "20", ["heard True"]), ("mocked", "3", ["forks seen 3"])],
+)
+def test_forks_at_odd_moments_print_nothing_and_lose_no_signal(
+    mode: str, number: str, said: list[str], start: Start
+) -> None:
+    program = start("hook_forks.py", mode, number)
+
+    assert program.wait() == 0, program.lines
+    assert program.lines == ["ready", *said, "done"]
+
+
 OBSERVER = """
 import socket, sys
 observer = socket.socket(socket.AF_UNIX)

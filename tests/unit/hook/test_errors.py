@@ -38,6 +38,24 @@ def test_an_exception_of_a_signal_handler_is_not_ours(handler: None) -> None:
     assert not errors.is_ours(error)
 
 
+def any_number(*arguments: object) -> None:
+    raise ValueError(arguments[0])
+
+
+@pytest.mark.parametrize("shared", [plain, Handler(), Handler().__call__, any_number])
+def test_one_handler_of_several_signals_is_asked_for_which_it_ran(
+    shared: Callable[[int, FrameType | None], None],
+) -> None:
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+    before = {number: signal.signal(number, shared) for number in numbers}
+    try:
+        errors_seen = [caught(lambda n=n: signal.raise_signal(n)) for n in numbers]  # type: ignore[misc]
+        assert [errors.signal_behind(each) for each in errors_seen] == list(numbers)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_a_mistake_of_the_bookkeeping_is_ours() -> None:
     assert errors.is_ours(caught(lambda: dict[str, int]()["key"]))
 

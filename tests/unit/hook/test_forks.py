@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import errno
+import gc
+import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import GeneratorType
+from typing import Any
 
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.forks import Forks, counts_late
+from mpwatch.hook.forks import Forks, _shielded, counts_late
 from mpwatch.hook.server import Server
 from mpwatch.hook.session import Session
 
@@ -42,6 +47,11 @@ def thread(session: Session, monkeypatch: pytest.MonkeyPatch) -> Thread:
     thread = Thread()
     monkeypatch.setattr(session, "server", thread)
     return thread
+
+
+def _is_shield(thing: object) -> bool:
+    """Whether it is one of the generators behind a shielded function."""
+    return type(thing) is GeneratorType and thing.__qualname__.startswith("_shielded")
 
 
 def fork(forks: Forks, session: Session, threads: int | None) -> None:
@@ -112,6 +122,27 @@ def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
     fork(Forks(version), session, threads)
 
     assert thread.starts == 1
+
+
+def test_functions_for_forks_that_nobody_holds_any_more_end_in_silence(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    steps: list[Session] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    forks = Forks()
+    forks.session = session
+    function: Any = _shielded(steps.append, forks)
+    function()
+    references = [weakref.ref(each) for each in gc.get_objects() if _is_shield(each)]
+    assert len(references) > 0
+    assert steps == [session]
+
+    del function
+    gc.collect()
+
+    assert [reference() for reference in references] == [None] * len(references)
+    assert said == []
 
 
 def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
