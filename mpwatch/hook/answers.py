@@ -57,10 +57,11 @@ def start_method() -> str | None:
 
 
 def own_cost(session: Session) -> dict[str, Any]:
-    """What the hook itself takes: `cpu_ns` of its thread, records, lost notes aside."""
+    """What the hook itself takes; see `wire.HELLO`."""
     return {
-        "cpu_ns": session.system.thread_time_ns(),
+        "cpu_ns": session.server.cpu_ns(),
         "records": session.ring.handed_out(),
+        "wrapper_ns": session.wrapper_ns,
         "slots": session.ring.slots,
     }
 

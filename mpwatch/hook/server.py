@@ -52,6 +52,7 @@ class Server:
     __slots__ = (
         "_again_ns",
         "_connections",
+        "_cpu_before_ns",
         "_is_broken",
         "_is_wanted",
         "_listener",
@@ -82,6 +83,7 @@ class Server:
         self._is_wanted = False
         self._refusals = 0
         self._again_ns = 0
+        self._cpu_before_ns = 0
         # Whoever takes the token may start the thread: `deque.pop` is atomic and never waits.
         self._tokens = collections.deque((True,))
 
@@ -166,6 +168,10 @@ class Server:
             system.sleep(0.00002)
         return True
 
+    def cpu_ns(self) -> int:
+        """Cpu time of this thread, which is the hook's, and of those that ended for forks."""
+        return self._cpu_before_ns + self._session.system.thread_time_ns()
+
     def is_stopping(self) -> bool:
         """Whether the thread was asked to end."""
         return self._run is None or self._run.should_stop
@@ -238,6 +244,7 @@ class Server:
         except Exception as error:  # noqa: BLE001 - else the interpreter would print it
             self._session.note("hook-problem", what="server", text=repr(error)[:500])
         finally:
+            self._cpu_before_ns = self.cpu_ns()
             run.is_done = True
             self._tokens.append(True)
             if run.should_stop and self._is_wanted:

@@ -76,6 +76,7 @@ class Session:
         "sweeper",
         "system",
         "worker",
+        "wrapper_ns",
     )
 
     def __init__(self, started_by: str, birth: dict[str, Any] | None = None) -> None:
@@ -104,6 +105,8 @@ class Session:
         """An exception ended this process: its files stay for the autopsy."""
         self.births: dict[int, dict[str, Any]] = {}
         """What a process being started will want to know about itself, by the starting thread."""
+        self.wrapper_ns: int | None = None
+        """What a wrapped call costs, once that was measured; forked children know it by birth."""
         self.jobs: list[Callable[[], None]] = []
         """Work for the thread, done once, off the program's threads."""
 
@@ -113,6 +116,7 @@ class Session:
         self.patcher.install()
         self.open()
         self._take_stock()
+        self.jobs.append(self._calibrate)
         self.server.start()
 
     def open(self) -> None:
@@ -305,6 +309,11 @@ class Session:
 
             self.stock = Stock(self)
             self.stock.take()
+
+    def _calibrate(self) -> None:
+        from .calibration import wrapper_ns
+
+        self.wrapper_ns = wrapper_ns(self.system)
 
     def _ring_lost(self, reason: str) -> None:
         self.problems.append(f"ring: {reason}")

@@ -155,7 +155,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
 - `since_ns`: when the hook came in; records and notes are numbered from 0 from then on;
-- `own`: {`cpu_ns`: of the hook's thread, `records`: written so far, `slots`};
+- `own`: {`cpu_ns`: of the hook's threads since it came in, `records`: written so far, `wrapper_ns`:
+  what a wrapped call costs more than a bare one, as measured on arrival, or null, `slots`};
 - `stock`: what was there before the hook came, null unless it came into a running program:
   `took_ms`, `cpu_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those
   that live in SharedCache), `storage_bytes`, `problem`: why something was not looked for, or null.

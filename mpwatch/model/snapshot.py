@@ -57,7 +57,9 @@ class Hook:
     python: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     own_cost_ns: int | None = None
-    """CPU time the hook itself used, where it says so."""
+    """CPU time of the hook's own thread, where it says so."""
+    own_calls_ns: int | None = None
+    """CPU time its wrappers took of the program's threads: records by what one was measured at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,9 @@ class OwnCost:
     cpu_percent: float | None = None
     rss_bytes: int | None = None
     target_ns_per_s: float | None = None
-    """The hooks' own time in all processes together, nanoseconds per second."""
+    """Of the hooks' own threads in all processes together, nanoseconds per second."""
+    calls_ns_per_s: float | None = None
+    """Of their wrappers in the program's threads, an estimate; see `Hook.own_calls_ns`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,7 @@ class HookLedger:
             python=hello.python if hello else None,
             missing=hello.missing if hello else {},
             own_cost_ns=_integer(own.get("cpu_ns")),
+            own_calls_ns=_calls_ns(own),
         )
 
     def start_method(self) -> str | None:
@@ -227,6 +228,11 @@ class HookLedger:
 def _mapping(value: object) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one: JSON of another process promises nothing."""
     return value if isinstance(value, Mapping) else {}
+
+
+def _calls_ns(own: Mapping[str, Any]) -> int | None:
+    records, each = _integer(own.get("records")), _integer(own.get("wrapper_ns"))
+    return None if records is None or each is None else records * each
 
 
 def _integer(value: object) -> int | None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import _thread
 import functools
 import gc
+import itertools
+import json
 import multiprocessing
 import os
 import signal
+import socket
+import struct
 import sys
 import threading
 import time
@@ -222,6 +226,24 @@ def mocked(number: int) -> None:
     print("forks seen", session.ring.handed_out(), flush=True)
 
 
+def account(number: int) -> None:
+    """Ask between forks what the hook has cost so far."""
+    from mpwatch.hook import current
+
+    session = current()
+    assert session is not None
+    costs = []
+    for _ in range(number):
+        with socket.socket(socket.AF_UNIX) as observer:
+            observer.connect(str(session.server.path))
+            with observer.makefile("rb") as stream:
+                length, _ = struct.unpack("<IB", stream.read(5))
+                costs.append(json.loads(stream.read(length))["own"]["cpu_ns"])
+        raw(1)
+    print("falls", sum(1 for one, next_ in itertools.pairwise(costs) if next_ < one))
+    print("grows", costs[-1] > costs[0] > 0, flush=True)
+
+
 def wait() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -242,7 +264,7 @@ def main() -> None:
             assert mpwatch.instrument()
     assert mpwatch.instrument()
     print("ready", flush=True)
-    modes = (processes, raw, storm, workers, litter, crowd, struck, mocked)
+    modes = (processes, raw, storm, workers, litter, crowd, struck, mocked, account)
     {each.__name__: each for each in modes}[mode](number)
     if mode in ("processes", "raw"):
         print("tasks", sorted(set(SEEN_AT_FORK)))

@@ -175,6 +175,9 @@ def _hook(process: Process) -> list[Fact]:
     if hook.own_cost_ns is not None:
         words = f"{seconds_text(hook.own_cost_ns / 1e9)} of cpu time since it came in"
         found.append(Fact("hook", "its thread took", words))
+    if hook.own_calls_ns is not None:
+        words = f"about {seconds_text(hook.own_calls_ns / 1e9)}, by their number"
+        found.append(Fact("hook", "its wrappers took", words))
     found += [Fact("hook", f"cannot see {n}", why, "warning") for n, why in hook.missing.items()]
     cache = process.shared_cache
     if cache is not None:

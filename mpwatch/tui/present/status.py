@@ -81,7 +81,12 @@ def _costs(snapshot: Snapshot) -> list[Part]:
     if own.cpu_percent is not None:
         found.append(Part(cell(f"own {percent_text(own.cpu_percent)}%"), 1))
     if own.target_ns_per_s is not None:
-        found.append(Part(cell(f"in the job {own.target_ns_per_s / 1e7:.2g}%"), 0))
+        percent = own.target_ns_per_s / 1e7
+        if own.calls_ns_per_s is None:
+            found.append(Part(cell(f"hook threads {percent:.2g}%"), 0))
+        else:
+            # The part in the program's own threads is counted by calls, so this is about.
+            found.append(Part(cell(f"in the job ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0))
     return found
 
 

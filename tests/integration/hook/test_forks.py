@@ -26,6 +26,15 @@ def test_no_thread_of_the_hook_is_alive_while_a_program_of_one_thread_forks(
     assert program.wait() == 0
 
 
+def test_the_cost_of_threads_that_ended_for_forks_stays_in_the_account(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_forks.py", "account", "20")
+
+    assert program.wait() == 0, program.lines
+    assert program.lines == ["ready", "falls 0", "grows True", "done"]
+
+
 @pytest.mark.parametrize("mode", ["processes", "raw"])
 def test_forking_prints_nothing_and_leaves_no_file(mode: str, start: Start, runtime: Path) -> None:
     program = start("hook_forks.py", mode, "5")

@@ -123,6 +123,7 @@ def test_records_and_answers_reach_an_observer(runtime: Path) -> None:
     assert [thread["name"] for thread in threads] == ["MainThread"]
     assert threads[0]["frames"][0][0] == "listen"
     assert gauges["own"]["records"] == 20
+    assert 0 < gauges["own"]["wrapper_ns"] < 1_000_000
     assert unknown["error"].startswith("unknown request 'everything'")
     assert (code, rest) == (0, "wrote\n")
     assert list((runtime / "mpwatch").iterdir()) == []

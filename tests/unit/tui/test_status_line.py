@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import OwnCost, Process
 from mpwatch.tui.present import (
     endings,
     status,
@@ -53,6 +53,15 @@ def test_the_status_line_says_the_mode_at_every_width() -> None:
 
 def test_helpers_of_torch_are_not_counted_as_lacking_a_hook() -> None:
     assert text_of(status.hooks_line(loader_job())) == "hook 5/5"
+
+
+def test_what_hooks_cost_is_that_of_their_threads_and_of_their_wrappers_where_it_is_known() -> None:
+    viewing = status.Viewing("train.py", 1.0)
+    job = replace(loader_job(), own=OwnCost(0.6, None, 40_000.0))
+    assert "hook threads 0.004%" in text_of(status.header(job, viewing, 200))
+
+    job = replace(job, own=OwnCost(0.6, None, 40_000.0, 1_000_000.0))
+    assert "in the job ~0.1%" in text_of(status.header(job, viewing, 200))
 
 
 def test_lost_events_are_a_warning() -> None:
