@@ -97,6 +97,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> Session:
     from .session import Session
 
     session = Session(started_by, birth)
+    session.on_left = _left
     if _forks is None:
         _forks = Forks()
         _forks.register()
@@ -105,6 +106,15 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> Session:
     sys.modules[RENDEZVOUS] = sys.modules[__name__]
     session.enter()
     return session
+
+
+def _left(session: Session) -> None:
+    """Forget a session that has left."""
+    global _session
+    if _session is session:
+        _session = None
+    if _forks is not None and _forks.session is session:
+        _forks.session = None
 
 
 def _at_exit() -> None:

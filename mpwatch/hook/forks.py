@@ -197,6 +197,7 @@ def _shielded(step: Callable[[Session], None], forks: Forks) -> Callable[[], Any
                     try:
                         while True:
                             try:
+                                session = None
                                 # No other thread can run between these two: neither is a call.
                                 free[number] = all_of_them[number]
                                 yield

@@ -36,6 +36,12 @@ class ImportWatch:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
+    def end(self) -> None:
+        """Watch no more, for good, and let go of who asked for it."""
+        self.stop()
+        self.names.clear()
+        self._on_loaded = _nobody
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -56,6 +62,10 @@ class ImportWatch:
     def _loaded(self, name: str) -> None:
         self.names.discard(name)
         self._on_loaded(name)
+
+
+def _nobody(name: str) -> None:
+    """Be told of a module when nobody waits for any more."""
 
 
 class _Loader:

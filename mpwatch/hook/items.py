@@ -23,6 +23,8 @@ EVERY = 16
 """One `put` in so many is looked at; a power of two."""
 SITES = 256
 WATCHED = 32
+_MEMBERS = 64
+"""Members of one item looked at: numbers in a list of a million are not gone through."""
 _TENSORS = 16
 """Tensors of one item looked at."""
 
@@ -99,15 +101,24 @@ class Items:
 
 
 def _tensors(item: Any) -> Any:
-    """The CPU tensors in an item: itself, or the members of a tuple, list or dictionary."""
+    """The CPU tensors in an item: itself, or the first members of a tuple, list or dictionary."""
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    members = item.values() if isinstance(item, dict) else item
-    candidates = members if isinstance(item, (tuple, list, dict)) else (item,)
-    for candidate in candidates:
+    for candidate in itertools.islice(_members(item), _MEMBERS):
         if type(candidate) is torch.Tensor and candidate.device.type == "cpu":
             yield candidate
+
+
+def _members(item: Any) -> Any:
+    """What a container holds, read without a method that the program may have overridden."""
+    lineage = type(item).__mro__
+    if dict in lineage:
+        return iter(dict.values(item))
+    for base in (tuple, list):
+        if base in lineage:
+            return base.__iter__(item)
+    return iter((item,))
 
 
 def _site() -> tuple[str, str, int]:

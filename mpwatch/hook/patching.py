@@ -73,8 +73,7 @@ class Patcher:
 
     def uninstall(self) -> None:
         """Put every original object back, where ours is still in its place."""
-        self._watch.stop()
-        self._watch.names.clear()
+        self._watch.end()
         self._unfinished.clear()
         while self._undo:
             name, undo = self._undo.popitem()
@@ -117,7 +116,7 @@ class Patcher:
             if row.module != name or row.name in self._undo:
                 continue
             try:
-                self._undo[row.name] = row.install(module, self._session)
+                self._undo[row.name] = row.install(module, self._session.itself())
             except Exception as error:
                 if not errors.is_ours(error):
                     raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _socket
 import _thread
+import functools
 import importlib.machinery
 import importlib.util
 import mmap
@@ -75,8 +76,9 @@ def _genuine(module: ModuleType, *names: str) -> Any:
     return module
 
 
+@functools.cache
 def _fresh(name: str) -> ModuleType | None:
-    """A second instance of a module in C, not entered in `sys.modules`.
+    """A second instance of a module in C, not entered in `sys.modules`; made once.
 
     All of `time`, `posix`, `_thread` and `select` allow several instances since Python 3.10.
     """

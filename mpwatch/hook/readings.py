@@ -37,19 +37,28 @@ class Here:
 
 
 def make_here(system: System) -> Here:
-    """A thread-local with a value for everything, so that reading it needs no `try`."""
-    defaults = {
-        "detached_ns": 0,
-        "missed_key": None,
-        "began_ns": 0,
-        "shared_key": None,
-        "entries": 0,
-        "shares": 0,
-        "burden": None,
-        "way_out": ("", None),
-    }
-    here: Here = type("Here", (system.local,), defaults)()
+    """A thread-local with a value for everything, so that reading it needs no `try`.
+
+    Its class is made once: a class is a cycle, which only `gc` would take away.
+    """
+    kind = _kinds.get(system.local)
+    if kind is None:
+        kind = _kinds[system.local] = type("Here", (system.local,), dict(_DEFAULTS))
+    here: Here = kind()
     return here
+
+
+_kinds: dict[Any, Any] = {}
+_DEFAULTS = {
+    "detached_ns": 0,
+    "missed_key": None,
+    "began_ns": 0,
+    "shared_key": None,
+    "entries": 0,
+    "shares": 0,
+    "burden": None,
+    "way_out": ("", None),
+}
 
 
 class Worker:

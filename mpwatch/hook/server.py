@@ -232,17 +232,19 @@ class Server:
 
     def _serve(self, run: Run) -> None:
         """Be the thread."""
-        run.tid = self._session.system.get_native_id()
+        # The session that leaves on this very thread has to outlive it.
+        session = self._session.itself()
+        run.tid = session.system.get_native_id()
         try:
             # A signal that all other threads block must find this one blocking it too: its
             # default action would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            places.name_thread(self._session.system, run.tid, COMM)
-            self._session.work()
+            places.name_thread(session.system, run.tid, COMM)
+            session.work()
             while not run.should_stop:
                 self._turn(run)
         except Exception as error:  # noqa: BLE001 - else the interpreter would print it
-            self._session.note("hook-problem", what="server", text=repr(error)[:500])
+            session.note("hook-problem", what="server", text=repr(error)[:500])
         finally:
             self._cpu_before_ns = self.cpu_ns()
             run.is_done = True

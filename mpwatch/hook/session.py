@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 
 from . import answers, errors, places, wire
 from .items import Items
@@ -54,6 +55,7 @@ class Session:
     """What the wrappers write to, and the life cycle of it all."""
 
     __slots__ = (
+        "__weakref__",
         "_restart_record",
         "births",
         "gauges",
@@ -64,6 +66,7 @@ class Session:
         "jobs",
         "loaders",
         "notes",
+        "on_left",
         "origins",
         "patcher",
         "problems",
@@ -89,14 +92,19 @@ class Session:
         self.here = make_here(self.system)
         self.loaders = Readings(self.identity.pid)
         self.worker = Worker()
-        self.items = Items(self)
-        self.origins = Origins(self)
+        # Its parts know it by a proxy: a session that has left goes when the last wrapper that
+        # somebody kept does, at once, and its ring with it, also in programs that turn `gc` off.
+        part_of: Any = weakref.proxy(self)
+        self.items = Items(part_of)
+        self.origins = Origins(part_of)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
         self.problems = Problems()
-        self.patcher = Patcher(self)
-        self.server = Server(self)
+        self.patcher = Patcher(part_of)
+        self.server = Server(part_of)
         self.sweeper = Sweeper(self.system)
+        self.on_left: Callable[[Session], None] | None = None
+        """Called once this hook has left."""
         self.state = "new"
         """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
         self.stock: Stock | None = None
@@ -153,8 +161,15 @@ class Session:
         self.server.stop()
         self.remove_files()
         self.server.close(reason)
-        self.ring.on_new_thread = self.ring.on_look = None
+        self.jobs.clear()
+        self.ring.on_new_thread = self.ring.on_look = self.ring.on_lost = None
         self.ring.close()
+        if self.on_left is not None:
+            self.on_left(self)
+
+    def itself(self) -> Session:
+        """This session, out of a proxy."""
+        return self
 
     def note_end(self) -> None:
         """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
@@ -307,7 +322,7 @@ class Session:
         if "multiprocessing.util" in sys.modules and self.identity.started_by in LATE:
             from .stock import Stock
 
-            self.stock = Stock(self)
+            self.stock = Stock(weakref.proxy(self))
             self.stock.take()
 
     def _calibrate(self) -> None:

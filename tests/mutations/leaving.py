@@ -34,7 +34,7 @@ LEAVING = (
         7,
         "the watch for imports stays",
         HOOK + "patching.py",
-        "        self._watch.stop()\n",
+        "        self._watch.end()\n",
         "",
         (IDENTITY,),
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PROGRAMS
+from tests.conftest import PROGRAMS, Start
 from tests.integration.hook.client import Client, wait_for_sockets
 
 pytestmark = pytest.mark.slow
@@ -124,3 +124,13 @@ def test_what_the_resource_sharer_reports_is_heard() -> None:
     (note,) = said("sharer", "exception")
 
     assert (note["where"], note["type"]) == ("resource sharer", "KeyError")
+
+
+@pytest.mark.parametrize("way", ["uninstrument", "detach", "torch"])
+def test_a_hook_that_left_is_gone_at_once_with_its_ring_though_gc_is_off(
+    way: str, start: Start
+) -> None:
+    program = start("hook_visits.py", way)
+
+    assert program.wait(200) == 0, program.lines
+    assert program.lines[-3:] == ["sessions 0", "maps True blocks True", "cycles []"]
