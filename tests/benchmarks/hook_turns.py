@@ -1,7 +1,7 @@
-"""Measuring by turns: the same work without the hook and with it, in the same processes.
+"""Measuring by turns: the same work without the hook, with empty wrappers and with the hook.
 
 Other people's load on the machine is larger than what is measured. So blocks with and without
-follow each other in alternating order, each pair is compared with itself only, and the figure that
+follow each other in changing order, each round is compared with itself only, and the figure that
 counts is cpu time, which others change little. The job is kept on one core, and the observer that
 is connected to it on the others: then neither the scheduler's choice of a core nor a core's warmth
 differs from block to block.
@@ -25,7 +25,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from .hook_floor import Floor
+
 PAIRS = int(os.environ.get("PAIRS", "20"))
+STATES = ("bare", "floor", "hook")
+_floor = Floor()
 WATCHED = "BENCHMARK_WATCHED"
 """Set in a program that is to wait until an observer has come."""
 
@@ -88,30 +92,36 @@ def cores_apart() -> tuple[set[int], set[int]]:
     return ({cores[-1]}, set(cores[:-1])) if len(cores) > 1 else (set(), set())
 
 
-def alternate(block: Callable[[], list[float]], turn: Callable[[bool], None]) -> list[list[float]]:
-    """Pairs of one block without the hook and one with it, in alternating order.
+def alternate(block: Callable[[], list[float]], turn: Callable[[str], None]) -> list[list[float]]:
+    """Rounds of a block without anything, one with empty wrappers and one with the hook.
 
     Args:
         block: Runs for a second or so and returns what it took, each figure the less the better.
-        turn: Brings the hook in or takes it out.
+        turn: Brings into the process what one of `STATES` says, and nothing else.
     """
     rows = []
     for number in range(PAIRS):
-        pair: dict[bool, list[float]] = {}
-        for hooked in (number % 2 == 0, number % 2 == 1):
-            turn(hooked)
-            pair[hooked] = block()
-        rows.append(pair[False] + pair[True])
+        found: dict[str, list[float]] = {}
+        for each in range(len(STATES)):
+            # Each state comes first, second and last in turn, after each of the others.
+            step = each if number % 2 else -each
+            state = STATES[(number // 2 + step) % len(STATES)]
+            turn(state)
+            found[state] = block()
+        rows.append([figure for state in STATES for figure in found[state]])
     return rows
 
 
-def turn(hooked: bool) -> None:
-    """Bring the hook into this process, or take it out; wait for an observer if one is to come."""
+def turn(state: str) -> None:
+    """Bring into this process what a state says; wait for an observer of the hook if one is due."""
     import mpwatch
     from mpwatch import hook
 
-    if not hooked:
-        mpwatch.uninstrument()
+    mpwatch.uninstrument()
+    _floor.uninstall()
+    if state == "floor":
+        _floor.install()
+    if state != "hook":
         return
     mpwatch.instrument()
     session = hook.current()
@@ -201,23 +211,31 @@ def show(what: str, rows: list[list[float]], each_s: float) -> None:
 
     Args:
         what: The unit.
-        rows: A pair each: seconds, cpu seconds and records without the hook, then with it.
+        rows: A round each: seconds, cpu seconds and records in each of `STATES`.
         each_s: What one record takes where nothing else is done.
     """
-    print(f"{what} without the hook, cpu us:", spread([row[1] * 1e6 for row in rows]))
+    print(f"{what} without anything, cpu us:", spread([row[1] * 1e6 for row in rows]))
+    floor, hook = 3, 6
     for name, column in (("cpu", 1), ("wall", 0)):
-        more = [(row[column + 3] / row[column] - 1) * 100 for row in rows]
-        slower = sum(each > 0 for each in more)
-        verdict = "a difference" if _is_shown(slower, len(more)) else "no difference shown"
-        print(
-            f"more {name} with it, %:", spread(more), f"more in {slower} of {len(more)}: {verdict}"
-        )
-    print("that is, cpu us:", spread([(row[4] - row[1]) * 1e6 for row in rows]))
-    written, alone_s = (statistics.median(row[column] for row in rows) for column in (5, 1))
+        _compare(f"more {name} with the hook, %", rows, column, column + hook)
+        _compare(f"more {name} with empty wrappers, %", rows, column, column + floor)
+    _compare("more cpu with the hook than with empty wrappers, %", rows, 1 + floor, 1 + hook)
+    print("the hook, cpu us:      ", spread([(row[1 + hook] - row[1]) * 1e6 for row in rows]))
+    print("empty wrappers, cpu us:", spread([(row[1 + floor] - row[1]) * 1e6 for row in rows]))
+    written = statistics.median(row[2 + hook] for row in rows)
+    alone_s = statistics.median(row[1] for row in rows)
     print(
-        f"floor: {written:.1f} records of {each_s * 1e6:.2f} us each, all that pure Python cannot"
-        f" do without, are {100 * written * each_s / alone_s:.1f} %"
+        f"{written:.1f} records of {each_s * 1e6:.2f} us each, timed apart where all is warm:"
+        f" {written * each_s * 1e6:.1f} us, {100 * written * each_s / alone_s:.1f} %"
     )
+
+
+def _compare(what: str, rows: list[list[float]], one: int, other: int) -> None:
+    """Print by how much a figure of each round is larger than another."""
+    more = [(row[other] / row[one] - 1) * 100 for row in rows]
+    larger = sum(each > 0 for each in more)
+    verdict = "a difference" if _is_shown(larger, len(more)) else "no difference shown"
+    print(f"{what}: {spread(more)}, more in {larger} of {len(more)}: {verdict}")
 
 
 def _is_shown(slower: int, count: int) -> bool:

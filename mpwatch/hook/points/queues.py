@@ -5,6 +5,7 @@ from __future__ import annotations
 from queue import Empty, Full
 
 from .. import errors, wire
+from ..items import EVERY
 from ..patching import Point, attribute
 
 TYPE_CHECKING = False
@@ -21,7 +22,8 @@ POLL_NS = 1_000_000
 
 
 def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    record, now, seen = session.record, session.system.monotonic_ns, session.items.seen
+    record, now, look = session.record, session.system.monotonic_ns, session.items.look
+    count, mask = session.items.count, EVERY - 1
     known, meet = session.items.depths.known, session.items.depths.meet
 
     def put(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -35,8 +37,8 @@ def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             errors.unframe(error)
             raise
         record(wire.QUEUE_PUT, began_ns, 0, 0, key)
-        if args:
-            seen(args[0])
+        if args and not next(count) & mask:
+            look(args[0])
         return result
 
     return put
