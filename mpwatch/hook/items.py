@@ -40,7 +40,7 @@ class Items:
         self.handed = Handed(session)
         self.views = Views(session)
         self.count = itertools.count()
-        """Of puts, kept by the wrapper of `put`: a call for each would be a tenth of what it takes."""
+        """Of puts; kept by the wrapper of `put` itself, which spares it a call in 15 of 16."""
         self._sites: dict[tuple[str, str, int], list[int]] = {}
         self._watched: collections.deque[tuple[Any, int, tuple[str, str, int]]] = collections.deque(
             maxlen=WATCHED
