@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 from tests.mutations.paths import (
     BAD,
+    ENDS,
     GUEST,
     HOOK,
     IDENTITY,
@@ -21,6 +22,17 @@ LEAVING = (
         "                setattr(holder, name, raw)\n",
         "                return\n",
         (IDENTITY,),
+    ),
+    Mutation(
+        7,
+        "a hook that left waits for the garbage collector",
+        HOOK + "session.py",
+        "        part_of: Any = weakref.proxy(self)\n",
+        "        part_of: Any = self\n",
+        (
+            ENDS
+            + "test_a_hook_that_left_is_gone_at_once_with_its_ring_though_gc_is_off[uninstrument]",
+        ),
     ),
     Mutation(
         7,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 GUEST = "tests/integration/hook/test_guest.py::"
 BAD = "tests/integration/hook/test_bad_input.py::"
+ENDS = "tests/integration/hook/test_ends.py::"
+LOST = "tests/integration/hook/test_lost.py::"
+REFUSED = "tests/integration/hook/test_refused.py::"
 FORKS = "tests/integration/hook/test_forks.py::"
 SAME = (
     "tests/integration/hook/test_sameness.py::"

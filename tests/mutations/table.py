@@ -10,6 +10,8 @@ from tests.mutations.paths import (
     FORKS,
     GUEST,
     HOOK,
+    LOST,
+    REFUSED,
     SAME,
     STORM,
     UNIT,
@@ -228,12 +230,40 @@ TABLE = (
         (COST,),
     ),
     Mutation(
+        3,
+        "a thread that the system refused is not asked for again",
+        HOOK + "server.py",
+        "        session.ring.look_out(self.start_again)\n",
+        "",
+        (
+            REFUSED
+            + "test_where_neither_fork_nor_thread_is_to_be_had_the_hook_is_back_once_there_is_"
+            "room[memory-12]",
+        ),
+    ),
+    Mutation(
+        2,
+        "more threads fork at once than there are steps for",
+        HOOK + "forks.py",
+        "                                        grow(_SPARE)\n",
+        "                                        grow(0)\n",
+        (FORKS + "test_forks_at_odd_moments_print_nothing_and_lose_no_signal[crowd-60-said0]",),
+    ),
+    Mutation(
         6,
         "what an observer missed is not counted",
         HOOK + "connection.py",
         "            lost = first - self._sent\n",
         "            lost = 0\n",
         (GUEST + "test_what_an_observer_missed_is_counted",),
+    ),
+    Mutation(
+        6,
+        "notes that were pushed out of memory cannot be missed",
+        HOOK + "notes.py",
+        '"n": number, **fields}',
+        "**fields}",
+        (LOST + "test_records_and_notes_that_were_pushed_out_are_shown_as_lost",),
     ),
     Mutation(
         6,
