@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Any
 
 from mpwatch.collect.hooks import AGAIN_S
 from mpwatch.hook import wire
