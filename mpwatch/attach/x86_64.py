@@ -60,8 +60,8 @@ _EINTR_WHEN_STOPPED = frozenset(
 # latter case mov y(%rax),%eax, and after pop %rbp the end.
 _GETTER = re.compile(
     rb"(?:\xf3\x0f\x1e\xfa)?(?:\x55\x48\x89\xe5)?"
-    rb"(?P<through>\x48)?\x8b\x05(?P<distance>.{4})"
-    rb"(?(through)\x8b(?:\x00|\x40(?P<near>.)|\x80(?P<far>.{4})))\x5d?\xc3",
+    rb"(?:(?P<table>\x48\x8b)|(?P<base>\x48\x8d)|(?P<itself>\x8b))\x05(?P<distance>.{4})"
+    rb"(?(itself)|\x8b(?:\x00|\x40(?P<near>.)|\x80(?P<far>.{4})))\x5d?\xc3",
     re.S,
 )
 
@@ -172,16 +172,19 @@ class X8664:
         )
 
     def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
-        """Understand `mov x(%rip),%eax; ret`, and the same by way of the global offset table."""
+        """Understand `mov x(%rip),%eax; ret`, and the same by way of the global offset table.
+
+        The linker turns a way through that table into `lea` where it need not be taken.
+        """
         found = _GETTER.match(code)
         if found is None:
             return None
         distance = int.from_bytes(found["distance"], "little", signed=True)
         place = at + found.end("distance") + distance
-        if found["through"] is None:
+        if found["itself"] is not None:
             return place
         offset = int.from_bytes(found["near"] or found["far"] or b"\0", "little", signed=True)
-        return read(place) + offset
+        return (read(place) if found["table"] is not None else place) + offset
 
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
         """Whether the thread stands at the entry of our `rt_sigreturn`."""
