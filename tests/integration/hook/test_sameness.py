@@ -38,6 +38,12 @@ UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck
 OURS_ON_3_10 = re.compile(
     r'  File "[^"]*/mpwatch/hook/points/[^"]*", line N, in \w+\n.*\n(    [ ^~]+\n)?'
 )
+# A process that ends may remove the address of its sharer, or die before.
+NOBODY_LISTENS = re.compile(
+    r"FileNotFoundError: \[Errno 2\] No such file or directory$"
+    r"|ConnectionRefusedError: \[Errno N\] Connection refused$",
+    re.MULTILINE,
+)
 
 
 def outcome(python: Path, program: str, has_hook: str, case: str) -> tuple[int, str]:
@@ -58,7 +64,7 @@ def outcome(python: Path, program: str, has_hook: str, case: str) -> tuple[int, 
         },
     )
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", done.stdout)
-    text = re.sub(r"\b\d{2,}\b", "N", text)
+    text = NOBODY_LISTENS.sub("NOBODY LISTENS", re.sub(r"\b\d{2,}\b", "N", text))
     if "3.10." in (sys.version if python == Path(sys.executable) else str(python)):
         text = OURS_ON_3_10.sub("", text)
     return done.returncode, text
