@@ -16,7 +16,7 @@ def instrument() -> bool:
     training must not fail because its observer did.
 
     Returns:
-        Whether the hook is in.
+        Whether the hook is in. It stays out of a free-threaded Python that runs without the GIL.
     """
     from mpwatch import hook
 

@@ -29,7 +29,8 @@ def instrument() -> bool:
     """Bring the hook into this process.
 
     Returns:
-        Whether it is in; it stays out of a forkserver, whose children bring their own.
+        Whether it is in. It stays out of a forkserver, whose children bring their own, and of an
+        interpreter that runs without its lock.
     """
     return enter("instrument")
 
@@ -64,7 +65,7 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         _session.resume()
         _session.server.start_again()
         return True
-    if _is_forkserver():
+    if _is_forkserver() or not _has_gil():
         return False
     try:
         _entrance.pop()
@@ -132,6 +133,12 @@ def _at_exit() -> None:
         util.Finalize(None, session.close, args=("exit",), exitpriority=-1000)
     else:
         session.close("exit")
+
+
+def _has_gil() -> bool:
+    """Whether one thread at a time runs; buffers without locks rely on it. None loses it later."""
+    is_enabled = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is None or bool(is_enabled())
 
 
 def _other() -> Any:

@@ -49,6 +49,19 @@ def test_with_its_ring_full_the_hook_takes_less_than_a_mebibyte() -> None:
     assert 300_000 < int(said.split()[1]) < 1 << 20
 
 
+def test_it_stays_out_of_an_interpreter_that_runs_without_its_lock() -> None:
+    text = (
+        "import os, sys; sys._is_gil_enabled = lambda: False; import mpwatch;"
+        " before = os.listdir('/proc/self/task'), os.listdir('/proc/self/fd');"
+        " print(mpwatch.instrument());"
+        " print(before == (os.listdir('/proc/self/task'), os.listdir('/proc/self/fd')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
+
+
 def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
     watched = ("torch", "numpy", "multiprocessing", "socket", "subprocess", "logging")
     text = (
