@@ -73,6 +73,7 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     demo = commands.add_parser("demo", help="a real torch program that shows one failure, watched")
     demo.add_argument("scenario", nargs="?", default="healthy", metavar="SCENARIO")
     demo.add_argument("--list", action="store_true", dest="list_scenarios", help="what there is")
+    demo.add_argument("--mended", action="store_true", help="the same program, done right")
     demo.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
     demo.set_defaults(command=("mpwatch.cli.runs", "demo"))
 

@@ -55,7 +55,12 @@ def demo(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
         sentence = "The demonstrations are torch programs, and torch is not installed here."
         raise Failure(sentence, f"{sys.executable} -m pip install torch numpy")
-    _, *argv = catalogue.command(scenario, sys.executable)
+    if arguments.mended and not scenario.neighbour:
+        raise Failure(
+            f"{scenario.name} shows no failure that could be mended.",
+            f"mpwatch demo {scenario.name}",
+        )
+    _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
     command = children.hooked_command(argv)
     with children.captured() as output:
         child = children.start(command, output)
