@@ -128,7 +128,8 @@ def _process_values(sample: ProcSample, at_s: float) -> dict[ProcessMetric, floa
         "loader_wait": loader_wait(sample),
         "read_bytes": sample.read_bytes,
     }
-    if sample.fds is not None:
+    # One that is ending has none left: that tells nothing of what it closed while it ran.
+    if sample.fds is not None and sample.fds.used:
         values["fds"] = sample.fds.used
         if sample.fds.by_kind is not None:
             values["torch_fds"] = sample.fds.by_kind.get("torch", 0)

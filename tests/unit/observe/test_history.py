@@ -15,6 +15,14 @@ def test_a_series_grows_with_each_reading() -> None:
     assert [(point.at_s, point.value) for point in points] == [(0, 20), (1, 22), (2, 24)]
 
 
+def test_that_a_process_that_ends_has_no_descriptors_is_no_point() -> None:
+    keeper = HistoryKeeper()
+    for second, used in enumerate((12, 12, 0)):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
+
+    assert [point.value for point in keeper.history().of(MAIN, "fds")] == [12, 12]
+
+
 def test_readings_in_quick_succession_add_one_point() -> None:
     keeper = HistoryKeeper()
     for at_s in (1.0, 1.1, 1.3, 1.5, 2.0, 1.0):
