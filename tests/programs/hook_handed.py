@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import sys
@@ -204,8 +205,10 @@ def show() -> None:
     assert session is not None
     lines = ["note " + note.decode() for _, note in session.notes.since(0)]
     lines.append(f"missing {session.patcher.missing} {session.problems}")
-    # In one piece: several processes write to the same pipe.
-    os.write(1, "".join(f"{line}\n" for line in lines).encode())
+    # Several processes write to the same pipe, and only 4 KiB at once go in as one piece.
+    with open(__file__, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(1, "".join(f"{line}\n" for line in lines).encode())
 
 
 if __name__ == "__main__":
