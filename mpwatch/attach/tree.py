@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
@@ -13,7 +14,8 @@ from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
-PARALLEL = 8
+PARALLEL = min(64, 8 * (os.cpu_count() or 1))
+"""Most of the time goes by until a process comes back to its interpreter."""
 GENERATIONS = 4
 """How often children born meanwhile are looked for; those of a parent with the hook have it."""
 _LEFT_ALONE: dict[Role, str] = {

@@ -5,7 +5,9 @@ that multiprocessing and torch keep anyway: queues and locks are registered for 
 that were sent or received are in SharedCache. Only DataLoader iterators and SimpleQueues are in no
 table. They are the instances that refer to their class, which `gc.get_referrers` finds wherever
 they are held: it walks over all containers without counting references, so that pages a forked
-worker shares with its parent stay shared, where `gc.get_objects` would copy them all.
+worker shares with its parent stay shared, where `gc.get_objects` would copy them all. A worker of a
+DataLoader has no need of either: it iterates over no loader, and there may be as many workers as
+cpus, each of which would take 50 to 100 ms.
 
 Tensors are not asked whether they are shared: a mode of the program's (`TorchFunctionMode`,
 `torch.compile`) would see the question. A segment that was never sent is known from its mapping.
@@ -94,20 +96,25 @@ class Stock:
             return
         queue = getattr(sys.modules.get("multiprocessing.queues"), "Queue", ())
         found: list[Any] = [each for each in registered if issubclass(type(each), queue)]
-        blocks = sys.getallocatedblocks()
-        if blocks > BLOCKS_LIMIT:
-            self._leave_out(
-                f"loaders and simple queues were not looked for among {blocks / 1e6:.0f} million"
-                " blocks of memory: each shows itself when it is used next"
-            )
-        else:
-            found += _instances(tuple(_classes_in_no_table()))
+        if _worker_info() is None:
+            found += self._unregistered()
         for each in self._within_budget(found, "queues and loaders"):
             if hasattr(each, "_worker_result_queue"):
                 self._take_iterator(each)
             elif hasattr(each, "_reader"):
                 self._session.items.depths.meet(each)
                 self.summary["queues"] += 1
+
+    def _unregistered(self) -> list[Any]:
+        """The iterators and simple queues of a program that is not too large for the search."""
+        blocks = sys.getallocatedblocks()
+        if blocks <= BLOCKS_LIMIT:
+            return _instances(tuple(_classes_in_no_table()))
+        self._leave_out(
+            f"loaders and simple queues were not looked for among {blocks / 1e6:.0f} million"
+            " blocks of memory: each shows itself when it is used next"
+        )
+        return []
 
     def _take_iterator(self, iterator: Any) -> None:
         """Begin the reading of a live iterator, and tell which batches its workers owe."""
@@ -128,8 +135,7 @@ class Stock:
 
     def _take_worker(self) -> None:
         """Be the DataLoader worker that this process is, before it fetches again."""
-        module = sys.modules.get("torch.utils.data._utils.worker")
-        info = getattr(module, "_worker_info", None)
+        info = _worker_info()
         kind = getattr(info, "worker_method", "multiprocessing")
         if info is not None and kind == "multiprocessing" and not self._session.worker.is_worker:
             self._session.worker.begin(info.id, 0)
@@ -147,6 +153,11 @@ class Stock:
     def _leave_out(self, what: str) -> None:
         self.summary["problem"] = what
         self._session.problems.append(f"on arrival: {what}")
+
+
+def _worker_info() -> Any:
+    """What torch tells a DataLoader worker of itself; `None` in any other process."""
+    return getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
 
 
 def _registered_for_forks() -> list[Any]:

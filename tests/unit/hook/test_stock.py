@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import sys
+import types
 from collections.abc import Iterator
 from multiprocessing.queues import SimpleQueue
 from typing import Any
@@ -53,6 +55,22 @@ def test_a_program_without_locks_and_queues_is_not_searched(
     _, summary = taken()
 
     assert (summary["queues"], summary["loaders"], summary["problem"]) == (0, 0, None)
+
+
+def test_a_worker_of_a_loader_is_not_searched_but_for_queues_in_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = types.SimpleNamespace(_worker_info=types.SimpleNamespace(id=3))
+    monkeypatch.setitem(sys.modules, "torch.utils.data._utils.worker", worker)
+    monkeypatch.setattr(gc, "get_referrers", None)
+    _, before = taken()
+    simple, full = CONTEXT.SimpleQueue(), CONTEXT.Queue(5)
+
+    session, summary = taken()
+
+    assert session.worker.is_worker
+    assert (summary["queues"] - before["queues"], summary["problem"]) == (1, None)
+    del simple, full
 
 
 def test_queues_are_found_wherever_they_are_held() -> None:
