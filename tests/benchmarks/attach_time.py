@@ -164,8 +164,9 @@ def by_gdb(kind: str, count: int, folder: str) -> dict[str, list[float]]:
             found["ready"].append(time.perf_counter() - started_s)
             if kind != "blocked":
                 found["gap"].append(gap_s(popen))
-        except subprocess.TimeoutExpired as error:
-            print(f"gdb, {kind}: {error}", file=sys.stderr)
+        except (subprocess.TimeoutExpired, BrokenPipeError, ValueError) as error:
+            # A call at any point whatever ends some targets: nothing is heard of them any more.
+            print(f"gdb, {kind}: {error!r}; the target ended: {popen.poll()}", file=sys.stderr)
         popen.kill()
         popen.communicate()
     return found
