@@ -169,10 +169,16 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _errno_location() -> Any:
-    """The function of the C library that says where `errno` of the calling thread is."""
-    import ctypes
+    """The function of the C library that says where `errno` of the calling thread is.
 
-    location = ctypes.CDLL(None).__errno_location
+    `None` where it cannot be had: a refused fork may then be told with another reason.
+    """
+    try:
+        import ctypes
+
+        location = ctypes.CDLL(None).__errno_location
+    except (ImportError, OSError, AttributeError):
+        return None
     location.restype = ctypes.POINTER(ctypes.c_int)
     return location
 

@@ -136,8 +136,7 @@ class Stock:
     def _take_worker(self) -> None:
         """Be the DataLoader worker that this process is, before it fetches again."""
         info = _worker_info()
-        kind = getattr(info, "worker_method", "multiprocessing")
-        if info is not None and kind == "multiprocessing" and not self._session.worker.is_worker:
+        if info is not None and not self._session.worker.is_worker:
             self._session.worker.begin(info.id, 0)
 
     def _within_budget(self, items: Iterable[Any], what: str) -> Iterator[Any]:
@@ -156,8 +155,13 @@ class Stock:
 
 
 def _worker_info() -> Any:
-    """What torch tells a DataLoader worker of itself; `None` in any other process."""
-    return getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    """What torch tells a DataLoader worker of itself; `None` in a process that is none.
+
+    Where workers are threads their process is the one that iterates.
+    """
+    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    kind = getattr(info, "worker_method", "multiprocessing")
+    return info if kind == "multiprocessing" else None
 
 
 def _registered_for_forks() -> list[Any]:

@@ -6,7 +6,6 @@ shows in the data alone: in its code it may be far away, in a library or a `work
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import zlib
 
@@ -98,4 +97,7 @@ def _memory(thing: Any) -> tuple[bytes, int]:
     else:
         return b"", 1
     read = min(count, VALUES) * size
+    # Torch and numpy have it loaded; a Python that was built without it has neither.
+    import ctypes
+
     return (ctypes.string_at(address, read) if address and read else b""), max(1, size)

@@ -62,6 +62,18 @@ def test_it_stays_out_of_an_interpreter_that_runs_without_its_lock() -> None:
     assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
+def test_a_python_that_was_built_without_ctypes_gets_the_hook_all_the_same() -> None:
+    text = (
+        "import os, sys; sys.modules['ctypes'] = None; import mpwatch;"
+        " print(mpwatch.instrument()); child = os.fork(); child or os._exit(0);"
+        " os.waitpid(child, 0); print(mpwatch.uninstrument())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("True\nTrue\n", "")
+
+
 def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
     watched = ("torch", "numpy", "multiprocessing", "socket", "subprocess", "logging")
     text = (

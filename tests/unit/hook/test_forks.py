@@ -190,3 +190,11 @@ def test_a_child_counts_its_own_records_from_the_first(session: Session, thread:
 
     assert session.ring.handed_out() == 0
     assert not session.ring.is_written(0)
+
+
+def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+
+    assert Forks((3, 10, 13)).session is None

@@ -73,6 +73,20 @@ def test_a_worker_of_a_loader_is_not_searched_but_for_queues_in_a_table(
     del simple, full
 
 
+def test_a_program_whose_workers_are_threads_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = types.SimpleNamespace(id=3, worker_method="thread")
+    worker = types.SimpleNamespace(_worker_info=info)
+    monkeypatch.setitem(sys.modules, "torch.utils.data._utils.worker", worker)
+    _, before = taken()
+    simple = CONTEXT.SimpleQueue()
+
+    session, summary = taken()
+
+    assert not session.worker.is_worker
+    assert summary["queues"] - before["queues"] == 1
+    del simple
+
+
 def test_queues_are_found_wherever_they_are_held() -> None:
     _, before = taken()
     simple, derived, full = CONTEXT.SimpleQueue(), Derived(ctx=CONTEXT), CONTEXT.Queue(5)
