@@ -8,7 +8,7 @@ import socket
 import time
 from dataclasses import replace
 
-from mpwatch.attach import hook_copy, parcel
+from mpwatch.attach import bundle, hook_copy, parcel
 from mpwatch.attach.methods import METHODS, Method, Step, Visit, clear_text
 from mpwatch.attach.outcome import Attached, Refused
 from mpwatch.attach.parcel import Parcel
@@ -111,11 +111,11 @@ def _deliver_once(
     """Have the target look for its errand once; the answer may be to come again later."""
     chosen = _usable(visit, methods)
     target = visit.target
-    waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
+    waiting = _lay_down(visit, errand)
     visit.step("parcel laid down")
     if not waiting.is_ours and _is_lost(waiting, target):
         waiting.remove()
-        waiting = parcel.lay_down(target, errand, hook_copy.directory_for(target))
+        waiting = _lay_down(visit, errand)
     if not waiting.is_ours:
         return _wait(waiting, timeout_s), chosen[0].name, None
     turns = target.turns
@@ -143,6 +143,15 @@ def _deliver_once(
         if stopped_s is not None:
             clear_text(target.pid)
     return answer, method.name, stopped_s
+
+
+def _lay_down(visit: Visit, errand: str) -> Parcel:
+    """Lay down what the errand needs."""
+    directory = hook_copy.directory_for(visit.target)
+    compiled = None
+    if errand == "load":
+        compiled = bundle.compiled_for(visit.target, visit.interpreter.version, directory)
+    return parcel.lay_down(visit.target, errand, directory, compiled=compiled)
 
 
 def _is_lost(waiting: Parcel, target: Target) -> bool:

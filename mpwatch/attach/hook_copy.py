@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from mpwatch.attach import parcel, stub
+from mpwatch.attach import packing, parcel, stub
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire
@@ -88,14 +88,11 @@ def _write(parent: int, name: str, contents: dict[str, bytes], target: Target) -
 
 
 def _sources(directory: str) -> dict[str, bytes]:
-    """The package's modules by their path within it, one level of packages deep."""
+    """The package's modules by their path within it."""
     contents = {}
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)
-                with open(path, "rb") as file:
-                    contents[os.path.relpath(path, directory)] = file.read()
+    for path in packing.modules(directory):
+        with open(os.path.join(directory, path), "rb") as file:
+            contents[path] = file.read()
     return contents
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
-from mpwatch.attach import interpreter, pending_call, rights, room, stub
+from mpwatch.attach import interpreter, pending_call, rights, room, stub, their_python
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.parcel import Parcel
@@ -87,37 +86,19 @@ class RemoteExec:
         _require_gil(visit.interpreter)
         if target.environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
             raise Refused("PYTHON_DISABLE_REMOTE_DEBUG is set in it")
-        if not (target.shares_files and target.shares_pids):
-            raise Refused("it runs in another container: its interpreter cannot be run from here")
-        if not os.path.basename(target.exe).startswith("python"):
-            raise Refused(f"{target.exe} embeds Python: it cannot be run as an interpreter")
-        if not os.access(target.exe, os.X_OK):
-            raise Refused(f"{target.exe} was replaced or cannot be executed by us")
+        their_python.check(target)
         found = rights.check(target.pid)
         if not found.is_allowed:
             raise Refused(found.reason, found.fix)
 
     def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
-        """Run its interpreter for a moment, as its user, who may have made it do anything."""
+        """Run its interpreter for a moment."""
         target = visit.target
         code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
         script = f"{parcel.path}/{stub.SCRIPT_NAME}"
-        environment = {
-            name: value
-            for name, value in target.environment.items()
-            if name == "LD_LIBRARY_PATH"
-        }  # fmt: skip
-        is_other = os.geteuid() != target.uid
         try:
-            done = subprocess.run(
-                [target.exe, "-I", "-S", "-c", code, str(target.pid), script],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=REMOTE_EXEC_WITHIN_S,
-                user=target.uid if is_other else None,
-                group=target.gid if is_other else None,
-                extra_groups=sorted(target.groups) if is_other else None,
+            done = their_python.run(
+                target, code, str(target.pid), script, within_s=REMOTE_EXEC_WITHIN_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Refused(f"its interpreter could not be run: {error}") from error

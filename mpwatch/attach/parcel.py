@@ -105,7 +105,14 @@ class Parcel:
                 os.close(folder)
 
 
-def lay_down(target: Target, errand: str, hook_directory: str, proc: str = "/proc") -> Parcel:
+def lay_down(
+    target: Target,
+    errand: str,
+    hook_directory: str,
+    proc: str = "/proc",
+    *,
+    compiled: bytes | None = None,
+) -> Parcel:
     """Lay down a parcel, or find the one that lies there.
 
     Args:
@@ -113,6 +120,7 @@ def lay_down(target: Target, errand: str, hook_directory: str, proc: str = "/pro
         errand: `load` or `unload`.
         hook_directory: The hook's package as the target calls it.
         proc: Where procfs is.
+        compiled: The modules of that package, see `bundle`; without them the target reads each.
 
     Raises:
         Refused: There is no directory that is safe and writable.
@@ -124,6 +132,8 @@ def lay_down(target: Target, errand: str, hook_directory: str, proc: str = "/pro
         stub.SCRIPT_NAME: stub.SCRIPT,
         "argument": f"{errand}\n{hook_directory}\n".encode("utf-8", "surrogateescape"),
     }
+    if compiled is not None:
+        contents[stub.BUNDLE_NAME] = compiled
     hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         with opened(target.pid, runtime, proc) as parent:

@@ -10,6 +10,7 @@ this is over.
 from __future__ import annotations
 
 import _thread
+import marshal
 import os
 import sys
 import time
@@ -30,7 +31,7 @@ def run(parcel: str) -> None:
     try:
         with open(parcel + "/argument", encoding="utf-8", errors="surrogateescape") as file:
             errand, hook_directory = file.read().split("\n")[:2]
-        result = LATER if is_importing() else ERRANDS[errand](hook_directory)
+        result = LATER if is_importing() else ERRANDS[errand](hook_directory, parcel)
     except BaseException as error:  # noqa: BLE001 - nothing may escape into the interpreter
         if is_foreign(error):
             foreign, result = error, "a signal handler of the program interrupted it"
@@ -59,19 +60,38 @@ def is_importing() -> bool:
     return False
 
 
-def load(hook_directory: str) -> str:
+def load(hook_directory: str, parcel: str) -> str:
     """Bring the hook in; an empty text is success."""
+    compiled = unpack(parcel + "/hook")
     path = hook_directory + "/stowaway.py"
-    with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec")
+    if "stowaway" in compiled:
+        code = compiled["stowaway"][2]
+    else:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec")
     stowaway: dict[str, Any] = {"__name__": "mpwatch_payload_stowaway", "__file__": path}
     exec(code, stowaway)
-    if stowaway["load"](hook_directory, "attach") is None:
+    if stowaway["load"](hook_directory, "attach", compiled=compiled) is None:
         return str(stowaway["reason"] or "the hook refused")
     return ""
 
 
-def unload(_hook_directory: str) -> str:
+def unpack(path: str) -> dict[str, Any]:
+    """The hook's modules as the observer compiled them; none if it did so for another Python."""
+    from importlib.util import MAGIC_NUMBER
+
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        if content.startswith(MAGIC_NUMBER):
+            compiled: dict[str, Any] = marshal.loads(content[len(MAGIC_NUMBER) :])
+            return compiled
+    except (OSError, EOFError, ValueError, TypeError):
+        pass  # it was left out, or the disk was full: their own files do
+    return {}
+
+
+def unload(_hook_directory: str, _parcel: str) -> str:
     """Take the hook out; an empty text is success, also when it was not there."""
     package = sys.modules.get("_mpwatch_hook")
     if package is None or package.uninstrument():

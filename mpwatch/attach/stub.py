@@ -8,6 +8,7 @@ from __future__ import annotations
 
 PARCEL_PREFIX = "attach-"
 PROGRAM_NAME = "payload.py"
+BUNDLE_NAME = "hook"
 
 # Sockets, parcels and rings share a directory: see `wire.runtime_candidates` and `wire.stem`.
 _FINDER = """\

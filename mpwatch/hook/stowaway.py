@@ -14,7 +14,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Sequence
+    from types import CodeType, ModuleType
     from typing import Any
 
 RENDEZVOUS = "_mpwatch_hook"
@@ -26,7 +27,10 @@ reason = ""
 
 
 def load(
-    hook_directory: str, started_by: str, birth: dict[str, Any] | None = None
+    hook_directory: str,
+    started_by: str,
+    birth: dict[str, Any] | None = None,
+    compiled: dict[str, Any] | None = None,
 ) -> ModuleType | None:
     """Bring the hook in, once per process; raises nothing of its own.
 
@@ -36,15 +40,17 @@ def load(
         hook_directory: Path of the package `mpwatch/hook`, readable for this process.
         started_by: `spawn`, `forkserver` or `attach`.
         birth: What the parent knew about this process, or `None`.
+        compiled: The package's modules: path, whether it is a package, and code, by name within it.
 
     Returns:
         The hook's package, or `None` with the explanation in `reason`.
     """
     global reason
+    unpacked = _Unpacked(compiled) if compiled else None
     try:
         package = sys.modules.get(RENDEZVOUS) or sys.modules.get("mpwatch.hook")
         if package is None:
-            package = _import(hook_directory)
+            package = _import(hook_directory, unpacked)
         if not package.enter(started_by, birth):
             reason = "the hook refused"
             return None
@@ -53,7 +59,42 @@ def load(
             raise
         reason = f"{type(error).__name__}: {error}"
         return None
+    finally:
+        if unpacked in sys.meta_path:
+            sys.meta_path.remove(unpacked)
     return package
+
+
+class _Unpacked:
+    """Finds the hook's modules among those that came compiled, while it is being brought in."""
+
+    def __init__(self, compiled: dict[str, Any]) -> None:
+        self._modules = {f"{RENDEZVOUS}.{name}".rstrip("."): compiled[name] for name in compiled}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self._modules:
+            return None
+        file, is_package, code = self._modules[name]
+        return importlib.util.spec_from_file_location(
+            name,
+            file,
+            loader=_Loader(name, file, code),
+            submodule_search_locations=[file.rpartition("/")[0]] if is_package else None,
+        )
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Knows a module's code before its file is read."""
+
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self._code: CodeType | None = code
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        code, self._code = self._code, None
+        return code or super().get_code(fullname)
 
 
 def _is_ours(error: Exception, directory: str) -> bool:
@@ -66,19 +107,31 @@ def _is_ours(error: Exception, directory: str) -> bool:
     return bool(errors.is_ours(error))
 
 
-def _import(directory: str) -> ModuleType:
-    """Import the package under a private name, from its directory."""
+def _import(directory: str, unpacked: _Unpacked | None) -> ModuleType:
+    """Import the package under a private name, from its directory or as it came."""
+    spec = None
+    if unpacked is not None:
+        sys.meta_path.insert(0, unpacked)
+        spec = unpacked.find_spec(RENDEZVOUS)
     try:
-        return _execute(RENDEZVOUS, directory + "/__init__.py", directory)
+        return _execute(RENDEZVOUS, directory + "/__init__.py", directory, spec)
     except BaseException:
         sys.modules.pop(RENDEZVOUS, None)
         raise
 
 
-def _execute(name: str, path: str, package_directory: str | None = None) -> ModuleType:
-    """Make a module out of a file; a package is entered in `sys.modules`."""
-    folders = None if package_directory is None else [package_directory]
-    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+def _execute(
+    name: str,
+    path: str,
+    package_directory: str | None = None,
+    spec: importlib.machinery.ModuleSpec | None = None,
+) -> ModuleType:
+    """Make a module out of a file or its spec; a package is entered in `sys.modules`."""
+    if spec is None:
+        folders = None if package_directory is None else [package_directory]
+        spec = importlib.util.spec_from_file_location(
+            name, path, submodule_search_locations=folders
+        )
     if spec is None or spec.loader is None:
         raise ImportError(path)
     module = importlib.util.module_from_spec(spec)

@@ -188,7 +188,7 @@ def test_a_death_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("pid", "code"),
-    [("2147483000", 3), (str(os.getpid()), 0), ("0", 2), ("x", 2)],
+    [("2147483000", 3), pytest.param(str(os.getpid()), 0, id="this process"), ("0", 2), ("x", 2)],
 )
 def test_a_pid_that_cannot_be_watched_gets_one_sentence_and_its_code(pid: str, code: int) -> None:
     done = subprocess.run(

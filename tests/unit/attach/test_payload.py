@@ -44,7 +44,8 @@ def compute_for(most_s: float) -> None:
 
 
 def hook(parcel: Path, body: str) -> None:
-    text = f"reason = ''\ndef load(directory, started_by):\n    global reason\n    {body}\n"
+    head = "reason = ''\ndef load(directory, started_by, compiled=None):\n    global reason\n"
+    text = f"{head}    {body}\n"
     (parcel.parent / "hook" / "stowaway.py").write_text(text)
 
 

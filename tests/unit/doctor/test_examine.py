@@ -28,7 +28,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("pid", [None, os.getpid()])
+@pytest.mark.parametrize("pid", [None, pytest.param(os.getpid(), id="this process")])
 def test_every_check_is_there_and_says_what_it_means(pid: int | None) -> None:
     checks = examine(pid)
 

@@ -1,0 +1,64 @@
+"""Packs the hook's modules into one piece: run by whichever Python is to load them.
+
+It needs nothing but the standard library of Python 3.10 or later, because its text is also run by
+interpreters that know nothing of mpwatch: `python -I -S -c TEXT DIRECTORY`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+
+NOT_IN_IT = ("run.py",)
+"""What a target does not import."""
+
+
+def pack(directory: str, theirs: str) -> bytes:
+    """All modules of the hook's package, compiled.
+
+    Args:
+        directory: The package.
+        theirs: Where the target believes it to be.
+
+    Returns:
+        The interpreter's magic number and, marshalled, by the name of each module (its name in the
+        package, with dots; of the package itself an empty one): path, whether it is a package, and
+        code.
+
+    Raises:
+        OSError: It could not be read.
+    """
+    packed: dict[str, tuple[str, bool, CodeType | None]] = {}
+    for path in modules(directory):
+        if path in NOT_IN_IT:
+            continue
+        steps = path[: -len(".py")].split("/")
+        is_package = steps[-1] == "__init__"
+        here, there = f"{directory}/{path}", f"{theirs}/{path}"
+        if here == there:
+            code = SourceFileLoader("hook", here).get_code("hook")
+        else:
+            with open(here, "rb") as file:
+                code = compile(file.read(), there, "exec", dont_inherit=True)
+        packed[".".join(steps[:-1] if is_package else steps)] = (there, is_package, code)
+    return importlib.util.MAGIC_NUMBER + marshal.dumps(packed)
+
+
+def modules(directory: str) -> Iterator[str]:
+    """Paths of the package's modules within it, one level of packages deep."""
+    for folder, _, names in os.walk(directory):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield os.path.relpath(os.path.join(folder, name), directory)
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(pack(sys.argv[1], sys.argv[1]))
