@@ -10,6 +10,7 @@ this is over.
 from __future__ import annotations
 
 import _thread
+import gc
 import marshal
 import os
 import sys
@@ -21,13 +22,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 KNOCK_S = 0.01
+_IMPORT_FILE = "<frozen importlib._bootstrap>"
+"""Where the interpreter imports; its `_load_unlocked` has a module's `spec` (3.10 to 3.15)."""
 LATER = "later"
 """The answer of a program that is in the middle of an import."""
 
 
 def run(parcel: str) -> None:
-    """Do the errand, leave the result beside it, and hand on what was not ours."""
+    """Do the errand, leave the result beside it, and hand on what was not ours.
+
+    No garbage is collected meanwhile. Thousands of new objects would bring the collection of all
+    generations about, which takes a worker of torch 0.1 s and, where it was forked, has it copy
+    all of the heap that it shares with its parent.
+    """
     foreign: BaseException | None = None
+    is_collecting = gc.isenabled()
+    gc.disable()
     try:
         with open(parcel + "/argument", encoding="utf-8", errors="surrogateescape") as file:
             errand, hook_directory = file.read().split("\n")[:2]
@@ -41,6 +51,8 @@ def run(parcel: str) -> None:
         answer(parcel, result)
     except BaseException as error:  # noqa: BLE001 - as above
         foreign = foreign or (error if is_foreign(error) else None)
+    if is_collecting:
+        gc.enable()
     if foreign is not None:
         raise_later(foreign)
 
@@ -51,13 +63,35 @@ def is_importing() -> bool:
     To import it now would use it as it is, or load a second copy of it for good: `importlib.util`
     would then fail in the program for ever (seen with CPython 3.11, where `.pth` files of `site`
     import it). So `signal`, which imports others in turn, is imported below where it is needed.
+
+    The calls of all threads tell it, and cost a worker nothing: to look at every module instead
+    would have a forked process copy a thousand pages that it shares with its parent.
     """
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] in sys.stdlib_module_names:
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "_initializing", False):
-                return True
+    if "greenlet" in sys.modules:
+        return _is_half_imported()  # one that is put aside is in no thread's calls
+    for newest in tuple(sys._current_frames().values()):
+        frame: FrameType | None = newest
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "_load_unlocked" and code.co_filename == _IMPORT_FILE:
+                spec = frame.f_locals.get("spec")
+                if _is_standard(getattr(spec, "name", "")):
+                    return True
+            frame = frame.f_back
     return False
+
+
+def _is_half_imported() -> bool:
+    """Whether any module says so itself."""
+    for name, module in tuple(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if _is_standard(name) and getattr(spec, "_initializing", False):
+            return True
+    return False
+
+
+def _is_standard(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names
 
 
 def load(hook_directory: str, parcel: str) -> str:
@@ -84,7 +118,7 @@ def unpack(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             content = file.read()
         if content.startswith(MAGIC_NUMBER):
-            compiled: dict[str, Any] = marshal.loads(content[len(MAGIC_NUMBER) :])
+            compiled: dict[str, Any] = marshal.loads(memoryview(content)[len(MAGIC_NUMBER) :])
             return compiled
     except (OSError, EOFError, ValueError, TypeError):
         pass  # it was left out, or the disk was full: their own files do

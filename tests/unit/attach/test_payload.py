@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import gc
+import importlib
 import importlib.machinery
 import os
 import signal
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,26 +119,93 @@ def test_the_stub_is_one_constant_text_that_binds_no_name_and_raises_nothing(
     assert stub.TEXT.endswith(b"\0")
 
 
+# A module that has a parcel opened while it is imported, by the thread that imports it or another.
+LOOKS = "import gc, seen\nseen.answers.append(seen.ask())\n"
+
+
+@pytest.fixture
+def importing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str, Callable[[], object]], object]]:
+    """Imports a module of a name and returns what was answered while that was half done."""
+    (tmp_path / "modules").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    seen: Any = types.ModuleType("seen")
+    monkeypatch.setitem(sys.modules, "seen", seen)
+    names = []
+
+    def importing(name: str, ask: Callable[[], object]) -> object:
+        seen.answers, seen.ask = [], ask
+        (tmp_path / "modules" / f"{name}.py").write_text(LOOKS)
+        sys.modules.pop(name, None)
+        names.append(name)
+        importlib.import_module(name)
+        return seen.answers[0]
+
+    yield importing
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def on_another_thread(ask: Callable[[], object]) -> object:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(ask).result()
+
+
+Importing = Callable[[str, Callable[[], object]], object]
+
+
 def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
-    parcel: Path, monkeypatch: pytest.MonkeyPatch
+    parcel: Path, importing: Importing
+) -> None:
+    def ask() -> str:
+        payload.run(str(parcel))
+        return (parcel / "result").read_text()
+
+    assert importing("zipapp", ask) == payload.LATER
+    assert ask() != payload.LATER
+
+
+@pytest.mark.parametrize(("name", "is_so"), [("zipapp", True), ("their_package", False)])
+def test_a_half_imported_module_counts_if_it_is_of_the_standard_library(
+    importing: Importing, name: str, is_so: bool
+) -> None:
+    assert importing(name, payload.is_importing) is is_so
+    assert importing(name, lambda: on_another_thread(payload.is_importing)) is is_so
+    assert not payload.is_importing()
+
+
+def test_an_import_on_a_greenlet_that_was_put_aside_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     half = types.ModuleType("zipapp")
     half.__spec__ = importlib.machinery.ModuleSpec("zipapp", None)
     half.__spec__._initializing = True  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "zipapp", half)
-    payload.run(str(parcel))
-    assert (parcel / "result").read_text() == payload.LATER
-
+    monkeypatch.setitem(sys.modules, "greenlet", types.ModuleType("greenlet"))
+    assert payload.is_importing()
     half.__spec__._initializing = False  # type: ignore[attr-defined]
-    payload.run(str(parcel))
-    assert (parcel / "result").read_text() != payload.LATER
-
-
-def test_a_module_of_the_program_that_is_half_imported_holds_nobody_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    half = types.ModuleType("their_package")
-    half.__spec__ = importlib.machinery.ModuleSpec("their_package", None)
-    half.__spec__._initializing = True  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "their_package", half)
     assert not payload.is_importing()
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
+    parcel: Path, is_enabled: bool
+) -> None:
+    hook(parcel, "import gc; global seen; seen = [[] for _ in range(100_000)]; return seen")
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        generations.append(info["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        if not is_enabled:
+            gc.disable()
+        payload.run(str(parcel))
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.enable()
+        gc.callbacks.remove(note)
+    assert (parcel / "result").read_text() == "done"
+    assert len(generations) <= 2 * 3  # what was put off comes once, and not for each 700 objects
