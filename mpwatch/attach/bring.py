@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -9,7 +10,7 @@ import time
 from dataclasses import replace
 
 from mpwatch.attach import bundle, hook_copy, parcel
-from mpwatch.attach.methods import METHODS, Method, Step, Visit, clear_text
+from mpwatch.attach.methods import METHODS, Method, Rest, Step, Visit, clear_text
 from mpwatch.attach.outcome import Attached, Refused
 from mpwatch.attach.parcel import Parcel
 from mpwatch.attach.payload import LATER
@@ -29,8 +30,6 @@ TURNS_OF_A_VISIT = 8
 IMPORT_WITHIN_S = 2.0
 """How much longer a program may be importing its modules."""
 _IMPORT_PAUSE_S = 0.02
-_LOOK_S = 0.001
-_LOOK_AT_MOST_S = 0.02
 
 
 def bring_in(
@@ -40,6 +39,7 @@ def bring_in(
     methods: tuple[Method, ...] = METHODS,
     step: Step = lambda name: None,
     again: bool = False,
+    rest: Rest = contextlib.nullcontext,
 ) -> Attached:
     """Bring the hook into one process.
 
@@ -67,6 +67,7 @@ def bring_in(
         step: Called after each step with its name, for tests.
         again: The process has been told before. Its call is made once more if it came at a bad
             moment or was lost, and not if somebody has called it off since.
+        rest: Entered while nothing is to be done but to wait for the target.
     """
     started_s = time.monotonic()
     try:
@@ -75,7 +76,7 @@ def bring_in(
         if already is None and again and parcel.find(target) is None:
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
-            already = _bring(Visit(target, step), methods, timeout_s)
+            already = _bring(Visit(target, step, rest), methods, timeout_s)
     except Refused as refusal:
         already = Attached(process, "absent", reason=clean(refusal.reason, 1000), fix=refusal.fix)
     except OSError as error:
@@ -117,7 +118,7 @@ def _deliver_once(
         waiting.remove()
         waiting = _lay_down(visit, errand)
     if not waiting.is_ours:
-        return _wait(waiting, timeout_s), chosen[0].name, None
+        return _wait(visit, waiting, timeout_s), chosen[0].name, None
     turns = target.turns
     stopped_s: float | None = None
     method = chosen[0]
@@ -134,14 +135,14 @@ def _deliver_once(
         raise
     waiting.mark("handed-over", turns)
     visit.step("handed over")
-    answer = _wait(waiting, timeout_s)
+    answer = _wait(visit, waiting, timeout_s)
     if answer is None:
         waiting.mark("unattended")
         answer = waiting.answer()  # it may have come between the last look and the mark
     if answer is not None:
         waiting.remove()
         if stopped_s is not None:
-            clear_text(target.pid)
+            clear_text(target.pid, visit.text_at)
     return answer, method.name, stopped_s
 
 
@@ -152,6 +153,12 @@ def _lay_down(visit: Visit, errand: str) -> Parcel:
     if errand == "load":
         compiled = bundle.compiled_for(visit.target, visit.interpreter.version, directory)
     return parcel.lay_down(visit.target, errand, directory, compiled=compiled)
+
+
+def _wait(visit: Visit, waiting: Parcel, timeout_s: float) -> str | None:
+    """The answer, or `None` once the time is over."""
+    with visit.rest():
+        return waiting.answer_within(timeout_s)
 
 
 def _is_lost(waiting: Parcel, target: Target) -> bool:
@@ -193,18 +200,6 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
         return Attached(process, "absent", method, reason, stopped_s=stopped_s)
     reason = f"{blocked_words(visit.target)}; the hook arrives when it comes back to Python"
     return Attached(process, "pending", method, reason, stopped_s=stopped_s)
-
-
-def _wait(waiting: Parcel, timeout_s: float) -> str | None:
-    """The answer, or `None` once the time is over."""
-    deadline_s = time.monotonic() + timeout_s
-    pause_s = _LOOK_S
-    while True:
-        answer = waiting.answer()
-        if answer is not None or time.monotonic() > deadline_s:
-            return answer
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 1.2, _LOOK_AT_MOST_S)
 
 
 def _already_there(target: Target) -> Attached | None:

@@ -16,7 +16,7 @@ from mpwatch.attach.outcome import Refused
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LINE = re.compile(
-    rb"^([0-9a-f]+)-([0-9a-f]+) (....) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)$", re.M
+    rb"^([0-9a-f]+)-([0-9a-f]+) (....) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)$"
 )
 
 
@@ -86,13 +86,20 @@ def read_mappings(pid: int, proc: str = "/proc") -> tuple[Mapping, ...]:
         OSError: It is gone, or not ours to look at.
     """
     with open(f"{proc}/{pid}/maps", "rb") as file:
-        text = file.read()
-    return tuple(
-        Mapping(
-            int(start, 16), int(end, 16), permissions.decode(), int(offset, 16),
-            os.makedev(int(major, 16), int(minor, 16)), int(inode), os.fsdecode(path),
-        )
-        for start, end, permissions, offset, major, minor, inode, path in _LINE.findall(text)
+        lines = file.read().splitlines()
+    return tuple(filter(None, map(_mapping, lines)))
+
+
+@lru_cache(maxsize=8192)
+def _mapping(line: bytes) -> Mapping | None:
+    """One line; forked processes have nearly all of them in common."""
+    match = _LINE.match(line)
+    if match is None:
+        return None
+    start, end, permissions, offset, major, minor, inode, path = match.groups()
+    return Mapping(
+        int(start, 16), int(end, 16), permissions.decode(), int(offset, 16),
+        os.makedev(int(major, 16), int(minor, 16)), int(inode), os.fsdecode(path),
     )  # fmt: skip
 
 

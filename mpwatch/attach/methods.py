@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 import time
@@ -17,6 +18,7 @@ from mpwatch.attach.target import Target, read_stat
 from mpwatch.attach.this_machine import this_machine
 
 Step = Callable[[str], None]
+Rest = Callable[[], contextlib.AbstractContextManager[None]]
 
 REMOTE_EXEC_WITHIN_S = 10.0
 STARTED_WITHIN_S = 1.0
@@ -28,9 +30,17 @@ _STOPPING = threading.Lock()
 class Visit:
     """One attempt with one target, and what was found out about it so far."""
 
-    def __init__(self, target: Target, step: Step = lambda name: None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        step: Step = lambda name: None,
+        rest: Rest = contextlib.nullcontext,
+    ) -> None:
         self.target = target
         self.step = step
+        self.rest = rest
+        self.text_at: int | None = None
+        """Where in its memory the text for a pending call was put."""
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -141,6 +151,7 @@ class PendingCall:
         try:
             _require_same(visit.target)
             text_at = room.find_room(visit.target.pid, visit.interpreter.modules, memory, stub.TEXT)
+            visit.text_at = text_at
             memory.write(text_at, stub.TEXT)
             plan = pending_call.prepare(visit.interpreter, this_machine(), memory, text_at)
             visit.step("text written")
@@ -157,14 +168,19 @@ METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
 """In order of preference; before them the hook may be there already, after them is observing."""
 
 
-def clear_text(pid: int) -> None:
-    """Remove what a pending call has left in the target; what cannot be reached stays."""
+def clear_text(pid: int, text_at: int | None = None) -> None:
+    """Remove what a pending call has left in the target; what cannot be reached stays.
+
+    Args:
+        pid: The target.
+        text_at: Where the text was put; it is looked for if that is not known.
+    """
     try:
         memory = room.TargetMemory(pid)
     except OSError:
         return
     try:
-        room.clear(pid, memory, stub.TEXT)
+        room.clear(pid, memory, stub.TEXT, text_at)
     except OSError:
         return
     finally:

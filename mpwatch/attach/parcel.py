@@ -25,6 +25,12 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _ANSWER_BYTES = 4096
+_LOOK_S = 0.001
+_LOOK_AT_MOST_S = 0.02
+_SWEEP_EVERY_S = 10.0
+_REMEMBERED = 64
+_swept: dict[tuple[str, int], float] = {}
+"""When a runtime directory of a user was looked through last."""
 STALE_S = 5.0
 """A parcel that nobody handed over for so long belongs to an observer that died."""
 
@@ -59,6 +65,18 @@ class Parcel:
         except (OSError, Refused):
             return None
         return None if raw is None else raw.decode("utf-8", "replace").strip()
+
+    def answer_within(self, timeout_s: float) -> str | None:
+        """The same, waited for; its directory is opened once and not for each look."""
+        deadline_s = time.monotonic() + timeout_s
+        pause_s = _LOOK_S
+        with contextlib.suppress(OSError, Refused), self._opened() as folder:
+            while _read(folder, "result") is None and os.fstat(folder).st_nlink:
+                if time.monotonic() > deadline_s:
+                    break
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 1.2, _LOOK_AT_MOST_S)
+        return self.answer()
 
     def handed_over_at(self) -> int | None:
         """What `mark` noted when the target was told to look; `None` if it was not told yet."""
@@ -137,7 +155,7 @@ def lay_down(
     hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         with opened(target.pid, runtime, proc) as parent:
-            if target.shares_pids:
+            if target.shares_pids and _is_time_to_sweep(runtime, target.uid):
                 _sweep(parent, proc)
             write_folder(parent, hidden, contents, target)
             try:
@@ -264,6 +282,18 @@ def _read(folder: int, name: str) -> bytes | None:
         return os.read(fd, _ANSWER_BYTES)
     finally:
         os.close(fd)
+
+
+def _is_time_to_sweep(runtime: str, uid: int) -> bool:
+    """Whether this was not just done: the parcels of a job lie there side by side."""
+    now_s = time.monotonic()
+    last_s = _swept.get((runtime, uid))
+    if last_s is not None and now_s - last_s < _SWEEP_EVERY_S:
+        return False
+    if len(_swept) >= _REMEMBERED:
+        _swept.clear()
+    _swept[runtime, uid] = now_s
+    return True
 
 
 def _sweep(parent: int, proc: str) -> None:

@@ -69,15 +69,21 @@ def is_importing() -> bool:
     """
     if "greenlet" in sys.modules:
         return _is_half_imported()  # one that is put aside is in no thread's calls
-    for newest in tuple(sys._current_frames().values()):
-        frame: FrameType | None = newest
-        while frame is not None:
-            code = frame.f_code
-            if code.co_name == "_load_unlocked" and code.co_filename == _IMPORT_FILE:
-                spec = frame.f_locals.get("spec")
-                if _is_standard(getattr(spec, "name", "")):
-                    return True
-            frame = frame.f_back
+    newest = list(sys._current_frames().values())
+    try:
+        return any(map(_imports_standard, newest))
+    finally:
+        newest.clear()  # this very call is among them, and would hold on to all of them
+
+
+def _imports_standard(frame: FrameType | None) -> bool:
+    """Whether a thread is importing a module of the standard library, by its newest call."""
+    while frame is not None:
+        code = frame.f_code
+        is_import = code.co_name == "_load_unlocked" and code.co_filename == _IMPORT_FILE
+        if is_import and _is_standard(getattr(frame.f_locals.get("spec"), "name", "")):
+            return True
+        frame = frame.f_back
     return False
 
 

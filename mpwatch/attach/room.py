@@ -89,16 +89,31 @@ def find_room(
     raise Refused("no loaded file has unused bytes for the call's text")
 
 
-def clear(pid: int, memory: TargetMemory, content: bytes, proc: str = "/proc") -> bool:
+def clear(
+    pid: int,
+    memory: TargetMemory,
+    content: bytes,
+    address: int | None = None,
+    proc: str = "/proc",
+) -> bool:
     """Clear the text if it is still there; whether it was.
 
+    Args:
+        pid: The target.
+        memory: Its memory.
+        content: The text.
+        address: Where it was put; `None` to look for it.
+        proc: Where procfs is.
+
     Raises:
-        OSError: The process is gone.
+        OSError: The process is gone, or nothing is mapped there any more.
     """
-    try:
-        address = find_room(pid, elf.modules(elf.read_mappings(pid, proc)), memory, content, proc)
-    except Refused:
-        return False
+    if address is None:
+        loaded = elf.modules(elf.read_mappings(pid, proc))
+        try:
+            address = find_room(pid, loaded, memory, content, proc)
+        except Refused:
+            return False
     if memory.read(address, len(content)) != content:
         return False
     memory.write(address, bytes(len(content)))

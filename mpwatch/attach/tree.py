@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
@@ -14,8 +16,14 @@ from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
-PARALLEL = min(64, 8 * (os.cpu_count() or 1))
-"""Most of the time goes by until a process comes back to its interpreter."""
+UNDER_WAY = 256
+"""Processes to which the hook is on its way, each on a thread of ours: nearly all of the time goes
+by until they come back to their interpreters."""
+IN_HAND = 4
+"""Those for which something is done meanwhile. With more, the one that stands still would wait
+until all our threads have had their turns."""
+LEAVING = min(64, 8 * (os.cpu_count() or 1))
+"""Processes that are asked at once to let the hook go: most of them answer at once."""
 GENERATIONS = 4
 """How often children born meanwhile are looked for; those of a parent with the hook have it."""
 _LEFT_ALONE: dict[Role, str] = {
@@ -100,7 +108,21 @@ def _bring_in_all(
     for outcome in outcomes.values():
         progress(outcome)
     wanted = [p for p, reason in reasons.items() if reason is None]
-    outcomes |= _all(lambda p: bring_in(p, timeout_s=timeout_s, again=again), wanted, progress)
+    turns = threading.BoundedSemaphore(IN_HAND)
+
+    @contextlib.contextmanager
+    def rest() -> Iterator[None]:
+        turns.release()
+        try:
+            yield
+        finally:
+            turns.acquire()
+
+    def bring(process: ProcessId) -> Attached:
+        with turns:
+            return bring_in(process, timeout_s=timeout_s, again=again, rest=rest)
+
+    outcomes |= _all(bring, wanted, progress, UNDER_WAY)
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 
@@ -115,17 +137,20 @@ def _detach_all(
     def leave(process: ProcessId) -> Detached:
         return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
 
-    outcomes = _all(leave, processes[::-1], progress)
+    outcomes = _all(leave, processes[::-1], progress, LEAVING)
     return {process: outcomes[process] for process in processes}
 
 
 def _all(
-    work: Callable[[ProcessId], R], processes: list[ProcessId], progress: Callable[[R], None]
+    work: Callable[[ProcessId], R],
+    processes: list[ProcessId],
+    progress: Callable[[R], None],
+    at_once: int,
 ) -> dict[ProcessId, R]:
     outcomes: dict[ProcessId, R] = {}
     if not processes:
         return outcomes
-    with ThreadPoolExecutor(min(PARALLEL, len(processes)), "mpwatch-attach") as pool:
+    with ThreadPoolExecutor(min(at_once, len(processes)), "mpwatch-attach") as pool:
         for future in as_completed([pool.submit(work, process) for process in processes]):
             outcome = future.result()
             outcomes[outcome.process] = outcome

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -173,6 +174,23 @@ def test_a_half_imported_module_counts_if_it_is_of_the_standard_library(
     assert importing(name, payload.is_importing) is is_so
     assert importing(name, lambda: on_another_thread(payload.is_importing)) is is_so
     assert not payload.is_importing()
+
+
+class Batch:
+    """What a loop of the program holds."""
+
+
+def test_nothing_of_the_program_is_held_on_to_until_garbage_is_collected() -> None:
+    def loop() -> weakref.ref[Batch]:
+        batch = Batch()
+        payload.is_importing()
+        return weakref.ref(batch)
+
+    gc.disable()
+    try:
+        assert loop()() is None
+    finally:
+        gc.enable()
 
 
 def test_an_import_on_a_greenlet_that_was_put_aside_is_seen(
