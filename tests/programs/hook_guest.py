@@ -157,6 +157,9 @@ def weight() -> None:
     assert session is not None
     for _ in range(wire.DEFAULT_SLOTS):
         session.record(wire.QUEUE_PUT, 0)
+    while session.wrapper_ns is None:  # its thread has something to do first, once
+        time.sleep(0.01)
+    gc.collect()
     ring = wire.HEADER_BYTES + wire.DEFAULT_SLOTS * wire.RECORD_BYTES
     say("bytes", tracemalloc.get_traced_memory()[0] + ring)
 

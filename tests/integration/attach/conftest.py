@@ -88,10 +88,10 @@ def _may_trace() -> None:
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Path:
-    """The directory in which the programs' hooks put their files."""
-    folder = tmp_path / "run"
-    folder.mkdir(mode=0o700)
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory in which the programs' hooks put their files: a short one, for sockets."""
+    folder = tmp_path_factory.mktemp("run")
+    folder.chmod(0o700)
     return folder
 
 

@@ -49,12 +49,17 @@ NEIGHBOURS = frozenset(
     )
 )
 """Those that have been mistaken for their failures, or are most like them: the others on demand."""
-JOBS = 6
+JOBS = 3
 ALL = {case.name: case for case in cases()}
 CANNOT = {each.name: reason for each in scenarios() if (reason := obstacle(each))}
 LONG = {name for name, case in ALL.items() if case.is_alone}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+# One worker has all of them: they are begun together.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.xdist_group("demonstrations"),
+]
 
 
 def is_left_out(name: str) -> bool:

@@ -25,10 +25,11 @@ may_mount = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a 
 
 
 @pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+def disk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """A file system in memory, mounted with the options of the test."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("disk")
     command = ["mount", "-t", "tmpfs", "-o", request.param, "none", str(folder)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("this container may not mount")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import PROGRAMS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cost")]
 
 BOUNDED = ("check", "is_whole", "add", "note", "place_here", "_spend", "_remember", "_identity")
 """Done so many times a second at most, however many batches there are."""

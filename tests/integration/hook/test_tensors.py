@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,16 +25,19 @@ METHODS = ("fork", "spawn", "forkserver")
 def run(*arguments: str) -> tuple[int, str]:
     """Run the program of tensors to its end."""
     command = [sys.executable, str(PROGRAMS / "hook_tensors.py"), *arguments]
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        input="\n",
-        check=False,
-    )
-    return done.returncode, done.stdout
+    # To a file: torch_shm_manager holds on to a pipe for seconds after the program has ended.
+    with tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            input="\n",
+            check=False,
+        )
+        output.seek(0)
+        return done.returncode, output.read()
 
 
 @pytest.fixture
