@@ -26,6 +26,7 @@ ProcessMetric: TypeAlias = Literal[
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits as DataLoaders do, for a batch or work, else 0
     "read_bytes",
+    "cuda_unreleased",  # CUDA tensors sent and not released by their receivers, by the hook's count
     "looks",  # a point when stacks were taken from outside, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[

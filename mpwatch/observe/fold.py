@@ -86,7 +86,12 @@ class Fold:
                 self._ledger(input.process).add_hello(input)
             case HookGauges():
                 self._at_s = max(self._at_s, input.at_s)
-                self._ledger(input.process).add_gauges(input)
+                ledger = self._ledger(input.process)
+                ledger.add_gauges(input)
+                if (unreleased := ledger.cuda_unreleased()) is not None:
+                    self._history.add_point(
+                        input.process, "cuda_unreleased", input.at_s, unreleased
+                    )
             case HookStatus():
                 self._take_status(input)
 
@@ -223,7 +228,7 @@ class Fold:
             return
         self._gone.pop(taken.process, None)
         if taken.source != "hook":
-            self._history.add_look(taken.process, taken.at_s)
+            self._history.add_point(taken.process, "looks", taken.at_s, 1)
         member.shown = None
         member.stacks_problem, member.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:

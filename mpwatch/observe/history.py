@@ -84,10 +84,12 @@ class HistoryKeeper:
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
 
-    def add_look(self, process: ProcessId, at_s: float) -> None:
-        """Remember that its stacks were taken from outside at a moment."""
+    def add_point(
+        self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
+    ) -> None:
+        """Remember a number that does not come with the samples of the job."""
         lines = self._lines.setdefault(process, {})
-        (lines.get("looks") or self._begin(lines, process, "looks")).add(at_s, 1)
+        (lines.get(metric) or self._begin(lines, process, metric)).add(at_s, value)
 
     def forget(self, process: ProcessId) -> None:
         """Drop everything about a process that nobody shows any more."""

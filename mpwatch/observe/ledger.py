@@ -208,6 +208,10 @@ class HookLedger:
         waited = sum(min(ns, max(0, at - start_ns)) for at, ns in self._waits if at > start_ns)
         return min(1.0, waited / span_ns)
 
+    def cuda_unreleased(self) -> int | None:
+        """CUDA tensors sent and not released by their receivers."""
+        return _integer(_mapping(self.gauges.get("cuda_lent")).get("unreleased"))
+
     def gpu_uses(self) -> tuple[GpuUse, ...]:
         """Readings of torch's allocator per device, where CUDA is initialised."""
         reading = _mapping(self.gauges.get("cuda"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpwatch.diagnose.engine import Engine
+from mpwatch.model.events import HookGauges
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
@@ -42,26 +43,42 @@ def test_who_runs_or_waits_for_a_lock_of_its_own_waits_for_nothing_else() -> Non
     assert waited(LOCK, LOCK).waits_s is None
 
 
+class Looking(Engine):
+    """Keeps what it was shown."""
+
+    seen = History()
+
+    def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
+        self.seen = history
+        return ()
+
+
 def test_looks_from_outside_are_remembered_and_those_of_a_hook_are_not() -> None:
-    seen: list[History] = []
-
-    class Looking(Engine):
-        def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
-            seen.append(history)
-            return ()
-
-    fold = Fold(Looking())
+    looking = Looking()
+    fold = Fold(looking)
     fold.apply(tree(1.0, sample(MAIN, 1.0)))
     fold.apply(StacksTaken(MAIN, 1.2, "hook"))
     fold.apply(StacksTaken(MAIN, 3.2, "py-spy", problem="it was busy"))
     fold.snapshot()
 
-    assert [point.at_s for point in seen[-1].of(MAIN, "looks")] == [3.2]
+    assert [point.at_s for point in looking.seen.of(MAIN, "looks")] == [3.2]
 
 
 def test_looks_at_a_process_are_forgotten_with_it() -> None:
     keeper = HistoryKeeper()
-    keeper.add_look(MAIN, 1.0)
+    keeper.add_point(MAIN, "looks", 1.0, 1)
     keeper.forget(MAIN)
 
     assert keeper.history().of(MAIN, "looks") == ()
+
+
+def test_cuda_tensors_that_are_not_released_are_remembered_as_the_hook_counts_them() -> None:
+    looking = Looking()
+    fold = Fold(looking)
+    fold.apply(tree(1.0, sample(MAIN, 1.0)))
+    for second, reading in enumerate(({"unreleased": 3}, {"unreleased": "x"}, {"unreleased": 9})):
+        fold.apply(HookGauges(MAIN, 2.0 + second, {"cuda_lent": reading}))
+
+    fold.snapshot()
+    line = looking.seen.of(MAIN, "cuda_unreleased")
+    assert [(point.at_s, point.value) for point in line] == [(2.0, 3), (4.0, 9)]
