@@ -31,7 +31,7 @@ _ADVICE = (
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each process that said so, or that gets back ever fewer of its tensors."""
+    """Yield a finding for each that said so, or gets back ever fewer of the tensors it sends."""
     heard = list(
         told(
             snapshot,
