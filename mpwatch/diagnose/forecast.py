@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import Point, Series
+from mpwatch.model.history import Point, Series, since
 
 WINDOW_S = 120.0
 """Older points do not count towards the slope."""
@@ -80,7 +80,7 @@ def forecast(series: Series, limit: float, *, window_s: float = WINDOW_S) -> For
     if len(series) < MIN_POINTS:
         return None
     last = series[-1]
-    recent = _since(series, last.at_s - window_s)
+    recent = since(series, last.at_s - window_s)
     first = recent[0]
     span_s = last.at_s - first.at_s
     if len(recent) < MIN_POINTS or span_s < MIN_SPAN_S or not first.value < last.value < limit:
@@ -116,12 +116,14 @@ def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
     """
     if len(series) < GROWTH_POINTS:
         return None
-    points = _thinned(_since(series, series[-1].at_s - window_s))
-    first, last = points[0], points[-1]
+    recent = since(series, series[-1].at_s - window_s)
+    first, last = recent[0], recent[-1]
     span_s = last.at_s - first.at_s
-    if len(points) < GROWTH_POINTS or span_s < MIN_SPAN_S or first.value >= last.value:
+    if len(recent) < GROWTH_POINTS or span_s < MIN_SPAN_S or first.value >= last.value:
         return None
-    if _was_there_before(series, last.value) or not _rises_throughout(points):
+    points = _thinned(recent)
+    # The few points first: of a healthy job they rule out most, and the whole past costs more.
+    if not _rises_throughout(points) or _was_there_before(series, last.value):
         return None
     slopes = _pair_slopes(points)
     per_s = median(slopes)
@@ -138,7 +140,7 @@ def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:
     """The robust slope per second of the last `window_s` seconds; `None` on too few points."""
     if len(series) < MIN_POINTS:
         return None
-    recent = _thinned(_since(series, series[-1].at_s - window_s))
+    recent = _thinned(since(series, series[-1].at_s - window_s))
     if len(recent) < MIN_POINTS or recent[-1].at_s - recent[0].at_s < MIN_SPAN_S:
         return None
     return median(_pair_slopes(recent))
@@ -159,13 +161,6 @@ def _line(points: Sequence[Point], limit: float) -> Forecast | None:
     if confidence < MIN_CONFIDENCE or eta_s > MAX_HORIZON_S:
         return None
     return Forecast(last.value, limit, per_s, eta_s, confidence, span_s)
-
-
-def _since(series: Series, at_s: float) -> Sequence[Point]:
-    """The tail of a series from a moment on."""
-    if series[0].at_s >= at_s:
-        return series
-    return [point for point in series if point.at_s >= at_s]
 
 
 def _thinned(points: Sequence[Point]) -> Sequence[Point]:

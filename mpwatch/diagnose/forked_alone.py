@@ -78,13 +78,17 @@ def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterat
 
 def _examine(snapshot: Snapshot, history: History, process: Process) -> ForkedAlone | None:
     """Whether a process is such a child."""
+    if process.sample.start_method != "fork":
+        return None
     threads = own_threads(process)
-    if process.sample.start_method != "fork" or len(threads) != 1:
+    if len(threads) != 1:
         return None
     thread = threads[0]
+    if not _waits_inside(thread):
+        return None
     quiet = quiet_s(process, history)
     needed = STUCK_S if thread.waits_on is None else CERTAIN_S
-    if quiet is None or quiet < needed or not _waits_inside(thread):
+    if quiet is None or quiet < needed:
         return None
     head = family_head(snapshot, process)
     older = () if head is None else _older_threads(head, process)

@@ -67,11 +67,65 @@ _LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _C10D = "distributed_c10d.py"
 
 
+STACKS_KEPT = 8192
+"""Stacks that are known at most; then all of them are looked at anew."""
+
+
+class _Stack:
+    """What is asked of one stack again and again: by twenty rules at each look."""
+
+    __slots__ = ("_shape", "_user", "frames", "functions", "own")
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self.frames = frames
+        self.own = _without_parents(frames)
+        self.functions = frozenset([_bare(frame) for frame in frames])
+        """Without their classes: most patterns name one that occurs nowhere in a stack."""
+        self._shape: Shape | None = None
+        self._user: tuple[Frame | None] | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """What it means."""
+        if self._shape is None:
+            self._shape = _shape_of_own(tuple(self.own))
+        return self._shape
+
+    @property
+    def user(self) -> Frame | None:
+        """The innermost frame of the user's own code."""
+        if self._user is None:
+            self._user = (next((frame for frame in self.own if not is_library(frame)), None),)
+        return self._user[0]
+
+
+_stacks: dict[int, _Stack] = {}
+"""By identity: a stack that was taken once is the same tuple at every look until the next is taken.
+Each is held by its entry, so no other can have its identity."""
+
+
+def _about(frames: Sequence[Frame]) -> _Stack:
+    """What is known of a stack; only of a tuple, which cannot change, it is kept."""
+    known = _stacks.get(id(frames))
+    if known is not None and known.frames is frames:
+        return known
+    found = _Stack(frames)
+    if isinstance(frames, tuple):
+        if len(_stacks) >= STACKS_KEPT:
+            _stacks.clear()
+        _stacks[id(frames)] = found
+    return found
+
+
 def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames a process made itself: a forked child keeps its parent's below `_bootstrap`."""
+    return _about(frames).own
+
+
+def _without_parents(frames: Sequence[Frame]) -> Sequence[Frame]:
     for index, frame in enumerate(frames):
         if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
-            return frames[: index + 1]
+            return frames if index + 1 == len(frames) else frames[: index + 1]
     return frames
 
 
@@ -82,20 +136,37 @@ def calls(frames: Sequence[Frame], *pattern: str) -> bool:
         frames: Innermost first.
         pattern: Each `file.py:function`, or `:function` for any file.
     """
+    if not frames:
+        return not pattern
+    functions = _about(frames).functions
+    wanted = [_parts(each) for each in pattern]
+    if any(function and function not in functions for _, function in wanted):
+        return False
     rest = iter(frames)
-    return all(any(_is(frame, each) for frame in rest) for each in pattern)
+    return all(any(_is(frame, *each) for frame in rest) for each in wanted)
 
 
 def innermost(frames: Sequence[Frame], *pattern: str) -> Frame | None:
     """The innermost frame that matches any of the patterns."""
-    return next((f for f in frames if any(_is(f, each) for each in pattern)), None)
+    wanted = [_parts(each) for each in pattern]
+    return next((f for f in frames if any(_is(f, *each) for each in wanted)), None)
 
 
-def _is(frame: Frame, pattern: str) -> bool:
-    """Whether a frame is of a function in a file; file names are compared by their end."""
+@lru_cache(maxsize=512)
+def _parts(pattern: str) -> tuple[str, str]:
+    """The file and the function of a pattern; there are as many as rules name."""
     file, _, function = pattern.rpartition(":")
-    # py-spy and CPython 3.11 and later may qualify a name by its class.
-    if function and frame.function.rsplit(".", 1)[-1] != function:
+    return file, function
+
+
+def _bare(frame: Frame) -> str:
+    """Its function; py-spy and CPython 3.11 and later may qualify a name by its class."""
+    return frame.function.rpartition(".")[2]
+
+
+def _is(frame: Frame, file: str, function: str) -> bool:
+    """Whether a frame is of a function in a file; file names are compared by their end."""
+    if function and _bare(frame) != function:
         return False
     return not file or frame.file == file or frame.file.endswith(f"/{file}")
 
@@ -137,14 +208,17 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
 )
 
 
-@lru_cache(maxsize=4096)
 def shape_of(frames: tuple[Frame, ...]) -> Shape:
-    """Recognise a stack; the empty shape if it is none of those that mean something.
+    """Recognise a stack; the empty shape if it is none of those that mean something."""
+    return _about(frames).shape
 
-    Remembered, because threads of a standing job show the same stack at every look and there may
-    be hundreds of them.
+
+@lru_cache(maxsize=4096)
+def _shape_of_own(own: tuple[Frame, ...]) -> Shape:
+    """The shape of the frames a process made itself.
+
+    Remembered by what they are as well: a hook asked twice a second tells the same in new tuples.
     """
-    own = own_frames(frames)
     if not own:
         return ""
     if collective_of(own) is not None:
@@ -159,6 +233,8 @@ def shape_of(frames: tuple[Frame, ...]) -> Shape:
 
 def collective_of(frames: Sequence[Frame]) -> str | None:
     """Name of the collective a rank is inside of: `all_reduce`; `None` if of none."""
+    if not frames or COLLECTIVES.isdisjoint(_about(frames).functions):
+        return None
     for frame in frames:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
             return frame.function
@@ -208,7 +284,7 @@ def has_stacks(process: Process) -> bool:
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code."""
-    return next((frame for frame in own_frames(frames) if not is_library(frame)), None)
+    return _about(frames).user
 
 
 def is_library(frame: Frame) -> bool:

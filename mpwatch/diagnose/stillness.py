@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from mpwatch.diagnose.stack_shapes import main_thread
-from mpwatch.model.history import History, Series
+from mpwatch.model.history import History, Series, since
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 
 STANDING_S = 8.0
@@ -28,6 +29,11 @@ LOOK_S = 1.0
 """A look at the stacks is over this long after it stopped the process, on a loaded machine too."""
 
 
+_known: tuple[History, dict[ProcessId, tuple[Process, float | None]]] | None = None
+"""What the last history asked said of each process: a dozen rules ask for the same at one look. A
+history is a view of one moment, so another one is asked anew."""
+
+
 def quiet_s(process: Process, history: History) -> float | None:
     """Seconds for which a process has used practically no cpu; `None` if that was not watched.
 
@@ -35,35 +41,56 @@ def quiet_s(process: Process, history: History) -> float | None:
     five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
     the time shows in how often it wakes up.
     """
-    quiet = _idle_s(process, history)
-    thread = main_thread(process)
-    if quiet is None or thread is None or thread.waits_s is None:
-        return quiet
-    # Going from one wait to another takes no cpu that could be measured.
-    return min(quiet, thread.waits_s)
+    global _known
+    known = _known
+    if known is None or known[0] is not history:
+        known = _known = history, {}
+    told = known[1].get(process.process)
+    if told is None or told[0] is not process:
+        told = known[1][process.process] = process, _quiet_s(process, history)
+    return told[1]
 
 
-def _idle_s(process: Process, history: History) -> float | None:
-    """Seconds of practically no cpu; `None` if that was not watched."""
-    series = history.of(process.process, "cpu_percent")
+def _quiet_s(process: Process, history: History) -> float | None:
+    """As `quiet_s`, worked out."""
     thread = main_thread(process)
     still_s = thread.still_s if thread is not None else None
+    # Going from one wait to another takes no cpu that could be measured.
+    waits_s = thread.waits_s if thread is not None else None
+    series = history.of(process.process, "cpu_percent")
     if len(series) < 2:
-        return still_s
-    quiet = max(series[-1].at_s - _last_moved_s(series), still_s or 0.0)
+        return _least(still_s, waits_s) if still_s is not None else None
     switches = history.of(process.process, "voluntary_switches")
-    if len(switches) < 2:
-        return quiet
-    return min(quiet, _rarely_woken_s(switches, history.of(process.process, "looks")))
+    woken_s = None
+    if len(switches) >= 2:
+        woken_s = _rarely_woken_s(switches, history.of(process.process, "looks"))
+    at_most_s = _least(waits_s, woken_s)
+    if at_most_s is not None and (still_s or 0.0) >= at_most_s:
+        return at_most_s
+    return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
 
 
-def _last_moved_s(cpu_percent: Series) -> float:
-    """When it last used more than a tick or two of cpu, or when watching began."""
+def _least(one: float | None, other: float | None) -> float | None:
+    """The smaller of two of which either may be missing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
+    """Seconds since it last used more than a tick or two of cpu, or since watching began.
+
+    It is not looked further back than needed: where `enough_s` is reached, more changes nothing.
+    """
+    last_s = cpu_percent[-1].at_s
     for index in range(len(cpu_percent) - 1, 0, -1):
         later, earlier = cpu_percent[index], cpu_percent[index - 1]
+        idle_s = last_s - later.at_s
+        if enough_s is not None and idle_s >= enough_s:
+            return idle_s
         if later.value / 100 * (later.at_s - earlier.at_s) > TICK_S:
-            return later.at_s
-    return cpu_percent[0].at_s
+            return idle_s
+    return last_s - cpu_percent[0].at_s
 
 
 def _rarely_woken_s(switches: Series, looks: Series) -> float:
@@ -107,10 +134,10 @@ def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -
     series = history.of(process.process, "cpu_percent")
     if not series:
         return None
-    recent = [point for point in series if point.at_s >= series[-1].at_s - over_s]
+    recent = since(series, series[-1].at_s - over_s)
     if recent[-1].at_s - recent[0].at_s < over_s / 2:
         return None
-    return sum(point.value for point in recent) / len(recent)
+    return sum([point.value for point in recent]) / len(recent)
 
 
 def watched_s(snapshot: Snapshot, history: History) -> float:
@@ -126,10 +153,10 @@ def wait_share(process: Process, history: History, over_s: float = 30.0) -> floa
         `SHARE_SPAN_S`.
     """
     series = history.of(process.process, "loader_wait")
-    recent = [point for point in series if point.at_s >= series[-1].at_s - over_s]
+    recent = since(series, series[-1].at_s - over_s) if series else series
     if len(recent) < SAMPLES or recent[-1].at_s - recent[0].at_s < SHARE_SPAN_S:
         return None
-    return sum(point.value for point in recent) / len(recent)
+    return sum([point.value for point in recent]) / len(recent)
 
 
 def waiting_s(process: Process, history: History) -> float:

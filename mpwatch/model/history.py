@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.ids import ProcessId
@@ -55,6 +57,13 @@ Series: TypeAlias = Sequence[Point]
 """Oldest first. Empty when nothing was read."""
 
 NO_POINTS: Series = ()
+_AT_S = attrgetter("at_s")
+
+
+def since(series: Series, at_s: float) -> Series:
+    """The tail of a series from a moment on, found without looking at what lies before."""
+    first = bisect_left(series, at_s, key=_AT_S)
+    return series[first:] if first else series
 
 
 @dataclass(frozen=True, slots=True)

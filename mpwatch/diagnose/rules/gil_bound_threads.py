@@ -32,10 +32,12 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         return
     for process in snapshot.living():
         threads = [t for t in process.threads if _takes_turns(t)]
-        mean = mean_cpu_percent(process, history, over_s=10)
+        if len(threads) < THREADS:
+            continue
         if sum(thread.state == "R" for thread in threads) > RUNNING:
             continue  # several run at once, or would if they got a core: nobody holds them up
-        if len(threads) < THREADS or mean is None or not ONE_CORE[0] <= mean <= ONE_CORE[1]:
+        mean = mean_cpu_percent(process, history, over_s=10)
+        if mean is None or not ONE_CORE[0] <= mean <= ONE_CORE[1]:
             continue
         total = sum(thread.cpu_percent or 0.0 for thread in threads)
         if total > ONE_CORE[1] or total < 0.7 * mean:

@@ -50,14 +50,15 @@ def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
     Other readers of pipes ask for whole buffers; where a stack is known it has to be that of
     `Connection`.
     """
-    if thread.stack and not calls(own_frames(thread.stack), "connection.py:_recv"):
-        return False
-    return (
+    is_body = (
         wait.kind == "pipe-read"
         and wait.wanted_bytes is not None
         and wait.wanted_bytes not in HEAD_BYTES
         and not wait.queued_bytes
     )
+    if not is_body:
+        return False
+    return not thread.stack or calls(own_frames(thread.stack), "connection.py:_recv")
 
 
 def _holders(

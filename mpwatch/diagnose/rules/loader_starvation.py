@@ -51,9 +51,9 @@ def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> 
 def _looks_starved(owner: Process, workers: Sequence[Process], history: History) -> bool:
     """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
     main = wait_share(owner, history)
-    shares = [wait_share(worker, history) for worker in workers]
     if main is None or main < WAIT_SHARE or all_stand(workers, history):
         return False
+    shares = [wait_share(worker, history) for worker in workers]
     # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
     waited_s = waiting_s(owner, history)
     if waited_s >= STALL_S and not _are_busy(workers, history, waited_s):

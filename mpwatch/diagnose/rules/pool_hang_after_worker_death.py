@@ -35,8 +35,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """
     for process in snapshot.living():
         waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
-        quiet = quiet_s(process, history)
-        if not waits or quiet is None or quiet < STUCK_S or _is_fed(process):
+        quiet = quiet_s(process, history) if waits else None
+        if quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
         children = list(children_started_by(snapshot, process))
         living = [p for p in children if not p.is_gone and p.role in ("spawned", "pool-worker")]

@@ -10,6 +10,7 @@ from mpwatch.diagnose.stack_shapes import main_shape
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import seconds_text
@@ -49,7 +50,6 @@ def _unfetched(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     that lived only briefly may not have been known as such.
     """
     loading = {head.process for p in snapshot.processes if (head := _loads_for(snapshot, p))}
-    held = {use.segment for p in snapshot.living() for use in p.sample.segments or ()}
     for process in snapshot.processes:
         if process.ended is None or process.role not in ("spawned", "pool-worker"):
             continue
@@ -63,8 +63,14 @@ def _unfetched(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         is_recent = SETTLED_S <= snapshot.at_s - process.ended.at_s <= RECENT_S
         if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
             continue
-        if not any(use.segment in held for use in sent) and len(sent) > _closed(process, history):
+        lost = {use.segment for use in sent}.isdisjoint(_held(snapshot))
+        if lost and len(sent) > _closed(process, history):
             yield _left_unfetched(process, process.ended, len(sent), snapshot)
+
+
+def _held(snapshot: Snapshot) -> Iterator[SegmentId]:
+    """Segments that living processes hold."""
+    return (use.segment for p in snapshot.living() for use in p.sample.segments or ())
 
 
 def _closed(process: Process, history: History) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.stack_shapes import frame_words, innermost, own_frames
+from mpwatch.diagnose.stack_shapes import calls, frame_words, innermost, own_frames
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -13,6 +13,7 @@ from mpwatch.model.snapshot import Snapshot
 
 RULE = "sharedcache-lock-reentry"
 _LOCKED = frozenset(("get", "__setitem__", "free_dead_references"))
+_TAKES_IT = tuple(f"reductions.py:{name}" for name in sorted(_LOCKED))
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -20,9 +21,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     del history
     for process in snapshot.living():
         for thread in process.threads:
+            if thread.state == "R" or not any(calls(thread.stack, each) for each in _TAKES_IT):
+                continue
             frames = tuple(own_frames(thread.stack))
             inside = [index for index, frame in enumerate(frames) if _is_locked(frame)]
-            if len(inside) < 2 or thread.state == "R":
+            if len(inside) < 2:
                 continue
             between = frames[inside[0] + 1 : inside[-1]]
             via = innermost(between, ":__del__") or next(

@@ -75,8 +75,10 @@ def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Fin
 def _by_looks(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
     """The only one that is found at work, while the others and main are found waiting."""
     main = wait_share(owner, history)
+    if main is None or main < WAITING:
+        return
     shares = [(wait_share(worker, history), worker) for worker in workers]
-    if main is None or main < WAITING or any(share is None for share, _ in shares):
+    if any(share is None for share, _ in shares):
         return
     busy = [worker for share, worker in shares if (share or 0.0) <= WORKING]
     idle = [worker for share, worker in shares if (share or 0.0) >= WAITING]
