@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import eq, is_
+from operator import eq
 from typing import NamedTuple
 
 from mpwatch.diagnose.shared import once_per_reading
@@ -43,14 +43,22 @@ class PipeEnds:
         return f"socket {inode}" if address == "unix" else address
 
 
-class _Held(NamedTuple):
-    """What one process holds, each inode once."""
+class _Ends(NamedTuple):
+    """The ends that one process holds, each inode once."""
 
-    links: tuple[FdLink, ...]
-    """What the rest was derived from: kept over readings while nothing moves."""
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     sockets: tuple[FdLink, ...]
+
+
+class _Held(NamedTuple):
+    """What one process holds."""
+
+    links: tuple[FdLink, ...]
+    """All its descriptors, kept over readings while nothing moves."""
+    ends: _Ends
+    """Those of interest, the same while they are the same: segments of tensors come and go in a
+    loader's processes all the time, its pipes do not."""
 
 
 _before: tuple[dict[ProcessId, _Held], PipeEnds] = {}, PipeEnds()
@@ -71,11 +79,10 @@ def pipe_ends(snapshot: Snapshot) -> PipeEnds:
             is_complete = is_complete and process.sample.state == "Z"
             continue
         before = held_before.get(process.process)
-        is_same = before is not None and before.links is fds.links
-        held[process.process] = before if before is not None and is_same else _held(fds.links)
+        held[process.process] = _held(fds.links, before)
     if is_complete is not ends.is_complete or not _are_same(held, held_before):
         ends = _joined(held, is_complete=is_complete)
-        _before = held, ends
+    _before = held, ends
     return ends
 
 
@@ -83,17 +90,27 @@ def _are_same(held: dict[ProcessId, _Held], before: dict[ProcessId, _Held]) -> b
     """Whether the same processes, in the same order, hold what they held."""
     return (
         len(held) == len(before)
-        and all(map(is_, held.values(), before.values()))
+        and all(
+            one.ends is other.ends
+            for one, other in zip(held.values(), before.values(), strict=True)
+        )
         and all(map(eq, held, before))
     )
 
 
-def _held(links: tuple[FdLink, ...]) -> _Held:
+def _held(links: tuple[FdLink, ...], before: _Held | None) -> _Held:
+    """The ends among the descriptors of a process, those it had before where they still are."""
+    if before is not None and before.links is links:
+        return before
+    ends = _ends(links)
+    return _Held(links, before.ends if before is not None and before.ends == ends else ends)
+
+
+def _ends(links: tuple[FdLink, ...]) -> _Ends:
     """Sort the descriptors of one process; an end of unknown direction is both."""
     known = [link for link in links if link.inode is not None]
     pipes = [link for link in known if link.kind == "pipe"]
-    return _Held(
-        links,
+    return _Ends(
         reads=_inodes(link for link in pipes if link.is_writable is not True),
         writes=_inodes(link for link in pipes if link.is_writable is not False),
         sockets=tuple(link for link in known if link.kind == "socket"),
@@ -110,7 +127,7 @@ def _joined(held: Mapping[ProcessId, _Held], *, is_complete: bool) -> PipeEnds:
     writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
     sockets: dict[int, FdLink] = {}
     holders: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    for process, ends in held.items():
+    for process, (_, ends) in held.items():
         for inode in ends.reads:
             readers[inode].append(process)
         for inode in ends.writes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from operator import is_
 from typing import TypeAlias
 
@@ -27,6 +28,7 @@ from mpwatch.model.waits import WaitEdge
 BUSY_PERCENT = 3.0
 """A thread that uses more than this moves, even if caught waiting; one that polls does not."""
 
+_Users: TypeAlias = dict[SegmentId, tuple[ProcessId, ...]]
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
@@ -41,7 +43,8 @@ class Surroundings:
 
     snapshot: Snapshot
     pipes: PipeEnds
-    semaphore_users: dict[SegmentId, tuple[ProcessId, ...]]
+    semaphore_users: Callable[[], _Users]
+    """Who maps which; found out when the first thread is seen to wait for one."""
     workers: dict[ProcessId, tuple[Process, ...]]
     """DataLoader workers by the process that started them."""
     heads: dict[ProcessId, ProcessId]
@@ -64,7 +67,7 @@ def surroundings(snapshot: Snapshot) -> Surroundings:
     return Surroundings(
         snapshot=snapshot,
         pipes=ends,
-        semaphore_users=_semaphore_users(snapshot),
+        semaphore_users=cache(lambda: _semaphore_users(snapshot)),
         workers=workers,
         heads={worker.process: owner for owner, mine in workers.items() for worker in mine},
         by_pid={process.pid: process for process in snapshot.processes},
@@ -74,7 +77,6 @@ def surroundings(snapshot: Snapshot) -> Surroundings:
     )
 
 
-_Users: TypeAlias = dict[SegmentId, tuple[ProcessId, ...]]
 _users_before: tuple[list[object], _Users] = ([], {})
 """What the users of semaphores were derived from the last time, and who they were: forked workers
 map every one made before them, and from one reading to the next that hardly ever changes."""
@@ -242,7 +244,7 @@ def _edge_from_call(
         if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
-        users = _others(around.semaphore_users.get(wait.segment, ()), own)
+        users = _others(around.semaphore_users().get(wait.segment, ()), own)
         return _made(process, thread, wait.kind, f"semaphore {wait.segment}", users)
     if wait.kind == "child":
         return _made(process, thread, wait.kind, *_children(around, process, wait))

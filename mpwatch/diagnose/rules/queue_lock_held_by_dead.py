@@ -32,7 +32,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     waiters = _waiters(snapshot, history)
     if not waiters:
         return
-    users = surroundings(snapshot).semaphore_users
+    users = surroundings(snapshot).semaphore_users()
     for segment, waiting in waiters.items():
         dead = violent_deaths_near(snapshot, waiting[0])
         if not dead:
