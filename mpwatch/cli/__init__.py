@@ -5,6 +5,7 @@ Every command imports what it needs when it runs: `mpwatch ps` must not pay for 
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 from mpwatch.cli.arguments import parse
 from mpwatch.cli.failures import EXIT_INTERRUPTED, Failure, describe
+from mpwatch.cli.garbage import rarely_collected
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 fine, 1 findings at or above `--fail-on`, 2 usage, 3 no such process, 4 not permitted, 5 not a
     Python process, 130 interrupted.
     """
-    arguments = parse(sys.argv[1:] if argv is None else argv)
+    with rarely_collected():
+        return _run(parse(sys.argv[1:] if argv is None else argv))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run the command that was typed."""
     module_name, function_name = arguments.command
     try:
         module = importlib.import_module(module_name)

@@ -8,6 +8,7 @@ import shlex
 import sys
 
 from mpwatch.cli.failures import Failure
+from mpwatch.cli.garbage import set_aside_what_is_loaded
 from mpwatch.cli.paths import check_recordable, reading
 from mpwatch.cli.targets import bring, hook_use, target
 from mpwatch.model.ids import ProcessId
@@ -107,6 +108,7 @@ def show(
     """The dashboard on any source."""
     from mpwatch.tui.app import run_dashboard
 
+    set_aside_what_is_loaded()
     return run_dashboard(
         source, title=title, refresh_hz=refresh_hz, readonly=readonly, recording=recording
     )

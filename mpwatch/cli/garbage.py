@@ -1,0 +1,34 @@
+"""How often Python looks for circles of garbage while a command runs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+THRESHOLD = 30_000
+"""Objects made and not let go of that begin a search, in place of Python's 700 (2,000 from 3.13).
+
+A reading of a job makes thousands of small values and lets go of those of the reading before, by
+their reference counts. Looked for every 700 objects, circles that are hardly ever there took a
+tenth of all the cpu time of a dashboard (64 workers, Python 3.11), and as much of a start."""
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Search rarely within; afterwards as before, for whoever calls commands as functions."""
+    before = gc.get_threshold()
+    gc.set_threshold(THRESHOLD, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def set_aside_what_is_loaded() -> None:
+    """Never search again what is there now: modules, classes and styles, which stay to the end.
+
+    For commands that run for long, once all is imported.
+    """
+    gc.freeze()
