@@ -37,6 +37,7 @@ class DeathWatch:
         self._clock = clock
         self._pidfds: dict[ProcessId, int] = {}
         self._by_fd: dict[int, ProcessId] = {}
+        self._without_pidfd: set[ProcessId] = set()
         self._epoll = select.epoll()
         self._ended: list[Ended] = []
 
@@ -54,7 +55,7 @@ class DeathWatch:
         """Who has ended since the last call, waiting at most this long for somebody."""
         for fd, _ in self._epoll.poll(0 if self._ended else timeout_s):
             self._end(self._by_fd[fd])
-        for process in [process for process, fd in self._pidfds.items() if fd == _NO_PIDFD]:
+        for process in list(self._without_pidfd):
             stat = procfs.read_stat(self._proc, process.pid)
             if stat is None or stat.process != process or stat.state in ("Z", "X"):
                 self._end(process)
@@ -67,6 +68,7 @@ class DeathWatch:
             os.close(fd)
         self._by_fd.clear()
         self._pidfds.clear()
+        self._without_pidfd.clear()
         self._epoll.close()
 
     def _begin(self, process: ProcessId) -> None:
@@ -78,6 +80,7 @@ class DeathWatch:
             return
         except OSError:
             self._pidfds[process] = _NO_PIDFD
+            self._without_pidfd.add(process)
             return
         # Only now is it certain that number and descriptor mean the same process.
         stat = procfs.read_stat(self._proc, process.pid)
@@ -92,6 +95,7 @@ class DeathWatch:
     def _end(self, process: ProcessId) -> None:
         """Report an end and stop watching."""
         fd = self._pidfds.pop(process)
+        self._without_pidfd.discard(process)
         status = None
         if fd != _NO_PIDFD:
             status = exit_status(fd)

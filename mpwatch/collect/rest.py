@@ -9,7 +9,7 @@ from mpwatch.collect.roles import Part
 REST_S = 2.5
 """A reading that stands for a process at rest is no older than this."""
 LOOKS = 1
-"""How many readings in a row its `stat` must have been that of the one before: its cpu use is 0."""
+"""How many readings in a row it must have used no cpu since the one before: its cpu use is 0."""
 
 
 class Rest:
@@ -25,7 +25,15 @@ class Rest:
 
     def note(self, stat: Stat, identity: Identity, part: Part) -> None:
         """The process was read."""
-        self._looks = self._looks + 1 if stat is self._stat else 0
+        before = self._stat
+        # A worker maps its next batch by a few page faults; that alone is no news for a second.
+        has_moved = (
+            before is None
+            or stat.cpu_ticks != before.cpu_ticks
+            or stat.state != before.state
+            or stat.thread_count != before.thread_count
+        )
+        self._looks = 0 if has_moved else self._looks + 1
         self._stat, self._identity, self._part = stat, identity, part
 
     def holds(self, stat: Stat, identity: Identity, part: Part) -> bool:

@@ -5,12 +5,13 @@ Checked against torch 2.13 and CPython 3.11; line numbers move between versions,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from mpwatch.diagnose.shared import once_per_reading
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 Shape: TypeAlias = Literal[
     "",
@@ -144,6 +145,36 @@ def calls(frames: Sequence[Frame], *pattern: str) -> bool:
         return False
     rest = iter(frames)
     return all(any(_is(frame, *each) for frame in rest) for each in wanted)
+
+
+@once_per_reading
+def _by_stack(snapshot: Snapshot) -> Mapping[int, list[tuple[Process, Thread]]]:
+    """The living threads that have a stack, by its identity."""
+    found: dict[int, list[tuple[Process, Thread]]] = {}
+    for process in snapshot.living():
+        for thread in process.threads:
+            if thread.stack:
+                found.setdefault(id(thread.stack), []).append((process, thread))
+    return found
+
+
+def threads_calling(snapshot: Snapshot, *patterns: str) -> list[tuple[Process, Thread]]:
+    """The living threads whose own stack matches any of the patterns, in the order of the tree.
+
+    A loader's main has a feeder thread for each worker, and all of them show the same stack: what
+    it calls is looked up once for all of them.
+    """
+    matching = [
+        threads
+        for threads in _by_stack(snapshot).values()
+        if any(calls(own_frames(threads[0][1].stack), each) for each in patterns)
+    ]
+    if len(matching) < 2:
+        return matching[0] if matching else []
+    places = {process.process: n for n, process in enumerate(snapshot.processes)}
+    return sorted(
+        (pair for threads in matching for pair in threads), key=lambda pair: places[pair[0].process]
+    )
 
 
 def innermost(frames: Sequence[Frame], *pattern: str) -> Frame | None:

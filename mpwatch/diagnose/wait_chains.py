@@ -161,8 +161,9 @@ def _names(processes: Iterable[Process]) -> dict[ProcessId, str]:
 def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
     """The edges that decide about a process: its main thread's, then others that are not idle."""
     main = main_thread(process)
-    first = [edge for edge in edges if main is not None and edge.tid == main.tid]
-    return first + [edge for edge in edges if edge not in first and not edge.is_ordinary]
+    tid = main.tid if main is not None else None
+    first = [edge for edge in edges if edge.tid == tid]
+    return first + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
 
 
 def _circle(links: Sequence[WaitLink], back_at: str) -> WaitChain:

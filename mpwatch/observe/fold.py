@@ -13,9 +13,10 @@ from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import Ended, Frame, ProcSample, StackSample, StacksTaken, TreeSample
+from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.observe.brief_lives import BriefLives
+from mpwatch.observe.equal_stacks import EqualStacks
 from mpwatch.observe.families import FamilyOrder
 from mpwatch.observe.flows import FlowTable
 from mpwatch.observe.history import HistoryKeeper
@@ -55,6 +56,7 @@ class Fold:
         self._journal = Journal()
         self._brief_lives = BriefLives()
         self._hook_log = HookLog()
+        self._equal_stacks = EqualStacks()
         self._call_sites: dict[SegmentId, str] = {}
         self._sites_noted_s: dict[SegmentId, float] = {}
         self._tree: TreeSample | None = None
@@ -232,7 +234,7 @@ class Fold:
         member.shown = None
         member.stacks_problem, member.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
-            member.stacks = _by_thread(taken.stacks)
+            member.stacks = _by_thread(taken.stacks, self._equal_stacks)
 
     def _take_slice(self, part: HookSlice) -> None:
         self._at_s = max(self._at_s, part.at_s)
@@ -343,11 +345,11 @@ class Fold:
         return replace(snapshot, findings=self._engine.look(snapshot, self._history.history()))
 
 
-def _by_thread(stacks: Iterable[StackSample]) -> dict[int, StackSample]:
+def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, StackSample]:
     """Stacks by kernel thread id, without what a fork inherited."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames: tuple[Frame, ...] = own_frames(stack.frames)
+        frames = equal.one_of(own_frames(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
-from mpwatch.diagnose.stack_shapes import calls, frame_words, own_frames, user_frame
+from mpwatch.diagnose.stack_shapes import frame_words, threads_calling, user_frame
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -22,12 +22,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     for entry in heard(snapshot, *_SAID):
         seen.add(entry.process)
         yield _finding(snapshot.get(entry.process), evidence_of(entry))
-    for process in snapshot.living():
-        for thread in process.threads:
-            frames = own_frames(thread.stack)
-            if process.process in seen or not calls(frames, "signal_handling.py:handler"):
-                continue
-            user = user_frame(frames)
+    for process, thread in threads_calling(snapshot, "signal_handling.py:handler"):
+        if process.process not in seen:
+            user = user_frame(thread.stack)
             at = "an unknown line" if user is None else frame_words(user)
             yield _finding(process, (f"the handler runs on top of {at}",))
 

@@ -53,7 +53,7 @@ def ages(job: Job, count: int) -> list[float]:
 
 
 def test_a_process_at_rest_is_read_every_third_second(proc: FakeProc) -> None:
-    assert ages(Job(proc), 9) == [0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0]
+    assert ages(Job(proc), 9) == [0.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0]
     assert 2.0 < REST_S < 3.0
 
 
@@ -63,7 +63,7 @@ def test_in_a_small_job_everybody_is_read_every_time(proc: FakeProc) -> None:
 
 def test_who_has_used_cpu_is_read_at_once(proc: FakeProc) -> None:
     job = Job(proc)
-    assert ages(job, 4)[-1] == 1.0
+    assert ages(job, 3)[-1] == 1.0
     proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, ticks=6))
 
     sample = job.child()
@@ -71,9 +71,22 @@ def test_who_has_used_cpu_is_read_at_once(proc: FakeProc) -> None:
     assert (sample.at_s, sample.cpu_ticks) == (job.clock.now_s, 6)
 
 
+def test_page_faults_are_read_at_once_and_are_followed_by_rest(proc: FakeProc) -> None:
+    job = Job(proc)
+    assert ages(job, 3)[-1] == 1.0
+    faulted = proc.stat(CHILD, 10, start=CHILD).replace(b" 0 11 0 12 ", b" 0 42 0 12 ")
+    assert faulted != proc.stat(CHILD, 10, start=CHILD)
+    proc.write(f"{CHILD}/stat", faulted)
+
+    sample = job.child()
+
+    assert (sample.at_s, sample.minor_faults) == (job.clock.now_s, 42)
+    assert ages(job, 3) == [1.0, 2.0, 0.0]
+
+
 def test_who_has_opened_a_file_is_read_at_once(proc: FakeProc) -> None:
     job = Job(proc)
-    assert ages(job, 4)[-1] == 1.0
+    assert ages(job, 3)[-1] == 1.0
     proc.fd(CHILD, 3, "/data/a")
 
     sample = job.child()
