@@ -46,7 +46,9 @@ class Membership:
         self._root = root
         self._proc = proc
         self._clock = clock
-        self._parents: dict[ProcessId, ProcessId | None] = {root: None}
+        self._parents: dict[ProcessId, ProcessId | None] = {}
+        self._by_pid: dict[int, ProcessId] = {}
+        self._adopt(root, None)
         self._seen: dict[ProcessId, tuple[bytes, Stat]] = {}
         """The last line of each member: who has not moved since need not be taken apart again."""
         self._order: list[Member] = []
@@ -81,16 +83,15 @@ class Membership:
         given = self._pids_given_out()
         if given is not None and not given:
             return []
+        if given is not None:
+            return self._take_newborn(given, {})
         before = set(self._parents)
         living: dict[int, Stat] = {}
-        if given is not None:
-            self._take_newborn(given, living)
-        else:
-            for process in before:
-                stat = procfs.read_stat(self._proc, process.pid)
-                if stat is not None and stat.process == process:
-                    living[process.pid] = stat
-            self._descend_all(living)
+        for process in before:
+            stat = procfs.read_stat(self._proc, process.pid)
+            if stat is not None and stat.process == process:
+                living[process.pid] = stat
+        self._descend_all(living)
         return [process for process in self._parents if process not in before]
 
     def _look_again(self, process: ProcessId) -> Stat | None:
@@ -113,6 +114,8 @@ class Membership:
     def _lose(self, process: ProcessId) -> None:
         """Forget one that has ended."""
         del self._parents[process]
+        if self._by_pid.get(process.pid) == process:
+            del self._by_pid[process.pid]
         self._seen.pop(process, None)
         self._files.forget(f"{self._proc}/{process.pid}/stat")
 
@@ -124,7 +127,7 @@ class Membership:
         """
         before = self._last_pid
         try:
-            last = int(procfs.read(f"{self._proc}/loadavg", 256).split()[-1])
+            last = int(self._files.read(f"{self._proc}/loadavg").split()[-1])
         except (OSError, IndexError, ValueError):
             return None
         self._last_pid = last
@@ -132,20 +135,30 @@ class Membership:
             return None
         return range(before + 1, last + 1)
 
-    def _take_newborn(self, given: range, living: dict[int, Stat]) -> None:
-        """Take in the new pids whose parent belongs to the job, parents before children."""
-        known = {process.pid: process for process in self._parents} if given else {}
+    def _take_newborn(self, given: range, living: dict[int, Stat]) -> list[ProcessId]:
+        """Take in the new pids whose parent belongs to the job, parents before children.
+
+        Most are of other programs, which costs one read each.
+        """
+        born: list[ProcessId] = []
         for pid in given:
             stat = procfs.read_stat(self._proc, pid) if pid not in living else None
-            parent = known.get(stat.parent_pid) if stat is not None else None
+            parent = self._by_pid.get(stat.parent_pid) if stat is not None else None
             if stat is None or parent is None or not self._is_process(pid):
                 continue
             # The parent's pid may have been given to a stranger since.
             elder = living.get(parent.pid) or procfs.read_stat(self._proc, parent.pid)
             if elder is not None and elder.process == parent:
                 living[pid] = stat
-                self._parents[stat.process] = parent
-                known[pid] = stat.process
+                if stat.process not in self._parents:
+                    born.append(stat.process)
+                self._adopt(stat.process, parent)
+        return born
+
+    def _adopt(self, process: ProcessId, parent: ProcessId | None) -> None:
+        """Take in a member."""
+        self._parents[process] = parent
+        self._by_pid[process.pid] = process
 
     def _is_process(self, pid: int) -> bool:
         """Whether this is a process: `/proc/TID` leads to a thread as well."""
@@ -175,7 +188,7 @@ class Membership:
                 stat = procfs.read_stat(self._proc, pid) if pid not in living else None
                 if stat is not None:
                     living[pid] = stat
-                    self._parents[stat.process] = parent.process
+                    self._adopt(stat.process, parent.process)
                     queue.append(stat)
 
     def _children_by_scan(self) -> dict[int, list[int]]:
@@ -208,7 +221,7 @@ class Membership:
                 commands = {self._cmdline(member) for member in living}
             if self._is_piece(stat, root, commands):
                 living[pid] = stat
-                self._parents[stat.process] = None
+                self._adopt(stat.process, None)
                 self._descend([stat], living)
 
     def _is_piece(self, stray: Stat, root: Stat, commands: set[tuple[str, ...]]) -> bool:

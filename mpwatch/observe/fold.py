@@ -141,6 +141,8 @@ class Fold:
 
     def _forget_sites(self, at_s: float) -> None:
         """Drop lines of segments that are gone: their inodes will be used again."""
+        if not self._sites_noted_s:
+            return
         living = {segment.segment for segment in self._segments}
         for segment, noted_s in list(self._sites_noted_s.items()):
             if segment not in living and at_s - noted_s > SITE_KEPT_S:

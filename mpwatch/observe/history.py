@@ -30,17 +30,20 @@ class _Line:
 
     __slots__ = ("points", "recent")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_drawn: bool = False) -> None:
         self.points: list[Point] = []
-        self.recent: deque[float | None] = deque(maxlen=TREND_POINTS)
-        """The last values."""
+        self.recent: deque[float | None] | None = None
+        """The last values, of what is drawn in a row."""
+        if is_drawn:
+            self.recent = deque(maxlen=TREND_POINTS)
 
     def add(self, at_s: float, value: float) -> None:
         points = self.points
         if points and 0 <= at_s - points[-1].at_s < SPACING_S:
             return
         points.append(Point(at_s, value))
-        self.recent.append(value)
+        if self.recent is not None:
+            self.recent.append(value)
         if len(points) > POINTS_KEPT:
             # In place: whoever holds the list sees the series go on.
             del points[1 : len(points) // 2 : 2]
@@ -111,13 +114,13 @@ class HistoryKeeper:
     def _begin(
         self, lines: dict[ProcessMetric, _Line], process: ProcessId, metric: ProcessMetric
     ) -> _Line:
-        line = lines[metric] = _Line()
+        line = lines[metric] = _Line(is_drawn=metric in _TRENDS)
         self._series[process, metric] = line.points
         return line
 
 
 def _recent(line: _Line | None) -> tuple[float | None, ...]:
-    return tuple(line.recent) if line is not None else ()
+    return tuple(line.recent or ()) if line is not None else ()
 
 
 def _process_values(sample: ProcSample, at_s: float) -> dict[ProcessMetric, float | None]:

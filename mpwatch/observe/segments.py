@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from operator import eq, is_
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment
-
-
-class _Join:
-    """What the holders of one file said about it."""
-
-    __slots__ = ("best", "holders", "mappers")
-
-    def __init__(self, use: SegmentUse) -> None:
-        self.best = use
-        self.mappers: list[ProcessId] = []
-        self.holders: list[ProcessId] = []
 
 
 class _Joined(NamedTuple):
@@ -51,15 +41,22 @@ class MappedBytes:
         self._known.pop(process, None)
 
 
-class SegmentTable:
-    """Joins what all processes hold, and keeps that while none of them holds anything else.
+_Uses: TypeAlias = dict[SegmentId, dict[ProcessId, SegmentUse]]
+"""Who holds which file, and how."""
 
-    Forked workers map every semaphore made before them, thousands of uses of a few hundred files,
-    and from one reading to the next hardly any of them changes.
+
+class SegmentTable:
+    """Joins what all processes hold, and joins again only the files that somebody took or let go.
+
+    Forked workers map every semaphore made before them, thousands of uses of a few hundred files;
+    from one reading to the next a batch is sent, and a few files change hands.
     """
 
     def __init__(self) -> None:
-        self._basis: list[tuple[ProcessId, tuple[SegmentUse, ...] | None]] = []
+        self._held: dict[ProcessId, tuple[SegmentUse, ...]] = {}
+        """What each process held, in the order of the processes: the tuples tell by their identity
+        whether anything has changed."""
+        self._uses: _Uses = {}
         self._joins: list[tuple[SegmentId, _Joined]] = []
 
     def join(
@@ -78,9 +75,14 @@ class SegmentTable:
             wall_s: The moment of the reading, for ages.
             call_sites: Lines of code that allocated a segment, where a hook sampled them.
         """
-        basis = [(sample.process, sample.segments) for sample in samples]
-        if not _is_same(basis, self._basis):
-            self._basis, self._joins = basis, _joined(basis)
+        held = {sample.process: sample.segments or () for sample in samples}
+        before, self._held = self._held, held
+        if len(held) != len(before) or not all(map(eq, held, before)):
+            # Somebody came or went: holders are told in the order of the processes.
+            self._uses = {}
+            self._rejoin(self._note({}, held))
+        elif not all(map(is_, held.values(), before.values())):
+            self._rejoin(self._note(before, held))
         return tuple(
             [
                 _segment(join, known, wall_s, call_sites.get(identity))
@@ -88,36 +90,53 @@ class SegmentTable:
             ]
         )
 
+    def _note(
+        self,
+        before: Mapping[ProcessId, tuple[SegmentUse, ...]],
+        held: Mapping[ProcessId, tuple[SegmentUse, ...]],
+    ) -> set[SegmentId]:
+        """Take in what processes hold now; returns the files of which anything is different."""
+        touched: set[SegmentId] = set()
+        for process, now in held.items():
+            then = before.get(process, ())
+            if now is then:
+                continue
+            uses = {use.segment: use for use in now}
+            for use in then:
+                if use.segment not in uses:
+                    touched.add(use.segment)
+                    del self._uses[use.segment][process]
+            for segment, use in uses.items():
+                holders = self._uses.setdefault(segment, {})
+                if holders.get(process) != use:
+                    touched.add(segment)
+                    holders[process] = use
+        return touched
 
-def _is_same(
-    now: list[tuple[ProcessId, tuple[SegmentUse, ...] | None]],
-    before: list[tuple[ProcessId, tuple[SegmentUse, ...] | None]],
-) -> bool:
-    """Whether the same processes hold what they held, by the identity of the readings."""
-    return len(now) == len(before) and all(
-        held is held_before and process == process_before
-        for (process, held), (process_before, held_before) in zip(now, before, strict=True)
+    def _rejoin(self, touched: set[SegmentId]) -> None:
+        """Join these files again and put all of them in order."""
+        joins = {key: join for key, join in self._joins if key in self._uses}
+        places = {process: n for n, process in enumerate(self._held)}
+        for segment in touched:
+            uses = self._uses[segment]
+            if uses:
+                joins[segment] = _joined(sorted(uses.items(), key=lambda each: places[each[0]]))
+            else:
+                del self._uses[segment]
+                joins.pop(segment, None)
+        self._joins = sorted(
+            joins.items(), key=lambda each: (-(each[1].best.size_bytes or 0), each[0])
+        )
+
+
+def _joined(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> _Joined:
+    """One file with its holders, in the order of the processes."""
+    best = next((use for _, use in uses if use.allocated_bytes is not None), uses[0][1])
+    return _Joined(
+        best,
+        tuple([process for process, use in uses if use.ranges]),
+        tuple([process for process, use in uses if not use.ranges]),
     )
-
-
-def _joined(
-    basis: Iterable[tuple[ProcessId, tuple[SegmentUse, ...] | None]],
-) -> list[tuple[SegmentId, _Joined]]:
-    """The holders of each file, the largest file first."""
-    joins: dict[SegmentId, _Join] = {}
-    for process, uses in basis:
-        for use in uses or ():
-            join = joins.get(use.segment)
-            if join is None:
-                join = joins[use.segment] = _Join(use)
-            elif join.best.allocated_bytes is None and use.allocated_bytes is not None:
-                join.best = use
-            (join.mappers if use.ranges else join.holders).append(process)
-    ordered = sorted(joins.items(), key=lambda each: (-(each[1].best.size_bytes or 0), each[0]))
-    return [
-        (segment, _Joined(join.best, tuple(join.mappers), tuple(join.holders)))
-        for segment, join in ordered
-    ]
 
 
 def _segment(
