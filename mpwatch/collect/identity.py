@@ -39,7 +39,6 @@ class Identity:
     """The lasting facts of one process."""
 
     name: str
-    read_at_s: float
     is_settled: bool
     born_wall_s: float | None = None
     cmdline: tuple[str, ...] = ()
@@ -58,18 +57,20 @@ class Identity:
     problems: tuple[str, ...] = ()
 
 
-def is_stale(known: Identity | None, stat: Stat, at_s: float) -> bool:
-    """Whether the lasting facts have to be read again."""
+def is_stale(known: Identity | None, stat: Stat, age_s: float) -> bool:
+    """Whether the lasting facts, read so long ago, have to be read again."""
     if known is None or known.name != stat.name:
         return True
-    return not known.is_settled or at_s - known.read_at_s > REREAD_S
+    return not known.is_settled or age_s > REREAD_S
 
 
 def read_identity(
     proc: str, stat: Stat, known: Identity | None, boot_wall_s: float | None, ticks_per_s: int,
-    at_s: float, wall_s: float,
+    wall_s: float,
 ) -> Identity:  # fmt: skip
     """Read the lasting facts; what is hidden is `None` with one problem for all of it.
+
+    The same object comes back where all is as known: what was derived from it holds on.
 
     While the process is in state D its memory is left alone, because reading the command line of a
     process that holds its own mmap lock in there would hang the reader as well.
@@ -87,9 +88,8 @@ def read_identity(
     uid_inside = _attempt(lambda: user_ids.uid_inside(uid or 0, pid, proc), "", hidden)
     soft, hard = _attempt(lambda: fds.limits(proc, pid), "limits", hidden) or (None, None)
     adjustment = _attempt(lambda: int(procfs.read(f"{proc}/{pid}/oom_score_adj", 64)), "", hidden)
-    return Identity(
+    found = Identity(
         name=stat.name,
-        read_at_s=at_s,
         is_settled=born_wall_s is None or wall_s - born_wall_s > SETTLED_S,
         born_wall_s=born_wall_s,
         cmdline=cmdline,
@@ -108,6 +108,7 @@ def read_identity(
             for reason, parts in hidden.items()
         ),
     )
+    return known if known is not None and known == found else found
 
 
 def _why(reason: str, parts: list[str], pid: int, proc: str) -> str:

@@ -148,7 +148,7 @@ def _job(
         stack.extend((child, stat.process) for child in children)
     identities = {
         stat.process: identity.read_identity(
-            proc, stat, None, boot_wall_s, os.sysconf("SC_CLK_TCK"), 0.0, 0.0
+            proc, stat, None, boot_wall_s, os.sysconf("SC_CLK_TCK"), 0.0
         )
         for stat, _ in members
     }

@@ -135,6 +135,7 @@ class _Crew:
         self._budget = budget
         self._readers: dict[ProcessId, ProcessReader] = {}
         self._identities: dict[ProcessId, Identity] = {}
+        self._asked_at_s: dict[ProcessId, float] = {}
         self._workers = roles.WorkerNumbers(TICKS_PER_S)
         self._cast: tuple[list[object], dict[ProcessId, Part]] = [], {}
         self._memory_read_at_s = -math.inf
@@ -152,15 +153,16 @@ class _Crew:
         here = {member.stat.process for member in members}
         for process in self._readers.keys() - here:
             self._readers[process].close()
-            del self._readers[process], self._identities[process]
+            del self._readers[process], self._identities[process], self._asked_at_s[process]
         for member in members:
             process = member.stat.process
-            known = self._identities.get(process)
+            known, asked_at_s = self._identities.get(process), self._asked_at_s.get(process, at_s)
             if process not in self._readers:
                 self._readers[process] = ProcessReader(process, self._budget)
-            if is_stale(known, member.stat, at_s):
+            if is_stale(known, member.stat, at_s - asked_at_s):
+                self._asked_at_s[process] = at_s
                 self._identities[process] = read_identity(
-                    self._proc, member.stat, known, self._boot_wall_s, TICKS_PER_S, at_s, wall_s
+                    self._proc, member.stat, known, self._boot_wall_s, TICKS_PER_S, wall_s
                 )
 
     def read(
