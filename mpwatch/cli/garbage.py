@@ -6,8 +6,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-THRESHOLD = 30_000
-"""Objects made and not let go of that begin a search, in place of Python's 700 (2,000 from 3.13).
+START = 200_000
+"""Objects made and not let go of that begin a search, in place of Python's 700 (2,000 from 3.13):
+more than a start or a single look makes."""
+RUNNING = 30_000
+"""The same for a dashboard: such a search takes 15 ms.
 
 A reading of a job makes thousands of small values and lets go of those of the reading before, by
 their reference counts. Looked for every 700 objects, circles that are hardly ever there took a
@@ -18,7 +21,7 @@ tenth of all the cpu time of a dashboard (64 workers, Python 3.11), and as much 
 def rarely_collected() -> Iterator[None]:
     """Search rarely within; afterwards as before, for whoever calls commands as functions."""
     before = gc.get_threshold()
-    gc.set_threshold(THRESHOLD, *before[1:])
+    gc.set_threshold(START, *before[1:])
     try:
         yield
     finally:
@@ -32,3 +35,4 @@ def set_aside_what_is_loaded() -> None:
     For commands that run for long, once all is imported.
     """
     gc.freeze()
+    gc.set_threshold(RUNNING, *gc.get_threshold()[1:])

@@ -6,6 +6,7 @@ import os
 import re
 import stat as modes
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
@@ -73,8 +74,13 @@ def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
     return soft, hard
 
 
+@lru_cache(maxsize=8192)
 def kind_of(target: str) -> FdKind:
-    """What sort of thing the text of a descriptor's link names."""
+    """What sort of thing the text of a descriptor's link names.
+
+    Forked workers hold the pipes of all that were started before them: thousands of descriptors
+    that lead to a few hundred things.
+    """
     if target.startswith("pipe:"):
         return "pipe"
     if target.startswith("socket:"):
@@ -88,6 +94,7 @@ def kind_of(target: str) -> FdKind:
     return _ANON.get(target, "other")
 
 
+@lru_cache(maxsize=8192)
 def inode_of(target: str) -> int | None:
     """The number in `pipe:[18174]` or `socket:[77]`."""
     kind, bracket, rest = target.partition(":[")
@@ -114,7 +121,7 @@ def read_descriptors(
     # Names relative to the opened folder spare the kernel the walk from the root each time.
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fds = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
+        fds = sorted(map(int, os.listdir(folder)))
         found = _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end, before)
     finally:
         os.close(folder)

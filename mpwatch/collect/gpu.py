@@ -129,12 +129,28 @@ class GpuCollector:
         )
 
 
+LIBRARY = "libnvidia-ml.so.1"
+
+
 class _Unavailable(Exception):
     """There is no NVML here."""
 
 
 def _load_nvml() -> Any:
-    """The binding, imported only where GPUs are asked for."""
+    """The binding, imported only where GPUs are asked for and where there is what it binds.
+
+    It takes longer to import than a small job to read, and most machines have no such library.
+
+    Raises:
+        ImportError: The binding is not installed.
+        _Unavailable: The library is not.
+    """
+    import ctypes
+
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise _Unavailable(f"GPUs are not shown: there is no {LIBRARY}.") from None
     import pynvml
 
     return pynvml

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.collect import procfs
 from mpwatch.model.ids import SegmentId
@@ -28,6 +28,10 @@ _LIBRARY = re.compile(
 )
 
 
+Span: TypeAlias = tuple[int, int, SegmentId, str]
+"""Start, end, file and path of a shared mapping."""
+
+
 class MappedFile(NamedTuple):
     """A shared-memory file in the address space."""
 
@@ -46,7 +50,7 @@ class Mappings:
     libraries: tuple[str, ...] = ()
     torch_count: int = 0
     """Mappings of torch segments."""
-    spans: tuple[tuple[int, int, SegmentId, str], ...] = field(default=(), repr=False)
+    spans: tuple[Span, ...] = field(default=(), repr=False)
     """Start, end, file and path of every shared mapping, in order of address."""
     has_torch: bool = False
     """Whether torch's own library is loaded."""
@@ -83,15 +87,16 @@ def parse_mappings(data: bytes, before: Mappings | None = None) -> Mappings:
     text_hash = hash(data)
     if before is not None and before.text_hash == text_hash:
         return before
-    spans: list[tuple[int, int, SegmentId, str]] = []
+    spans: list[Span] = []
     ranges: dict[SegmentId, list[tuple[int, int]]] = {}
     paths: dict[SegmentId, str] = {}
-    for low, high, major, minor, inode, raw in _shared_lines(data):
-        segment = SegmentId(os.makedev(int(major, 16), int(minor, 16)), int(inode))
-        path = paths.get(segment) or paths.setdefault(segment, clean(raw))
-        start, end = int(low, 16), int(high, 16)
-        ranges.setdefault(segment, []).append((start, end))
-        spans.append((start, end, segment, path))
+    for line in _shared_lines(data):
+        span = _span(line)
+        if span is not None:
+            start, end, segment, path = span
+            paths.setdefault(segment, path)
+            ranges.setdefault(segment, []).append((start, end))
+            spans.append(span)
     used = data.count(b"\n")
     if before is not None and before.used - len(before.spans) == used - len(spans):
         libraries = before.libraries
@@ -108,8 +113,22 @@ def parse_mappings(data: bytes, before: Mappings | None = None) -> Mappings:
     )
 
 
-def _shared_lines(data: bytes) -> Iterator[tuple[bytes, ...]]:
-    """The fields of the lines that show shared memory.
+@lru_cache(maxsize=1 << 14)
+def _span(line: bytes) -> Span | None:
+    """Start, end, file and path of a shared mapping; `None` of another one.
+
+    Workers forked from one process show the same lines: each is taken apart once.
+    """
+    match = _SHARED.match(line)
+    if match is None:
+        return None
+    low, high, major, minor, inode, raw = match.groups()
+    segment = SegmentId(os.makedev(int(major, 16), int(minor, 16)), int(inode))
+    return int(low, 16), int(high, 16), segment, clean(raw)
+
+
+def _shared_lines(data: bytes) -> Iterator[bytes]:
+    """The lines that may show shared memory.
 
     They are few among hundreds, so they are searched for by their path: a tenth of the time that
     matching every line takes.
@@ -119,9 +138,7 @@ def _shared_lines(data: bytes) -> Iterator[tuple[bytes, ...]]:
         while found >= 0:
             begin = data.rfind(b"\n", 0, found) + 1
             end = data.find(b"\n", found)
-            match = _SHARED.match(data, begin, end if end >= 0 else len(data))
-            if match is not None:
-                yield match.groups()
+            yield data[begin : end if end >= 0 else len(data)]
             found = data.find(place, end) if end >= 0 else -1
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import struct
+import threading
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from mpwatch.collect import procfs
 from mpwatch.model.samples import MemorySample
@@ -22,6 +23,9 @@ _FIELDS = {
     b"Shared_Dirty": "shared_dirty_bytes",
     b"Swap": "swap_bytes",
 }
+
+
+READERS = 8
 
 
 def read_rollup(proc: str, pid: int, at_s: float) -> MemorySample:
@@ -45,14 +49,34 @@ class Rollups:
     """
 
     def __init__(self, proc: str, pids: Sequence[int], at_s: float) -> None:
-        pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "mpwatch-memory")
-        self._found = {pid: pool.submit(_read_or_none, proc, pid, at_s) for pid in pids}
-        pool.shutdown(wait=False)
+        self._proc = proc
+        self._at_s = at_s
+        self._pids = frozenset(pids)
+        self._left = deque(pids)
+        self._found: dict[int, MemorySample | None] = {}
+        self._has_more = threading.Condition()
+        for _ in range(min(READERS, os.cpu_count() or 1, len(pids))):
+            threading.Thread(target=self._read, name="mpwatch-memory", daemon=True).start()
 
     def get(self, pid: int) -> MemorySample | None:
         """The memory of a process; `None` if it is not among them or cannot be read."""
-        found = self._found.get(pid)
-        return found.result() if found is not None else None
+        if pid not in self._pids:
+            return None
+        with self._has_more:
+            self._has_more.wait_for(lambda: pid in self._found)
+        return self._found[pid]
+
+    def _read(self) -> None:
+        """Read one process after another until all are taken."""
+        while True:
+            try:
+                pid = self._left.popleft()
+            except IndexError:
+                return
+            found = _read_or_none(self._proc, pid, self._at_s)
+            with self._has_more:
+                self._found[pid] = found
+                self._has_more.notify_all()
 
 
 def _read_or_none(proc: str, pid: int, at_s: float) -> MemorySample | None:

@@ -94,10 +94,10 @@ def creator_inside(path: str) -> int | None:
 
 
 @lru_cache(maxsize=8192)
-def _named(raw: str) -> tuple[str, int | None]:
-    """The cleaned path and the pid in it: a hundred workers hold the same segments."""
+def _named(raw: str, is_linked: bool) -> tuple[str, SegmentKind, int | None]:
+    """The cleaned path, what made it and the pid in it: a hundred workers hold the same ones."""
     path = clean(raw.removesuffix(DELETED))
-    return path, creator_inside(path)
+    return path, kind_of(path, is_linked), creator_inside(path)
 
 
 def join(
@@ -143,17 +143,20 @@ def _use(
     # glibc maps a named semaphore under a temporary name that it removes at once, so the inode's
     # own link count is right where the path says deleted.
     is_linked = extent.links > 0 if extent is not None else not path.endswith(DELETED)
-    path, inside = _named(path)
-    mapped_bytes = sum(end - start for start, end in ranges) or None
+    path, kind, inside = _named(path, is_linked)
+    if extent is not None:
+        size_bytes: int | None = extent.size_bytes
+    else:
+        size_bytes = sum(end - start for start, end in ranges) or None
     return SegmentUse(
         segment=segment,
         path=path,
-        kind=kind_of(path, is_linked),
+        kind=kind,
         is_linked=is_linked,
         creator_pid=creator_of(inside) if inside is not None else None,
         fds=fds,
         ranges=ranges,
-        size_bytes=extent.size_bytes if extent is not None else mapped_bytes,
+        size_bytes=size_bytes,
         allocated_bytes=extent.allocated_bytes if extent is not None else None,
         changed_wall_s=extent.changed_wall_s if extent is not None else None,
     )

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mpwatch.collect import procfs, rights
@@ -90,6 +89,8 @@ class StackCollector:
         self, processes: Iterable[ProcessId], *, native: bool = False, locals: bool = False
     ) -> list[StacksTaken]:
         """Take the stacks of several processes, `PARALLEL` at a time, in the order given."""
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="mpwatch-py-spy") as pool:
             return list(
                 pool.map(lambda each: self.take(each, native=native, locals=locals), processes)

@@ -107,6 +107,17 @@ class Fold:
             self._snapshot = self._diagnosed(self._build())
         return self._snapshot
 
+    def glance(self) -> Snapshot:
+        """Who is there, as in `snapshot`, without asking what is wrong: for readings in between.
+
+        Rules are asked in turns where looks follow each other closely, so a look at half a reading
+        would take the turn of some of them.
+
+        Raises:
+            NothingObserved: No reading of the job has come in yet.
+        """
+        return self._snapshot or self._build()
+
     # --- inputs ----------------------------------------------------------------------------------
 
     def _take_tree(self, tree: TreeSample) -> None:

@@ -100,7 +100,7 @@ class Watch:
         """Ask every hook that answers for `gauges` or `stacks`."""
         if self._intake.hooks is None:
             return
-        for process in self.fold.snapshot().living():
+        for process in self.fold.glance().living():
             if process.hook.state == "ready":
                 self._intake.hooks.ask(process.process, what)
 
@@ -111,7 +111,7 @@ class Watch:
         if not (native or wants_locals):
             self.ask_hooks("stacks")
             self.listen(HELLO_S)
-        snapshot = self.fold.snapshot()
+        snapshot = self.fold.glance()
         bare = [
             process.process
             for process in snapshot.living()
@@ -131,7 +131,7 @@ class Watch:
         now_s = time.monotonic()
         if self._rounds.is_due(now_s):
             self.ask_hooks("stacks")
-            self._rounds.begin(self.fold.snapshot(), now_s)
+            self._rounds.begin(self.fold.glance(), now_s)
 
     def finish_stacks(self) -> None:
         """Wait for the stacks that were asked for, and see that all were asked for once."""
@@ -146,7 +146,7 @@ class Watch:
         """Bring the hook into every process that has none."""
         samples: Iterable[ProcSample] = (
             process.sample
-            for process in self.fold.snapshot().living()
+            for process in self.fold.glance().living()
             if process.hook.state == "absent"
         )
         bring(tuple(samples), self.take)
@@ -245,4 +245,4 @@ def watch_for(
 def _has_sockets(watch: Watch) -> bool:
     """Whether any process may have a hook: otherwise there is no hello to wait for."""
     watch.listen(0.0)
-    return any(process.hook.state != "absent" for process in watch.fold.snapshot().processes)
+    return any(process.hook.state != "absent" for process in watch.fold.glance().processes)
