@@ -104,9 +104,9 @@ def parse_mappings(data: bytes, before: Mappings | None = None) -> Mappings:
         libraries = tuple(sorted(_libraries(data)))
     return Mappings(
         used=used,
-        files=tuple(MappedFile(key, paths[key], tuple(spots)) for key, spots in ranges.items()),
+        files=tuple([MappedFile(key, paths[key], tuple(spots)) for key, spots in ranges.items()]),
         libraries=libraries,
-        torch_count=sum(span[3].rsplit("/", 1)[-1].startswith("torch_") for span in spans),
+        torch_count=sum([_is_torch(path) for *_, path in spans]),
         spans=tuple(spans),
         has_torch=any(name.startswith("libtorch") for name in libraries),
         text_hash=text_hash,
@@ -125,6 +125,12 @@ def _span(line: bytes) -> Span | None:
     low, high, major, minor, inode, raw = match.groups()
     segment = SegmentId(os.makedev(int(major, 16), int(minor, 16)), int(inode))
     return int(low, 16), int(high, 16), segment, clean(raw)
+
+
+@lru_cache(maxsize=1 << 13)
+def _is_torch(path: str) -> bool:
+    """Whether a shared file is one of torch's segments."""
+    return path.rpartition("/")[2].startswith("torch_")
 
 
 def _shared_lines(data: bytes) -> Iterator[bytes]:
@@ -146,10 +152,11 @@ def _libraries(data: bytes) -> set[str]:
     """Base names of the libraries that matter.
 
     A file is mapped in several pieces and a job has the same hundred files everywhere: each name is
-    matched once.
+    looked for once, and matched once.
     """
-    lines = data.split(b"\n")
-    names = {line[place + 1 :] for line in lines if (place := line.rfind(b"/")) >= 0}
+    # On 32 and 64 bits the inode ends, and the path begins, after this column.
+    files = {line[46:] for line in data.split(b"\n")}
+    names = {file[place + 1 :] for file in files if (place := file.rfind(b"/")) >= 0}
     return {name for name in map(_library, names) if name}
 
 

@@ -9,9 +9,8 @@ not reached before and given back.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series, since
@@ -214,6 +213,19 @@ def _levels_off(points: Sequence[Point], limit: float) -> bool:
     # Halves shrink by this factor, so the rest of the way is a geometric series.
     shrink = max(late, 0.0) / early
     return last.value + late * late_s * shrink / (1 - shrink) < limit
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle value, or the mean of the two in the middle.
+
+    The standard library's is the same and loads random numbers, fractions and decimals with it,
+    which takes longer than all rules of a look.
+    """
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _pair_slopes(points: Sequence[Point]) -> list[float]:

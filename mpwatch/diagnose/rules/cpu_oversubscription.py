@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
-from mpwatch.diagnose.forecast import slope
+from mpwatch.diagnose.forecast import median, slope
 from mpwatch.diagnose.tree import WORK_ROLES, called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
+from mpwatch.diagnose.forecast import median
 from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
 from mpwatch.diagnose.stillness import wait_share
 from mpwatch.diagnose.tree import called, loader_owners
