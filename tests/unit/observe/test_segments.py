@@ -1,0 +1,87 @@
+"""Segments joined over processes: the same as by looking at everything, with less work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.segments import SegmentUse
+from mpwatch.model.snapshot import Segment
+from mpwatch.observe import segments
+from mpwatch.observe.segments import SegmentTable
+
+from .worlds import MAIN, WALL_S, sample, segment_use
+
+USE = st.builds(
+    segment_use,
+    st.integers(1, 5),
+    size=st.sampled_from((0, 4096, 8192)),
+    mapped=st.booleans(),
+    allocated=st.none() | st.just(4096),
+)
+HELD = st.none() | st.lists(USE, max_size=4, unique_by=lambda use: use.segment).map(tuple)
+READING = st.dictionaries(st.integers(100, 103), HELD, min_size=1)
+
+
+def samples(held: dict[int, tuple[SegmentUse, ...] | None]) -> list[ProcSample]:
+    return [sample(ProcessId(pid, 10 * pid), 1.0, segments=uses) for pid, uses in held.items()]
+
+
+def joined(table: SegmentTable, reading: Sequence[ProcSample]) -> tuple[Segment, ...]:
+    return table.join(reading, {101: MAIN}, WALL_S, {})
+
+
+def test_of_two_that_hold_a_file_the_one_who_could_examine_it_tells_its_size() -> None:
+    held = {101: (segment_use(5),), 102: (segment_use(5, allocated=4096),)}
+
+    (found,) = joined(SegmentTable(), samples(dict(held)))
+
+    assert found.allocated_bytes == 4096
+    assert found.creator == MAIN
+    assert [process.pid for process in found.mappers] == [101, 102]
+
+
+@settings(deadline=None)
+@given(st.lists(READING, min_size=1, max_size=6))
+def test_what_is_joined_bit_by_bit_is_what_is_joined_at_once(
+    readings: list[dict[int, tuple[SegmentUse, ...] | None]],
+) -> None:
+    table = SegmentTable()
+    for reading in readings:
+        now = samples(reading)
+
+        assert joined(table, now) == joined(SegmentTable(), now)
+
+
+def test_only_files_that_changed_hands_are_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[SegmentId] = []
+    really = segments._joined
+
+    def note(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> Any:
+        made.append(uses[0][1].segment)
+        return really(uses)
+
+    monkeypatch.setattr(segments, "_joined", note)
+    semaphores = tuple(segment_use(n, allocated=32) for n in range(1000, 1100))
+    held = dict.fromkeys(range(100, 164), semaphores)
+    table = SegmentTable()
+    joined(table, samples(dict(held)))
+    assert len(made) == 100
+
+    made.clear()
+    joined(table, samples(dict(held)))
+    assert made == []
+
+    batch = segment_use(7, allocated=4096)
+    found = joined(table, samples({**held, 130: (*semaphores, batch), 100: (*semaphores, batch)}))
+    assert made == [batch.segment]
+    assert [process.pid for process in found[0].mappers] == [100, 130]
+
+    joined(table, samples(dict(held)))
+    assert made == [batch.segment]
