@@ -12,7 +12,7 @@ from mpwatch.observe.looks import Request
 FIRST_AFTER_S = 0.3
 """Hooks may introduce themselves first: a process with a hook is asked, not stopped."""
 ROUND_S = 2.0
-PATIENCE = 20
+PATIENCE = 10
 """A round that took t seconds of cpu is not followed by another for t times this."""
 
 
