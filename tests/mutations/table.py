@@ -187,6 +187,14 @@ TABLE = (
     ),
     Mutation(
         5,
+        "coming in has a forked process collect garbage, and so copy what it shares",
+        HOOK + "__init__.py",
+        "    gc.disable()\n",
+        "",
+        (GUEST + "test_coming_in_collects_no_garbage_and_leaves_collecting_as_it_was",),
+    ),
+    Mutation(
+        5,
         "the ring takes four times its size",
         HOOK + "wire.py",
         "DEFAULT_SLOTS = 2048\n",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import Attached, Detached, bring_in, bring_in_tree, detach_tree, elf
+from mpwatch.attach import Attached, Detached, bring_in, bring_in_tree, detach, detach_tree, elf
 from mpwatch.model.samples import ProcSample
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
@@ -129,3 +129,20 @@ def test_visits_to_a_loading_job_leave_fds_threads_maps_memory_and_sums_as_they_
     assert max(grown) < 4096, grown
     assert {line for line in running.lines if line != "ready"} == {str(256 * sum(range(64)))}
     assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def faults(pid: int) -> int:
+    """Pages that a process has had to map or copy so far."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[7])
+
+
+def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start) -> None:
+    running = start("attach_forked")
+    child = int(running.line())
+    heap_pages = resident_kib(running.pid) // 4
+    before = faults(child)
+    assert bring_in(sample(child).process, timeout_s=20).state == "ready"
+    assert detach(sample(child).process, timeout_s=20).state == "absent"
+    assert heap_pages > 10_000
+    assert faults(child) - before < 4000
