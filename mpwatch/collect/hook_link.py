@@ -113,6 +113,18 @@ class Link:
         asked.number += 1
         payload = json.dumps({"ask": what, "id": asked.number}).encode("ascii")
         frame = wire.pack_frame(wire.REQUEST, payload)
+        # Before it is sent: another thread reads the answer, which may be here before we go on.
+        asked.questions[asked.number] = what
+        asked.since_s = at_s if asked.since_s is None else asked.since_s
+        problem = self._send(frame)
+        if problem is not None:
+            asked.questions.pop(asked.number, None)
+            if not asked.questions:
+                asked.since_s = None
+        return problem
+
+    def _send(self, frame: bytes) -> str | None:
+        """Send a whole frame, or say why that was not possible."""
         try:
             sent = self.sock.send(frame)
         except BlockingIOError:
@@ -122,8 +134,6 @@ class Link:
         if sent != len(frame):  # half a request would garble all that follow
             self.sock.shutdown(socket.SHUT_RDWR)
             return f"The hook of process {self.process.pid} does not read."
-        asked.questions[asked.number] = what
-        asked.since_s = at_s if asked.since_s is None else asked.since_s
         return None
 
     def read(self, at_s: float) -> Iterator[Input]:

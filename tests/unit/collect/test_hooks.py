@@ -12,7 +12,7 @@ from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, Hoo
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
 
-from .hook_worlds import ME, NAME, World, records
+from .hook_worlds import ME, NAME, FakeHook, World, records
 
 
 def test_a_hook_introduces_itself_and_is_ready(world: World) -> None:
@@ -284,3 +284,42 @@ def test_another_hook_in_the_same_process_counts_from_0_again(world: World) -> N
     assert isinstance(part, HookSlice)
     assert isinstance(heard, HookNote)
     assert ([event.sequence for event in part.events], part.lost, heard.lost) == ([0, 1], 0, 0)
+
+
+class AnswersAtOnce(socket.socket):
+    """The observer's end; the answer is there, and read, before `send` returns."""
+
+    world: World
+    hook: FakeHook
+    heard: list[Input]
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        sent = super().send(data, flags)
+        self.hook.say(wire.REPLY, {"id": self.hook.asked()["id"], "cache": {}})
+        self.heard.extend(self.world.poll())
+        return sent
+
+
+def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(world: World) -> None:
+    hook = world.ready()
+    (link,) = world.clients._links.values()
+    quick = AnswersAtOnce(fileno=link.sock.detach())
+    quick.world, quick.hook, quick.heard = world, hook, []
+    quick.setblocking(False)
+    link.sock = quick
+
+    assert world.clients.ask(ME, "gauges") is None
+    assert [type(each) for each in quick.heard] == [HookGauges]
+    world.clock.now_s += 10
+    assert world.poll() == []
+
+
+def test_a_question_that_could_not_be_sent_is_not_waited_for(world: World) -> None:
+    hook = world.ready()
+    (link,) = world.clients._links.values()
+    link.sock.shutdown(socket.SHUT_WR)
+
+    assert "is gone" in str(world.clients.ask(ME, "gauges"))
+    world.clock.now_s += 10
+    assert world.poll() == []
+    hook.close()
