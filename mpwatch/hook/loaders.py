@@ -100,12 +100,14 @@ class Reading:
 class Readings:
     """All live iterators of this process."""
 
-    __slots__ = ("_by_queue", "_keys", "_pid")
+    __slots__ = ("_by_queue", "_keys", "_pid", "find")
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._keys = itertools.count(1)
         self._by_queue: dict[int, Reading] = {}
+        self.find = self._by_queue.get
+        """The reading of the iterator whose result queue has this `id`, if there is one."""
 
     def of_queue(self, queue: Any) -> Reading:
         """The reading of the iterator with this result queue, begun where it is new."""
@@ -116,8 +118,7 @@ class Readings:
 
     def of(self, iterator: Any) -> Reading:
         """The reading of an iterator."""
-        queue = iterator._worker_result_queue
-        return self._by_queue.get(id(queue)) or self.of_queue(queue)
+        return self.of_queue(iterator._worker_result_queue)
 
     def end(self, iterator: Any) -> None:
         """Forget an iterator that shut down."""

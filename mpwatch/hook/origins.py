@@ -36,14 +36,16 @@ _FRAMES = 64
 class Origins:
     """Samples storages as they come into shared memory."""
 
-    __slots__ = ("_left", "_next_ns", "_places", "_session", "_taken", "_usual")
+    __slots__ = ("_next_ns", "_session", "_taken", "_usual", "left", "places")
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._left = 0
+        self.left = 0
+        """Bytes until the next storage is in the sample; the wrapper that shares counts, too."""
         self._taken = 0
         self._next_ns = 0
-        self._places: collections.OrderedDict[int, str] = collections.OrderedDict()
+        self.places: collections.OrderedDict[int, str] = collections.OrderedDict()
+        """Lines of storages that were made and not shared yet, by the storages' addresses."""
         self._usual: str | None = None
 
     def made(self, storage: Any) -> None:
@@ -53,8 +55,8 @@ class Origins:
         """
         try:
             # Counted here, and not in a function of its own: it happens for each batch.
-            self._left -= storage.nbytes()
-            if self._left <= 0 and self._is_time():
+            self.left -= storage.nbytes()
+            if self.left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here() or self._usual))
         except Exception as error:
             if not errors.is_ours(error):
@@ -64,10 +66,10 @@ class Origins:
         """Take notice of a tensor that this thread puts into a queue, for another to pickle."""
         try:
             storage = tensor.untyped_storage()
-            if storage._cdata in self._places:
+            if storage._cdata in self.places:
                 return
-            self._left -= storage.nbytes()
-            if self._left <= 0 and self._is_time():
+            self.left -= storage.nbytes()
+            if self.left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here()))
         except Exception as error:
             if not errors.is_ours(error):
@@ -76,13 +78,13 @@ class Origins:
     def shared(self, storage: Any, was_shared: bool, size: int, cache_key: Any) -> None:
         """Note the line of a storage that is being pickled, if it is in the sample."""
         try:
-            site = self._places.pop(storage._cdata, None) if self._places else None
+            site = self.places.pop(storage._cdata, None) if self.places else None
             if site is None:
                 # One shared before was made elsewhere, and was passed over there.
                 if was_shared:
                     return
-                self._left -= size
-                if self._left > 0 or not self._is_time():
+                self.left -= size
+                if self.left > 0 or not self._is_time():
                     return
                 site = self._spend(place_here() or self._usual)
             if site is not None:
@@ -107,22 +109,22 @@ class Origins:
 
     def _spend(self, site: str | None) -> str | None:
         """Count a storage of the sample; one whose line is not known takes hardly a turn."""
-        self._left = EVERY_BYTES
+        self.left = EVERY_BYTES
         now_ns = self._session.system.monotonic_ns()
         if site is None:
             self._next_ns = max(self._next_ns, now_ns + IN_VAIN_NS)
             return None
         self._taken += 1
         if self._taken < FIRST:
-            self._left = 0
+            self.left = 0
         self._next_ns = max(self._next_ns, now_ns - BURST_NS) + APART_NS
         return site
 
     def _remember(self, storage: Any, site: str | None) -> None:
         if site is not None:
-            self._places[storage._cdata] = site
-            if len(self._places) > _REMEMBERED:
-                self._places.popitem(last=False)
+            self.places[storage._cdata] = site
+            if len(self.places) > _REMEMBERED:
+                self.places.popitem(last=False)
 
     def _identity(self, cache_key: Any) -> tuple[int, int]:
         """Inode and device of a segment, out of a key of SharedCache."""

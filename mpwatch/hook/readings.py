@@ -16,49 +16,58 @@ POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._proc
 _STARS = ("mapstar", "starmapstar")
 
 
-class Here:
-    """What one thread has to remember between two wrapped calls; see `make_here`."""
+class Own:
+    """What one thread has to remember between two wrapped calls."""
 
-    detached_ns: int
-    """When this thread began to fetch a file descriptor; 0 when that was used up."""
-    missed_key: Any
-    """The key SharedCache did not have: what comes next is a new mapping."""
-    began_ns: int
-    shared_key: Any
-    """The key under which this thread shared last."""
-    entries: int
-    """Entries of SharedCache when this thread saw it last."""
-    shares: int
-    """Storages shared since this thread began to pickle something for a new process."""
-    burden: str | None
-    """Path to the part that holds them, if they are many."""
-    way_out: tuple[str, list[list[Any]] | None]
-    """Type of the exception with which `Process.run` ended in this thread, and its frames."""
+    __slots__ = (
+        "began_ns",
+        "burden",
+        "missed_key",
+        "shared_key",
+        "shares",
+        "way_out",
+    )
+
+    def __init__(self) -> None:
+        self.missed_key: Any = None
+        """The key SharedCache did not have: what comes next is a new mapping."""
+        self.began_ns = 0
+        """When this thread began to fetch a file descriptor, or a storage by name; 0 once it has it."""
+        self.shared_key: Any = None
+        """`SHARING` while this thread shares, then the key under which it does."""
+        self.shares = 0
+        """Storages shared since this thread began to pickle something for a new process."""
+        self.burden: str | None = None
+        """Path to the part that holds them, if they are many."""
+        self.way_out: tuple[str, list[list[Any]] | None] = ("", None)
+        """Type of the exception with which `Process.run` ended in this thread, and its frames."""
+
+
+class Here:
+    """Leads each thread to what is its own; see `make_here`."""
+
+    own: Own
 
 
 def make_here(system: System) -> Here:
-    """A thread-local with a value for everything, so that reading it needs no `try`.
+    """A thread-local: to look into one costs as much as five attributes, so it holds but one thing.
 
     Its class is made once: a class is a cycle, which only `gc` would take away.
     """
     kind = _kinds.get(system.local)
     if kind is None:
-        kind = _kinds[system.local] = type("Here", (system.local,), dict(_DEFAULTS))
+        kind = _kinds[system.local] = type("Here", (system.local,), {"__init__": _begin_thread})
     here: Here = kind()
     return here
 
 
+def _begin_thread(here: Any) -> None:
+    """Be called in each thread as it looks for the first time."""
+    here.own = Own()
+
+
 _kinds: dict[Any, Any] = {}
-_DEFAULTS = {
-    "detached_ns": 0,
-    "missed_key": None,
-    "began_ns": 0,
-    "shared_key": None,
-    "entries": 0,
-    "shares": 0,
-    "burden": None,
-    "way_out": ("", None),
-}
+SHARING = object()
 
 
 class Worker:
@@ -67,6 +76,7 @@ class Worker:
     __slots__ = (
         "done",
         "fetched",
+        "is_busy",
         "is_worker",
         "job",
         "loader",
@@ -82,6 +92,8 @@ class Worker:
     def clear(self) -> None:
         """Be no worker."""
         self.is_worker = False
+        self.is_busy = False
+        """It takes what it works on out of queues: as a DataLoader's worker, or as a pool's."""
         self.number = 0
         self.loader = 0
         self.task = 0
@@ -97,7 +109,8 @@ class Worker:
     def begin(self, number: int, loader: int) -> None:
         """Be worker `number` of the loader with this key, 0 if that is not known."""
         self.clear()
-        self.is_worker, self.number, self.loader = True, number, loader
+        self.is_worker = self.is_busy = True
+        self.number, self.loader = number, loader
 
     def show(self) -> dict[str, Any] | None:
         """The gauge `worker`; see `wire`."""
@@ -117,6 +130,7 @@ class Worker:
         name = f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', '')}"
         if name in POOL_WORKERS and arguments:
             self.source = id(arguments[0])
+            self.is_busy = True
 
     def begin_job(self, taken: Any, now_ns: int) -> None:
         """Work on what was taken out of a pool's queue; `None` asks the worker to leave.

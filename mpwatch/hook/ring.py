@@ -282,17 +282,26 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
         except AttributeError:
             tid = begin_thread()
         number = next(count)
-        place = header + (number & mask) * 64
-        sequence, took_ns = number + 1, at_ns - began_ns
         try:
             if at_ns > ring.checked_until_ns:
-                ring.check(place, at_ns)
+                ring.check(header + (number & mask) * 64, at_ns)
             pack_into(
-                ring.memory, place, sequence, at_ns, kind, flags, tid, took_ns, size, key, key2, aux
+                ring.memory,
+                header + (number & mask) * 64,
+                number + 1,
+                at_ns,
+                kind,
+                flags,
+                tid,
+                at_ns - began_ns,
+                size,
+                key,
+                key2,
+                aux,
             )
         except _UNWRITABLE as error:
             # A value out of range leaves a hole, which readers count as lost.
-            wire.LOST.pack_into(ring.memory, place, 0)
+            wire.LOST.pack_into(ring.memory, header + (number & mask) * 64, 0)
             if not errors.is_ours(error):
                 raise
 

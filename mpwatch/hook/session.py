@@ -202,6 +202,7 @@ class Session:
         # First of all, so that whatever fails after it, nothing is written to the parent's file.
         self.ring.restart()
         self._restart_record()
+        self.items.hurry()
         self.server.forget()
         self.notes.restart()
         self.jobs.clear()
@@ -242,6 +243,7 @@ class Session:
         """
         self.ring.on_new_thread = self.resume
         self._restart_record()
+        self.items.hurry()
 
     def resume(self) -> None:
         """Start the thread if a fork left that for later; never blocks."""

@@ -24,7 +24,7 @@ def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             return original(self, *args, **kwargs)
         except BaseException as error:
             # `multiprocessing` makes an exit code out of all of them, and says no more.
-            session.here.way_out = type(error).__name__, errors.frames_of(error, 8)
+            session.here.own.way_out = type(error).__name__, errors.frames_of(error, 8)
             cause = error.__context__ if isinstance(error, SystemExit) and error.code else error
             # `torch.multiprocessing.spawn` hands an exception to the parent by a file, and exits.
             if isinstance(cause, Exception):
@@ -44,7 +44,7 @@ def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., 
         code = original(self, *args, **kwargs)
         # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
         # spawned child the end of the interpreter.
-        how, frames = session.here.way_out
+        how, frames = session.here.own.way_out
         if code or how:
             session.note("exit", code=code, how=how, frames=frames)
             # What was done last is of interest then, unless everybody was asked to leave.

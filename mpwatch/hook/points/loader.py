@@ -31,33 +31,47 @@ def _begin(session: Session, reading: Reading, iterator: Any) -> None:
 
 
 def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    record, now = session.record, session.system.monotonic_ns
-    of = session.loaders.of
+    record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_NEXT
+    find, of = session.loaders.find, session.loaders.of
 
     def next_data(self: Any) -> Any:
         began_ns = now()
-        reading = of(self)
+        reading = find(id(self._worker_result_queue)) or of(self)
         if not reading.fixed:
             _guard(session, _begin, session, reading, self)
         reading.waiting_since_ns = began_ns
         batch = self._rcvd_idx
         try:
             result = original(self)
-        except StopIteration as error:
-            errors.unframe(error)
-            raise
         except BaseException as error:
-            session.failed(wire.LOADER_NEXT, began_ns, error, loader=reading.key, batch=batch)
+            reading.waiting_since_ns = None
+            if not isinstance(error, StopIteration):
+                session.failed(kind, began_ns, error, loader=reading.key, batch=batch)
             errors.unframe(error)
             raise
-        finally:
-            reading.waiting_since_ns = None
+        reading.waiting_since_ns = None
         reading.batches += 1
         reading.owners.pop(batch, None)
-        record(wire.LOADER_NEXT, began_ns, 0, 0, reading.key, 0, batch)
+        record(kind, began_ns, 0, 0, reading.key, 0, batch)
         return result
 
     return next_data
+
+
+def _late(module: ModuleType, session: Session) -> Undo:
+    """Hear of iterators that wait already, in a `_next_data` that nobody has wrapped."""
+    for frame in sys._current_frames().values():
+        step: Any = frame
+        while step is not None:
+            code = step.f_code
+            if code.co_name == "_next_data" and code.co_filename == module.__file__:
+                return attribute(f"{_ITERATOR}._try_get_data", _try_get_data)(module, session)
+            step = step.f_back
+    return _nothing_to_undo
+
+
+def _nothing_to_undo() -> None:
+    return None
 
 
 def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
@@ -86,8 +100,8 @@ def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..
 
 
 def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    record, now = session.record, session.system.monotonic_ns
-    of = session.loaders.of
+    record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_PUT_INDEX
+    find, of = session.loaders.find, session.loaders.of
 
     def try_put_index(self: Any) -> Any:
         began_ns = now()
@@ -97,11 +111,10 @@ def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[.
         except BaseException as error:
             errors.unframe(error)
             raise
-        task = self._task_info.get(batch)
-        if task is not None and self._send_idx > batch:
-            reading = of(self)
-            worker = reading.owners[batch] = task[0]
-            record(wire.LOADER_PUT_INDEX, began_ns, 0, 0, reading.key, worker, batch)
+        if self._send_idx > batch and batch in self._task_info:
+            reading = find(id(self._worker_result_queue)) or of(self)
+            worker = reading.owners[batch] = self._task_info[batch][0]
+            record(kind, began_ns, 0, 0, reading.key, worker, batch)
         return result
 
     return try_put_index
@@ -152,34 +165,35 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
 
 def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
-    head = Head()
+    begins, ends, head = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, Head()
 
     def fetch(self: Any, indices: Any) -> Any:
         if not worker.is_worker and not _recognise(session):
             return original(self, indices)
         began_ns = now()
-        if not worker.fetched:
+        fetched = worker.fetched
+        if not fetched:
             _guard(session, note_states, session, self.dataset, worker.number)
             _guard(session, session.origins.begin_worker, self.dataset, self.collate_fn)
         worker.since_ns = began_ns
         number, task, loader = worker.number, worker.task, worker.loader
-        record(wire.LOADER_FETCH_BEGIN, began_ns, 0, 0, loader, number, task)
-        flags = wire.FLAG_RAISED
+        record(begins, began_ns, 0, 0, loader, number, task)
         try:
             result = original(self, indices)
-            flags = 0
-            if worker.fetched == head.batches < BATCHES and hasattr(self, "dataset_iter"):
-                _guard(session, head.take, session, worker, self.dataset, result)
-            return result
         except BaseException as error:
+            worker.since_ns = None
+            worker.fetched = fetched + 1
             if not isinstance(error, StopIteration):
-                session.failed(wire.LOADER_FETCH, began_ns, error, worker_id=number, batch=task)
+                session.failed(ends, began_ns, error, worker_id=number, batch=task)
+            record(ends, began_ns, wire.FLAG_RAISED, 0, loader, number, task)
             errors.unframe(error)
             raise
-        finally:
-            worker.since_ns = None
-            worker.fetched += 1
-            record(wire.LOADER_FETCH, began_ns, flags, 0, loader, number, task)
+        worker.since_ns = None
+        worker.fetched = fetched + 1
+        record(ends, began_ns, 0, 0, loader, number, task)
+        if fetched < BATCHES and fetched == head.batches and hasattr(self, "dataset_iter"):
+            _guard(session, head.take, session, worker, self.dataset, result)
+        return result
 
     return fetch
 
@@ -221,9 +235,7 @@ POINTS = (
     Point("loader gauges", _DATALOADER, _gauges),
     Point("loader _reset", _DATALOADER, attribute(f"{_ITERATOR}._reset", _reset)),
     Point("loader _next_data", _DATALOADER, attribute(f"{_ITERATOR}._next_data", _next_data)),
-    Point(
-        "loader _try_get_data", _DATALOADER, attribute(f"{_ITERATOR}._try_get_data", _try_get_data)
-    ),
+    Point("loader _try_get_data", _DATALOADER, _late),
     Point(
         "loader _try_put_index",
         _DATALOADER,

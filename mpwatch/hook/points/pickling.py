@@ -94,7 +94,8 @@ def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     here, noted = session.here, Burden(session)
 
     def dump(thing: Any, *args: Any, **kwargs: Any) -> Any:
-        here.shares, here.burden = 0, None
+        own = here.own
+        own.shares, own.burden = 0, None
         try:
             result = original(thing, *args, **kwargs)
         except BaseException as error:
@@ -126,17 +127,17 @@ class Burden:
 
     def weigh(self, thing: Any) -> None:
         """Look where they are if they are many; workers that get the same are noted once."""
-        here = self._session.here
-        if here.shares < MANY:
+        own = self._session.here.own
+        if own.shares < MANY:
             return
-        kind, shared = type(thing).__qualname__, here.shares
+        kind, shared = type(thing).__qualname__, own.shares
         try:
             if self._known is None or self._known[:2] != (kind, shared):
                 self._known = kind, shared, heaviest(thing)[0]
                 self._session.note(
                     "many-storages", path=self._known[2], object=kind, storages=shared
                 )
-            here.burden = self._known[2]
+            own.burden = self._known[2]
         except Exception as error:
             if not errors.is_ours(error):
                 raise

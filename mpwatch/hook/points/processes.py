@@ -35,7 +35,8 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         birth = _describe(self, session)
         ident = get_ident()
         births[ident] = birth
-        here.shares, here.burden = 0, None
+        own = here.own
+        own.shares, own.burden = 0, None
         handed.start(self, birth)
         luggage = dict(vars(self))
         try:
@@ -46,8 +47,8 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
                 began_ns,
                 error,
                 target=birth["target"],
-                storages=here.shares,
-                path=here.burden,
+                storages=own.shares,
+                path=own.burden,
                 site=place_here(),
             )
             errors.unframe(error)
@@ -61,7 +62,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         fds = getattr(popen, "_fds", None)
         count = None if fds is None else len(fds)
         session.note(
-            "birth", pid=pid, fds=count, storages=here.shares, **{**birth, "method": method}
+            "birth", pid=pid, fds=count, storages=own.shares, **{**birth, "method": method}
         )
         views.look(luggage)
         return result

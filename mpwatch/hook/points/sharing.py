@@ -12,6 +12,7 @@ import sys
 
 from .. import errors, wire
 from ..patching import Point, attribute
+from ..readings import SHARING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..patching import Undo
+    from ..readings import Own
     from ..session import Session
 
 _SWEPT_LIMIT = 4096
@@ -44,42 +46,73 @@ def size_of(reference: Any) -> int:
     return 0 if storage is None else int(storage.nbytes())
 
 
-def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _reduce_storage(
+    original: Callable[..., Any], session: Session, reductions: Any
+) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
-    shared, suspect = session.origins.shared, session.items.views.suspect
+    origins, sampled, suspect = session.origins, session.origins.shared, session.items.views.suspect
+    share, copied, entries = wire.SHARE, wire.FLAG_COPIED, reductions.shared_cache.__len__
+    by_descriptor = reductions.rebuild_storage_fd
+    ticket = sys.modules["multiprocessing.resource_sharer"].DupFd
+    is_resizable = getattr(sys.modules["torch"].UntypedStorage, "resizable", _unknown)
 
     def reduce_storage(storage: Any) -> Any:
         began_ns = now()
-        was_shared = storage.is_shared()
-        if not was_shared:
-            suspect(storage)
-        here.shared_key = None
-        here.shares += 1
+        own = here.own
+        was_shared = False
+        try:
+            # Whatever is in shared memory is of a fixed size.
+            if not is_resizable(storage):
+                was_shared = storage.is_shared()
+                if not was_shared:
+                    suspect(storage)
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
+        own.shared_key = SHARING
         try:
             result = original(storage)
         except BaseException as error:
-            session.failed(wire.SHARE, began_ns, error)
+            own.shared_key = None
+            session.failed(share, began_ns, error)
             errors.unframe(error)
             raise
-        flags = 0 if was_shared else wire.FLAG_COPIED
-        arguments = result[1]
-        cache_key = here.shared_key
-        if cache_key is None:
-            record(wire.SHARE, began_ns, wire.FLAG_EMPTY)
+        flags = 0 if was_shared else copied
+        if result[0] is not by_descriptor:
+            shared_otherwise(storage, flags, began_ns, result[1])
             return result
-        if type(cache_key) is bytes:
-            flags |= wire.FLAG_FILE_SYSTEM
-            size = arguments[3]
-        else:
-            size = arguments[2]
-            if type(arguments[1]).__name__ == "_DupFd":
-                flags |= wire.FLAG_SPAWNING
-        key, key2 = keys_of(cache_key)
-        record(wire.SHARE, began_ns, flags, size, key, key2, here.entries)
-        shared(storage, was_shared, size, cache_key)
+        _, handle, size = result[1]
+        key, key2 = own.shared_key
+        if handle.__class__ is not ticket:
+            flags |= wire.FLAG_SPAWNING
+            own.shares += 1
+        record(share, began_ns, flags, size, key, key2, entries())
+        if not was_shared and origins.left > size and not origins.places:
+            origins.left -= size
+        elif origins.places or not was_shared:
+            sampled(storage, was_shared, size, own.shared_key)
         return result
 
+    def shared_otherwise(storage: Any, flags: int, began_ns: int, arguments: Any) -> None:
+        """Record a storage that goes by name, or that has no bytes."""
+        own = here.own
+        own.shares += 1
+        cache_key, own.shared_key = own.shared_key, None
+        if cache_key is SHARING:
+            record(share, began_ns, wire.FLAG_EMPTY)
+            return
+        key, key2 = keys_of(cache_key)
+        flags |= wire.FLAG_FILE_SYSTEM
+        size = arguments[3]
+        record(share, began_ns, flags, size, key, key2, entries())
+        sampled(storage, not flags & copied, size, cache_key)
+
     return reduce_storage
+
+
+def _unknown(storage: Any) -> bool:
+    """Stand in for a torch that does not tell whether a storage can be resized."""
+    return False
 
 
 def _register(module: ModuleType, session: Session) -> Undo:
@@ -87,7 +120,7 @@ def _register(module: ModuleType, session: Session) -> Undo:
     original = module.reductions.reduce_storage
     pickler = sys.modules["multiprocessing.reduction"].ForkingPickler
     table: dict[type, Any] = pickler._extra_reducers
-    ours = _reduce_storage(original, session)
+    ours = _reduce_storage(original, session, module.reductions)
     types = [kind for kind, reduce in tuple(table.items()) if reduce is original]
     if not types:
         raise LookupError("ForkingPickler does not know reduce_storage")
@@ -103,20 +136,27 @@ def _register(module: ModuleType, session: Session) -> Undo:
 
 
 def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    made, now = session.origins.made, session.system.monotonic_ns
+    origins, made, now = session.origins, session.origins.made, session.system.monotonic_ns
     suspect = session.items.views.suspect
 
     def make_shared(holder: Any, *args: Any, **kwargs: Any) -> Any:
-        began_ns = now()
         if not isinstance(holder, type):
             suspect(holder)
         try:
             storage = original(holder, *args, **kwargs)
         except BaseException as error:
-            session.failed(wire.SHARE, began_ns, error)
+            session.failed(wire.SHARE, now(), error)
             errors.unframe(error)
             raise
-        made(storage)
+        try:
+            left = origins.left - storage.nbytes()
+            if left > 0:
+                origins.left = left
+            else:
+                made(storage)
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
         return storage
 
     return make_shared
@@ -124,50 +164,96 @@ def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any
 
 def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
+    alive, rebuild = sys.modules["torch"].UntypedStorage._new_with_weak_ptr, wire.REBUILD
 
     def setitem(self: Any, key: Any, reference: Any) -> None:
-        before = len(self)
-        began_ns = now()
-        original(self, key, reference)
-        after = len(self)
-        here.entries = after
-        here.shared_key = key
-        missed = here.missed_key
-        if missed is not None and missed == key:
-            here.missed_key = None
-            rebuilt(here.began_ns, key, reference, after)
+        try:
+            original(self, key, reference)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+        own = here.own
+        if own.shared_key is SHARING:
+            own.shared_key = key
+        elif own.missed_key == key:
+            began_ns = own.began_ns
+            own.missed_key = None
+            own.began_ns = size = 0
+            try:
+                size = alive(reference.cdata).nbytes()
+            except Exception as error:
+                if not errors.is_ours(error):
+                    raise
+            if key.__class__ is tuple and key[0].__class__ is int:
+                first, second = key
+                record(rebuild, began_ns, 0, size, first, second, len(self))
+            else:
+                rebuilt_otherwise(began_ns, key, size, len(self))
         elif type(key) is bytes and not key.startswith(b"/"):
-            shared = wire.name_key(key)
-            record(wire.CUDA_SHARE, began_ns, 0, size_of(reference), shared)
-        if after < before:
-            record(wire.CACHE_SWEEP, began_ns, 0, before + 1 - after, 0, 0, after)
+            record(wire.CUDA_SHARE, now(), 0, size_of(reference), wire.name_key(key))
 
-    def rebuilt(began_ns: int, cache_key: Any, reference: Any, entries: int) -> None:
-        is_cuda = type(cache_key) is tuple and type(cache_key[0]) is bytes
-        kind = wire.CUDA_REBUILD if is_cuda else wire.REBUILD
-        flags = wire.FLAG_FILE_SYSTEM if type(cache_key) is bytes else 0
-        key, key2 = keys_of(cache_key)
-        record(kind, began_ns, flags, size_of(reference), key, key2, entries)
+    def rebuilt_otherwise(began_ns: int, cache_key: Any, size: int, entries: int) -> None:
+        """Record what came by name, or from a GPU."""
+        is_named = type(cache_key) is bytes
+        kind = rebuild if is_named else wire.CUDA_REBUILD
+        flags = wire.FLAG_FILE_SYSTEM if is_named else 0
+        record(kind, began_ns, flags, size, *keys_of(cache_key), entries)
 
     return setitem
 
 
-def _storage_from_cache(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _sweep(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    record, now = session.record, session.system.monotonic_ns
+
+    def free_dead_references(self: Any) -> Any:
+        before, began_ns = len(self), now()
+        try:
+            result = original(self)
+        except BaseException as error:
+            errors.unframe(error)
+            raise
+        after = len(self)
+        record(wire.CACHE_SWEEP, began_ns, 0, before - after, 0, 0, after)
+        return result
+
+    return free_dead_references
+
+
+def _storage_from_cache(
+    original: Callable[..., Any], session: Session, cache: Any
+) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
+    rebuild, cached, entries = wire.REBUILD, wire.FLAG_CACHED, cache.__len__
 
     def storage_from_cache(cls: Any, cache_key: Any) -> Any:
-        began_ns = here.detached_ns or now()
-        here.detached_ns = 0
         storage = original(cls, cache_key)
+        own = here.own
         if storage is None:
-            here.missed_key, here.began_ns = cache_key, began_ns
+            own.missed_key = cache_key
+            if not own.began_ns:
+                own.began_ns = now()
             return storage
-        key, key2 = keys_of(cache_key)
-        flags = wire.FLAG_CACHED | (wire.FLAG_FILE_SYSTEM if type(cache_key) is bytes else 0)
-        record(wire.REBUILD, began_ns, flags, storage.nbytes(), key, key2, here.entries)
+        began_ns = own.began_ns or now()
+        own.began_ns = 0
+        if cache_key.__class__ is tuple and cache_key[0].__class__ is int:
+            key, key2 = cache_key
+            record(rebuild, began_ns, cached, storage.nbytes(), key, key2, entries())
+        else:
+            key, key2 = keys_of(cache_key)
+            flags = cached | (wire.FLAG_FILE_SYSTEM if type(cache_key) is bytes else 0)
+            record(rebuild, began_ns, flags, storage.nbytes(), key, key2, entries())
         return storage
 
     return storage_from_cache
+
+
+def _from_cache(module: ModuleType, session: Session) -> Undo:
+    """Wrap the look into this module's cache."""
+
+    def wrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+        return _storage_from_cache(original, session, module.shared_cache)
+
+    return attribute("storage_from_cache", wrap)(module, session)
 
 
 def _cache_gauge(module: ModuleType, session: Session) -> Undo:
@@ -189,6 +275,7 @@ POINTS = (
     Point("share_memory_", "torch.storage", attribute("UntypedStorage.share_memory_", _making)),
     Point("reduce_storage", "torch.multiprocessing", _register),
     Point("SharedCache.__setitem__", _REDUCTIONS, attribute("SharedCache.__setitem__", _setitem)),
-    Point("storage_from_cache", _REDUCTIONS, attribute("storage_from_cache", _storage_from_cache)),
+    Point("SharedCache sweeps", _REDUCTIONS, attribute("SharedCache.free_dead_references", _sweep)),
+    Point("storage_from_cache", _REDUCTIONS, _from_cache),
     Point("shared_cache gauge", _REDUCTIONS, _cache_gauge),
 )

@@ -19,7 +19,7 @@ def _detach(original: Callable[..., Any], session: Session) -> Callable[..., Any
     here, now = session.here, session.system.monotonic_ns
 
     def detach(self: Any) -> Any:
-        here.detached_ns = now()
+        here.own.began_ns = now()
         try:
             return original(self)
         except BaseException as error:
