@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-_FORKING_THREADS = 24
+_FORKING_THREADS = 20
 _SPARE = 16
 """How many more threads may begin to fork before the first of them adds to their number."""
 _SIGNALS = 3

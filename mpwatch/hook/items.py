@@ -8,7 +8,7 @@ import os
 import sys
 import weakref
 
-from . import errors
+from . import errors, wire
 from .depths import Depths
 from .handed import Handed
 from .views import Views
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 EVERY = 16
-"""One `put` in so many is looked at, at most."""
+"""One `put` in so many is looked at; a power of two."""
 APART_NS = 10_000_000
 """A call of a queue is recorded if it took as long, or if that long none of its kind was."""
 SITES = 256
@@ -31,56 +31,64 @@ _TENSORS = 16
 """Tensors of one item looked at."""
 
 
-class Pace:
-    """Which calls of one kind are recorded."""
-
-    __slots__ = ("count", "due_ns", "next_look")
-
-    def __init__(self) -> None:
-        self.count = itertools.count()
-        """Of calls; a forked child counts on."""
-        self.due_ns = 0
-        """The next call after this moment is recorded."""
-        self.next_look = EVERY - 1
-        """Number of the `put` from which on one is looked at again."""
-
-
 class Items:
     """Looks at some of the items a process puts into queues."""
 
-    __slots__ = ("_paces", "_session", "_sites", "_watched", "depths", "handed", "views")
+    __slots__ = (
+        "_session",
+        "_sites",
+        "_watched",
+        "depths",
+        "get_due_ns",
+        "handed",
+        "known",
+        "put_due_ns",
+        "views",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.depths = Depths()
         self.handed = Handed(session)
         self.views = Views(session)
-        self._paces: list[Pace] = []
+        self.put_due_ns = self.get_due_ns = 0
+        """The next call after this moment is recorded."""
+        self.known = self.depths.known
         self._sites: dict[tuple[str, str, int], list[int]] = {}
         self._watched: collections.deque[tuple[Any, int, tuple[str, str, int]]] = collections.deque(
             maxlen=WATCHED
         )
 
-    def pace(self) -> Pace:
-        """A pace for the calls of one kind."""
-        pace = Pace()
-        self._paces.append(pace)
-        return pace
+    def settle(self, kind: int, queue: Any, began_ns: int, number: int, item: Any = None) -> None:
+        """Do for one call in some what is not done for each; never raises.
+
+        Args:
+            kind: QUEUE_PUT or QUEUE_GET.
+            queue: Whose call it was.
+            began_ns: When that began.
+            number: How many came before it.
+            item: What was put.
+        """
+        session, key = self._session, id(queue)
+        session.record(kind, began_ns, 0, 0, key, 0, number + 1)
+        due_ns = session.system.monotonic_ns() + APART_NS
+        if kind == wire.QUEUE_GET:
+            self.get_due_ns = due_ns
+        else:
+            self.put_due_ns = due_ns
+            if item is not None and not number % EVERY:
+                self.look(item)
+        if key not in self.known:
+            self.depths.meet(queue)
 
     def hurry(self) -> None:
         """Let the next call of each kind be recorded."""
-        for pace in self._paces:
-            pace.due_ns = 0
+        self.put_due_ns = self.get_due_ns = 0
 
-    def look(self, item: Any, puts: int = EVERY) -> None:
-        """Take notice of an item that is in the sample; never raises.
-
-        Args:
-            item: What was put.
-            puts: How many of them it stands for.
-        """
+    def look(self, item: Any) -> None:
+        """Take notice of an item that is in the sample; never raises."""
         try:
-            self._look(item, puts)
+            self._look(item)
         except Exception as error:
             if not errors.is_ours(error):
                 raise
@@ -94,7 +102,7 @@ class Items:
             for site, (puts, size) in rows[:10]
         ] or None
 
-    def _look(self, item: Any, puts: int) -> None:
+    def _look(self, item: Any) -> None:
         self._check_watched()
         tensors = list(itertools.islice(_tensors(item), _TENSORS))
         if not tensors:
@@ -106,8 +114,8 @@ class Items:
             if len(self._sites) >= SITES:
                 return
             row = self._sites[site] = [0, 0]
-        row[0] += puts
-        row[1] += puts * sum(tensor.nbytes for tensor in tensors)
+        row[0] += EVERY
+        row[1] += EVERY * sum(tensor.nbytes for tensor in tensors)
         self._watched.append((weakref.ref(tensors[0]), tensors[0]._version, site))
 
     def _check_watched(self) -> None:

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 
     from .pristine import System
 
+    class Here:
+        """Leads each thread to what is its own."""
+
+        own: Own
+
 
 POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 """What the processes of pools run; the first argument is the queue of their tasks."""
@@ -32,7 +37,7 @@ class Own:
         self.missed_key: Any = None
         """The key SharedCache did not have: what comes next is a new mapping."""
         self.began_ns = 0
-        """When this thread began to fetch a file descriptor, or a storage by name; 0 once it has it."""
+        """When this thread began to fetch a descriptor, or to look for a storage; 0 once it has it."""
         self.shared_key: Any = None
         """`SHARING` while this thread shares, then the key under which it does."""
         self.shares = 0
@@ -41,12 +46,6 @@ class Own:
         """Path to the part that holds them, if they are many."""
         self.way_out: tuple[str, list[list[Any]] | None] = ("", None)
         """Type of the exception with which `Process.run` ended in this thread, and its frames."""
-
-
-class Here:
-    """Leads each thread to what is its own; see `make_here`."""
-
-    own: Own
 
 
 def make_here(system: System) -> Here:

@@ -54,8 +54,9 @@ CACHE_SWEEP = 5
 QUEUE_PUT = 10
 """key: queue; duration includes time blocked; aux: number of the call in this process, from 1.
 
-Recorded is each call that took 10 ms, and of quicker ones one in 10 ms. Calls of `Queue`,
-`JoinableQueue` and `SimpleQueue` are counted apart; a forked child counts on.
+Recorded is each call that took 10 ms, the first of a queue, and of the others one in 10 ms and one
+`put` in 16. Calls of `Queue`, `JoinableQueue` and `SimpleQueue` are counted apart, and a forked
+child counts on.
 """
 QUEUE_GET = 11
 """As QUEUE_PUT."""
@@ -206,7 +207,7 @@ number: one that is missing was pushed out of memory first), and:
 - `first-samples`: in a worker of an iterable dataset after its second batch: `worker_id`, `loader`,
   `dataset`, `parts`: {path: [hash, values, different values]} of what a batch is made of;
 - `written-after-put`: a tensor was written in place after a `put`: `function`, `file`, `line` of
-  the `put`, `writes`, `shape`; a sample, one `put` in 16 at most;
+  the `put`, `writes`, `shape`; a sample, one `put` in 16;
 - `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory,
   as "collate.py:44", or where no line of the program was near, the function or dataset that fills a
   DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared and
@@ -232,7 +233,7 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `batches`, `rcvd`, `sent`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
   `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
   `sites` [{`function`, `file`, `line`, `puts`, `bytes`}]: where tensors are put into queues, most
-  bytes first, estimated from one `put` in 16 at most; `sharer_tickets`: a number;
+  bytes first, estimated from one `put` in 16; `sharer_tickets`: a number;
   `queues` [{`key`: as in QUEUE_PUT, `maxsize`: null if unbounded, `depth`: null of a SimpleQueue,
   `is_being_read`: whether somebody holds the lock of its readers}], fullest first, those this
   process has used;

@@ -81,7 +81,7 @@ def _told(where: str, born: str | None = None) -> Install:
         if module.sys is not sys:
             raise LookupError(f"{module.__name__} has another sys")
         if born is not None and session.identity.started_by != born:
-            return _nothing_to_undo
+            return nothing_to_undo
         ours = Told(session, where)
         module.sys = ours  # type: ignore[attr-defined]
 
@@ -94,8 +94,8 @@ def _told(where: str, born: str | None = None) -> Install:
     return install
 
 
-def _nothing_to_undo() -> None:
-    return None
+def nothing_to_undo() -> None:
+    """Undo a point that was not needed here."""
 
 
 POINTS = (

@@ -10,6 +10,7 @@ import sys
 
 from .. import errors, wire
 from ..patching import Point, attribute
+from .faults import nothing_to_undo
 from .generators import note_states
 from .streams import BATCHES, Head
 
@@ -60,18 +61,15 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
 
 def _late(module: ModuleType, session: Session) -> Undo:
     """Hear of iterators that wait already, in a `_next_data` that nobody has wrapped."""
-    for frame in sys._current_frames().values():
-        step: Any = frame
-        while step is not None:
-            code = step.f_code
-            if code.co_name == "_next_data" and code.co_filename == module.__file__:
-                return attribute(f"{_ITERATOR}._try_get_data", _try_get_data)(module, session)
-            step = step.f_back
-    return _nothing_to_undo
+    if not any(_is_in_next_data(frame) for frame in sys._current_frames().values()):
+        return nothing_to_undo
+    return attribute(f"{_ITERATOR}._try_get_data", _try_get_data)(module, session)
 
 
-def _nothing_to_undo() -> None:
-    return None
+def _is_in_next_data(frame: Any) -> bool:
+    while frame is not None and frame.f_code.co_name != "_next_data":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:

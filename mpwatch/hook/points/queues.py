@@ -8,6 +8,7 @@ number how many there were between.
 
 from __future__ import annotations
 
+import itertools
 from queue import Empty, Full
 
 from .. import errors, wire
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..items import Pace
     from ..patching import Undo
     from ..session import Session
 
@@ -31,9 +31,10 @@ _VARIADIC = 0x04 | 0x08
 
 
 def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    now, settle = session.system.monotonic_ns, _settle_put(session)
-    pace = session.items.pace()
-    count, apart_ns = pace.count, APART_NS
+    if not _takes(original, "self", "obj", "block", "timeout"):
+        return _any(original, session, wire.QUEUE_PUT)
+    now, items, known = session.system.monotonic_ns, session.items, session.items.known
+    count, apart_ns, mask, settle = itertools.count(), APART_NS, EVERY - 1, session.items.settle
 
     def put(self: Any, obj: Any, block: Any = True, timeout: Any = None) -> Any:
         began_ns = now()
@@ -45,50 +46,24 @@ def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             raise
         at_ns = now()
         number = next(count)
-        if at_ns > pace.due_ns or at_ns - began_ns > apart_ns:
-            settle(pace, self, began_ns, number, (obj,))
+        if (
+            at_ns > items.put_due_ns
+            or not number & mask
+            or at_ns - began_ns > apart_ns
+            or id(self) not in known
+        ):
+            settle(wire.QUEUE_PUT, self, began_ns, number, obj)
         return result
 
-    def put_any(self: Any, *args: Any, **kwargs: Any) -> Any:
-        began_ns = now()
-        try:
-            result = original(self, *args, **kwargs)
-        except BaseException as error:
-            _failed(session, wire.QUEUE_PUT, self, began_ns, error)
-            errors.unframe(error)
-            raise
-        at_ns = now()
-        number = next(count)
-        if at_ns > pace.due_ns or at_ns - began_ns > apart_ns:
-            settle(pace, self, began_ns, number, args)
-        return result
-
-    return put if _takes(original, "self", "obj", "block", "timeout") else put_any
-
-
-def _settle_put(session: Session) -> Callable[..., None]:
-    """What is done for one `put` in some."""
-    record, look, meet = session.record, session.items.look, session.items.depths.meet
-    known = session.items.depths.known
-
-    def settle(pace: Pace, queue: Any, began_ns: int, number: int, args: tuple[Any, ...]) -> None:
-        key = id(queue)
-        record(wire.QUEUE_PUT, began_ns, 0, 0, key, 0, number + 1)
-        pace.due_ns = session.system.monotonic_ns() + APART_NS
-        if key not in known:
-            meet(queue)
-        if args and number >= pace.next_look:
-            puts = number + EVERY - pace.next_look
-            pace.next_look = number + EVERY
-            look(args[0], puts)
-
-    return settle
+    return put
 
 
 def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    now, settle, worker = session.system.monotonic_ns, _settle_get(session), session.worker
-    pace = session.items.pace()
-    count, apart_ns = pace.count, APART_NS
+    if not _takes(original, "self", "block", "timeout"):
+        return _any(original, session, wire.QUEUE_GET)
+    now, items, known = session.system.monotonic_ns, session.items, session.items.known
+    count, apart_ns, settle = itertools.count(), APART_NS, session.items.settle
+    worker = session.worker
 
     def get(self: Any, block: Any = True, timeout: Any = None) -> Any:
         began_ns = now()
@@ -102,45 +77,44 @@ def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             raise
         at_ns = now()
         number = next(count)
-        if at_ns > pace.due_ns or at_ns - began_ns > apart_ns:
-            settle(pace, self, began_ns, number)
+        if at_ns > items.get_due_ns or at_ns - began_ns > apart_ns or id(self) not in known:
+            settle(wire.QUEUE_GET, self, began_ns, number)
         if worker.is_busy:
             _taken(session, self, result)
         return result
 
-    def get_any(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return get
+
+
+def _any(original: Callable[..., Any], session: Session, kind: int) -> Callable[..., Any]:
+    """Wrap a `put` or `get` of whatever arguments."""
+    now, items, worker = session.system.monotonic_ns, session.items, session.worker
+    count, is_get = itertools.count(), kind == wire.QUEUE_GET
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
         if worker.source and worker.source == id(self):
             worker.end_job()
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            _failed(session, wire.QUEUE_GET, self, began_ns, error)
+            _failed(session, kind, self, began_ns, error)
             errors.unframe(error)
             raise
         at_ns = now()
         number = next(count)
-        if at_ns > pace.due_ns or at_ns - began_ns > apart_ns:
-            settle(pace, self, began_ns, number)
+        if (
+            at_ns > (items.get_due_ns if is_get else items.put_due_ns)
+            or not number % EVERY
+            or at_ns - began_ns > APART_NS
+            or id(self) not in items.known
+        ):
+            items.settle(kind, self, began_ns, number, *args[:1])
         if worker.is_busy:
             _taken(session, self, result)
         return result
 
-    return get if _takes(original, "self", "block", "timeout") else get_any
-
-
-def _settle_get(session: Session) -> Callable[..., None]:
-    """What is done for one `get` in some."""
-    record, meet, known = session.record, session.items.depths.meet, session.items.depths.known
-
-    def settle(pace: Pace, queue: Any, began_ns: int, number: int) -> None:
-        key = id(queue)
-        record(wire.QUEUE_GET, began_ns, 0, 0, key, 0, number + 1)
-        pace.due_ns = session.system.monotonic_ns() + APART_NS
-        if key not in known:
-            meet(queue)
-
-    return settle
+    return call
 
 
 def _takes(function: Any, *names: str) -> bool:
@@ -150,13 +124,9 @@ def _takes(function: Any, *names: str) -> bool:
     wrapper, and to spell them out in the call, is a third of what it costs.
     """
     code = getattr(function, "__code__", None)
-    return (
-        code is not None
-        and code.co_varnames[: code.co_argcount] == names
-        and not code.co_kwonlyargcount
-        and not code.co_flags & _VARIADIC
-        and function.__defaults__ == (True, None)
-    )
+    if code is None or code.co_flags & _VARIADIC or code.co_kwonlyargcount:
+        return False
+    return code.co_varnames[: code.co_argcount] == names and function.__defaults__ == (True, None)
 
 
 def _taken(session: Session, queue: Any, result: Any) -> None:

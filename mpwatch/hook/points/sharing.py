@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..patching import Undo
-    from ..readings import Own
     from ..session import Session
 
+_REDUCTIONS = "torch.multiprocessing.reductions"
 _SWEPT_LIMIT = 4096
 """Entries of SharedCache looked at for a gauge."""
 
@@ -46,9 +46,8 @@ def size_of(reference: Any) -> int:
     return 0 if storage is None else int(storage.nbytes())
 
 
-def _reduce_storage(
-    original: Callable[..., Any], session: Session, reductions: Any
-) -> Callable[..., Any]:
+def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    reductions: Any = sys.modules[_REDUCTIONS]
     record, now, here = session.record, session.system.monotonic_ns, session.here
     origins, sampled, suspect = session.origins, session.origins.shared, session.items.views.suspect
     share, copied, entries = wire.SHARE, wire.FLAG_COPIED, reductions.shared_cache.__len__
@@ -79,7 +78,7 @@ def _reduce_storage(
             raise
         flags = 0 if was_shared else copied
         if result[0] is not by_descriptor:
-            shared_otherwise(storage, flags, began_ns, result[1])
+            _shared_otherwise(session, storage, flags, began_ns, result[1])
             return result
         _, handle, size = result[1]
         key, key2 = own.shared_key
@@ -93,21 +92,23 @@ def _reduce_storage(
             sampled(storage, was_shared, size, own.shared_key)
         return result
 
-    def shared_otherwise(storage: Any, flags: int, began_ns: int, arguments: Any) -> None:
-        """Record a storage that goes by name, or that has no bytes."""
-        own = here.own
-        own.shares += 1
-        cache_key, own.shared_key = own.shared_key, None
-        if cache_key is SHARING:
-            record(share, began_ns, wire.FLAG_EMPTY)
-            return
-        key, key2 = keys_of(cache_key)
-        flags |= wire.FLAG_FILE_SYSTEM
-        size = arguments[3]
-        record(share, began_ns, flags, size, key, key2, entries())
-        sampled(storage, not flags & copied, size, cache_key)
-
     return reduce_storage
+
+
+def _shared_otherwise(
+    session: Session, storage: Any, flags: int, began_ns: int, arguments: Any
+) -> None:
+    """Record a storage that goes by name, or that has no bytes."""
+    own = session.here.own
+    own.shares += 1
+    cache_key, own.shared_key = own.shared_key, None
+    if cache_key is SHARING:
+        session.record(wire.SHARE, began_ns, wire.FLAG_EMPTY)
+        return
+    entries, size = len(sys.modules[_REDUCTIONS].shared_cache), arguments[3]
+    flags |= wire.FLAG_FILE_SYSTEM
+    session.record(wire.SHARE, began_ns, flags, size, *keys_of(cache_key), entries)
+    session.origins.shared(storage, not flags & wire.FLAG_COPIED, size, cache_key)
 
 
 def _unknown(storage: Any) -> bool:
@@ -120,7 +121,7 @@ def _register(module: ModuleType, session: Session) -> Undo:
     original = module.reductions.reduce_storage
     pickler = sys.modules["multiprocessing.reduction"].ForkingPickler
     table: dict[type, Any] = pickler._extra_reducers
-    ours = _reduce_storage(original, session, module.reductions)
+    ours = _reduce_storage(original, session)
     types = [kind for kind, reduce in tuple(table.items()) if reduce is original]
     if not types:
         raise LookupError("ForkingPickler does not know reduce_storage")
@@ -178,28 +179,30 @@ def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., An
         elif own.missed_key == key:
             began_ns = own.began_ns
             own.missed_key = None
-            own.began_ns = size = 0
-            try:
-                size = alive(reference.cdata).nbytes()
-            except Exception as error:
-                if not errors.is_ours(error):
-                    raise
+            own.began_ns = 0
+            storage = alive(reference.cdata)
+            size = 0 if storage is None else storage.nbytes()
             if key.__class__ is tuple and key[0].__class__ is int:
                 first, second = key
                 record(rebuild, began_ns, 0, size, first, second, len(self))
             else:
-                rebuilt_otherwise(began_ns, key, size, len(self))
+                _rebuilt_otherwise(session, began_ns, key, size, 0)
         elif type(key) is bytes and not key.startswith(b"/"):
             record(wire.CUDA_SHARE, now(), 0, size_of(reference), wire.name_key(key))
 
-    def rebuilt_otherwise(began_ns: int, cache_key: Any, size: int, entries: int) -> None:
-        """Record what came by name, or from a GPU."""
-        is_named = type(cache_key) is bytes
-        kind = rebuild if is_named else wire.CUDA_REBUILD
-        flags = wire.FLAG_FILE_SYSTEM if is_named else 0
-        record(kind, began_ns, flags, size, *keys_of(cache_key), entries)
-
     return setitem
+
+
+def _rebuilt_otherwise(
+    session: Session, began_ns: int, cache_key: Any, size: int, flags: int
+) -> None:
+    """Record what came by name, or from a GPU."""
+    kind, entries = wire.REBUILD, len(sys.modules[_REDUCTIONS].shared_cache)
+    if type(cache_key) is bytes:
+        flags |= wire.FLAG_FILE_SYSTEM
+    elif not flags:
+        kind = wire.CUDA_REBUILD
+    session.record(kind, began_ns, flags, size, *keys_of(cache_key), entries)
 
 
 def _sweep(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
@@ -219,11 +222,10 @@ def _sweep(original: Callable[..., Any], session: Session) -> Callable[..., Any]
     return free_dead_references
 
 
-def _storage_from_cache(
-    original: Callable[..., Any], session: Session, cache: Any
-) -> Callable[..., Any]:
+def _storage_from_cache(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
-    rebuild, cached, entries = wire.REBUILD, wire.FLAG_CACHED, cache.__len__
+    rebuild, cached = wire.REBUILD, wire.FLAG_CACHED
+    entries = sys.modules[_REDUCTIONS].shared_cache.__len__
 
     def storage_from_cache(cls: Any, cache_key: Any) -> Any:
         storage = original(cls, cache_key)
@@ -235,25 +237,15 @@ def _storage_from_cache(
             return storage
         began_ns = own.began_ns or now()
         own.began_ns = 0
+        size = storage.nbytes()
         if cache_key.__class__ is tuple and cache_key[0].__class__ is int:
             key, key2 = cache_key
-            record(rebuild, began_ns, cached, storage.nbytes(), key, key2, entries())
+            record(rebuild, began_ns, cached, size, key, key2, entries())
         else:
-            key, key2 = keys_of(cache_key)
-            flags = cached | (wire.FLAG_FILE_SYSTEM if type(cache_key) is bytes else 0)
-            record(rebuild, began_ns, flags, storage.nbytes(), key, key2, entries())
+            _rebuilt_otherwise(session, began_ns, cache_key, size, cached)
         return storage
 
     return storage_from_cache
-
-
-def _from_cache(module: ModuleType, session: Session) -> Undo:
-    """Wrap the look into this module's cache."""
-
-    def wrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-        return _storage_from_cache(original, session, module.shared_cache)
-
-    return attribute("storage_from_cache", wrap)(module, session)
 
 
 def _cache_gauge(module: ModuleType, session: Session) -> Undo:
@@ -269,13 +261,12 @@ def _cache_gauge(module: ModuleType, session: Session) -> Undo:
     return lambda: session.drop_gauges("shared_cache")
 
 
-_REDUCTIONS = "torch.multiprocessing.reductions"
 POINTS = (
     Point("_new_shared", "torch.storage", attribute("_StorageBase._new_shared", _making)),
     Point("share_memory_", "torch.storage", attribute("UntypedStorage.share_memory_", _making)),
     Point("reduce_storage", "torch.multiprocessing", _register),
     Point("SharedCache.__setitem__", _REDUCTIONS, attribute("SharedCache.__setitem__", _setitem)),
     Point("SharedCache sweeps", _REDUCTIONS, attribute("SharedCache.free_dead_references", _sweep)),
-    Point("storage_from_cache", _REDUCTIONS, _from_cache),
+    Point("storage_from_cache", _REDUCTIONS, attribute("storage_from_cache", _storage_from_cache)),
     Point("shared_cache gauge", _REDUCTIONS, _cache_gauge),
 )
