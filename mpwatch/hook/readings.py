@@ -37,7 +37,7 @@ class Own:
         self.missed_key: Any = None
         """The key SharedCache did not have: what comes next is a new mapping."""
         self.began_ns = 0
-        """When this thread began to fetch a descriptor, or to look for a storage; 0 once it has it."""
+        """When this thread began to fetch a descriptor or a storage; 0 once it has it."""
         self.shared_key: Any = None
         """`SHARING` while this thread shares, then the key under which it does."""
         self.shares = 0

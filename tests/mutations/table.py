@@ -72,6 +72,22 @@ TABLE = (
         (UNIT + "test_errors.py",),
     ),
     Mutation(
+        1,
+        "somebody's own `put` is called with other arguments",
+        HOOK + "points/queues.py",
+        '    if not _takes(original, "self", "obj", "block", "timeout"):\n',
+        "    if False:\n",
+        (UNIT + "test_queues.py",),
+    ),
+    Mutation(
+        6,
+        "the first call of a queue is left out",
+        HOOK + "points/queues.py",
+        "            or id(self) not in known\n",
+        "",
+        (UNIT + "test_queues.py",),
+    ),
+    Mutation(
         2,
         "a value that does not fit into a record raises",
         HOOK + "ring.py",

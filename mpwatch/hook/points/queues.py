@@ -126,7 +126,8 @@ def _takes(function: Any, *names: str) -> bool:
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & _VARIADIC or code.co_kwonlyargcount:
         return False
-    return code.co_varnames[: code.co_argcount] == names and function.__defaults__ == (True, None)
+    are_its_own = code.co_varnames[: code.co_argcount] == names
+    return bool(are_its_own and function.__defaults__ == (True, None))
 
 
 def _taken(session: Session, queue: Any, result: Any) -> None:

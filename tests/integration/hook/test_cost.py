@@ -30,15 +30,18 @@ def counted() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("who", ["main", "worker"])
-def test_a_batch_is_five_records_on_either_side(counted: dict[str, Any], who: str) -> None:
-    assert counted[who]["records"] == pytest.approx(5, abs=0.1)
+def test_a_batch_is_three_records_on_either_side_and_those_of_queues(
+    counted: dict[str, Any], who: str
+) -> None:
+    """Where batches are slow, the calls of the two queues are recorded each time."""
+    assert 2.9 < counted[who]["records"] < 5.1
 
 
-@pytest.mark.parametrize(("who", "most"), [("main", 20.5), ("worker", 11.5)])
+@pytest.mark.parametrize(("who", "most"), [("main", 16.5), ("worker", 11.5)])
 def test_a_batch_is_so_many_calls_of_the_hook_and_no_more(
     counted: dict[str, Any], who: str, most: float
 ) -> None:
     calls = {name: each for name, each in counted[who]["calls"].items() if name not in BOUNDED}
 
-    assert calls["record"] > 3
+    assert calls["record"] > 1.9
     assert sum(calls.values()) < most, calls
