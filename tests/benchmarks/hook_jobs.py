@@ -18,7 +18,9 @@ from typing import Any
 
 from .hook_turns import alternate, apart, cpu_s, load, record_s, records, show, turn
 
-ROUNDS = 2000
+ROUNDS, WARM_UP = 250, 60
+BLOCKS = 5
+"""Blocks of so many rounds for each of PAIRS."""
 AT_REST = 16
 """Batches at the beginning and at the end of an epoch that are not counted."""
 
@@ -48,7 +50,7 @@ def pingpong() -> list[list[float]]:
     def turn_both(state: str) -> None:
         turn(state)
         ask(state)
-        rounds(200)
+        rounds(WARM_UP)
 
     def rounds(number: int) -> list[float]:
         times, written = [], records()
@@ -62,7 +64,7 @@ def pingpong() -> list[list[float]]:
         # of the rounds at the first decile.
         return [sorted(times)[number // 10], used / number, 2 * (records() - written) / number]
 
-    rows = alternate(lambda: rounds(ROUNDS), turn_both)
+    rows = alternate(lambda: rounds(ROUNDS), turn_both, BLOCKS)
     turn("bare")
     inbox.put(None)
     child.join()

@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from math import comb
 
 from .hook_floor import Floor
 
@@ -92,15 +93,20 @@ def cores_apart() -> tuple[set[int], set[int]]:
     return ({cores[-1]}, set(cores[:-1])) if len(cores) > 1 else (set(), set())
 
 
-def alternate(block: Callable[[], list[float]], turn: Callable[[str], None]) -> list[list[float]]:
+def alternate(
+    block: Callable[[], list[float]], turn: Callable[[str], None], times: int = 1
+) -> list[list[float]]:
     """Rounds of a block without anything, one with empty wrappers and one with the hook.
 
     Args:
-        block: Runs for a second or so and returns what it took, each figure the less the better.
+        block: Runs for a second or less and returns what it took, each figure the less the better.
+            Many short ones show more than few long ones: what others do to the machine then
+            differs less between those that are compared.
         turn: Brings into the process what one of `STATES` says, and nothing else.
+        times: How many rounds for each of `PAIRS`.
     """
     rows = []
-    for number in range(PAIRS):
+    for number in range(PAIRS * times):
         found: dict[str, list[float]] = {}
         for each in range(len(STATES)):
             # Each state comes first, second and last in turn, after each of the others.
@@ -235,11 +241,24 @@ def _compare(what: str, rows: list[list[float]], one: int, other: int) -> None:
     more = [(row[other] / row[one] - 1) * 100 for row in rows]
     larger = sum(each > 0 for each in more)
     verdict = "a difference" if _is_shown(larger, len(more)) else "no difference shown"
-    print(f"{what}: {spread(more)}, more in {larger} of {len(more)}: {verdict}")
+    low, high = _bounds(more)
+    print(
+        f"{what}: {spread(more)}, the median lies in {low:.1f} .. {high:.1f};"
+        f" more in {larger} of {len(more)}: {verdict}"
+    )
+
+
+def _bounds(values: list[float]) -> tuple[float, float]:
+    """Between what the median lies in 95 of 100 such runs, by the order of the values alone."""
+    ordered, count = sorted(values), len(values)
+    chance, outside = 0.5**count, 0
+    while chance <= 0.025 and outside < count // 2:
+        outside += 1
+        chance += comb(count, outside) / 2**count
+    first = max(0, outside - 1)
+    return ordered[first], ordered[count - 1 - first]
 
 
 def _is_shown(slower: int, count: int) -> bool:
     """Whether so many of the pairs are more than chance would make (sign test, one-sided, 5 %)."""
-    from math import comb
-
     return sum(comb(count, more) for more in range(slower, count + 1)) / 2**count < 0.05
