@@ -72,7 +72,18 @@ def _pass(copy: Path, tests: Iterable[str]) -> bool:
     Raises:
         RuntimeError: They could not be run at all, so they say nothing.
     """
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+    ]
     try:
         done = subprocess.run(
             [*command, f"--timeout={LIMIT_S}", *tests],
