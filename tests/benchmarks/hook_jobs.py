@@ -10,19 +10,22 @@ Python could cost, and with the hook.
 
 from __future__ import annotations
 
+import collections
+import itertools
 import json
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
-from .hook_turns import alternate, apart, cpu_s, load, record_s, records, show, turn
+from .hook_turns import STATES, alternate, apart, cpu_s, load, record_s, records, show, turn
 
 ROUNDS, WARM_UP = 250, 60
 BLOCKS = 5
 """Blocks of so many rounds for each of PAIRS."""
-AT_REST = 16
-"""Batches at the beginning and at the end of an epoch that are not counted."""
+AT_REST = 24
+"""Batches after each turn that are not counted: some were under way, and then all is cold."""
 
 
 def _echo(inbox: Any, outbox: Any) -> None:
@@ -76,12 +79,12 @@ def tiny() -> list[list[float]]:
     import torch
     from torch.utils.data import TensorDataset
 
-    return _epochs(TensorDataset(torch.arange(8_000)), 8)
+    return _batches(TensorDataset(torch.arange(8_000)), 8, 150)
 
 
 def real() -> list[list[float]]:
     """A batch of 16 pictures."""
-    return _epochs(pictures(1600), 16)
+    return _batches(pictures(1600), 16, 20)
 
 
 def pictures(count: int) -> Any:
@@ -106,33 +109,69 @@ def pictures(count: int) -> Any:
     return Pictures()
 
 
-def _epochs(data: Any, batch_size: int) -> list[list[float]]:
-    """Seconds and cpu seconds for a batch of a loader with two workers at work, these included."""
+class _Plan:
+    """Indices for batch after batch, without end; one below zero says what to turn to."""
+
+    def __init__(self, batch_size: int, size: int) -> None:
+        self.turns: collections.deque[str] = collections.deque()
+        self._batch_size, self._size = batch_size, size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for first in itertools.count(0, self._batch_size):
+            while self.turns:
+                yield [~STATES.index(self.turns.popleft())]
+            yield [index % self._size for index in range(first, first + self._batch_size)]
+
+
+class _Turned:
+    """A dataset that turns the worker that asks for an index below zero."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __getitem__(self, index: int) -> Any:
+        if index < 0:
+            turn(STATES[~index])
+        return self._data[max(0, index)]
+
+
+def _batches(data: Any, batch_size: int, count: int) -> list[list[float]]:
+    """Seconds and cpu seconds for a batch of a loader with two workers at work, these included.
+
+    It is one epoch, in which main and workers are turned: what a worker was born with, and where
+    its memory lies, makes more difference than the hook.
+    """
     from torch.utils.data import DataLoader
 
     # Two workers on one core, which is what this measures on.
     warnings.simplefilter("ignore")
-    count = len(data) // batch_size - 2 * AT_REST
+    plan = _Plan(batch_size, len(data))
+    loader: Any = DataLoader(
+        _Turned(data), batch_sampler=plan, num_workers=2, multiprocessing_context="fork"
+    )
+    batches: Any = iter(loader)
+    pids = [0, *(worker.pid for worker in batches._workers)]
 
-    def epoch() -> list[float]:
-        loader = DataLoader(
-            data, batch_size=batch_size, num_workers=2, multiprocessing_context="fork"
-        )
-        batches: Any = iter(loader)
-        for _ in range(AT_REST):
+    def take(number: int) -> None:
+        for _ in range(number):
             next(batches)
-        pids = [0, *(worker.pid for worker in batches._workers)]
+
+    def block() -> list[float]:
         began_cpu, began, written = cpu_s(pids), time.perf_counter(), records()
-        for _ in range(count):
-            next(batches)
+        take(count)
         took, used = time.perf_counter() - began, cpu_s(pids) - began_cpu
         each = 2 * (records() - written) / count  # the workers write as many as main
-        for _ in batches:
-            continue
         return [took / count, used / count, each]
 
-    epoch()  # imports, and the first touch of memory
-    return alternate(epoch, turn)
+    def turn_all(state: str) -> None:
+        turn(state)
+        # Tasks go to the workers by turns: of two in a row each gets one.
+        plan.turns.extend((state, state))
+        take(AT_REST)
+
+    rows = alternate(block, turn_all, BLOCKS)
+    turn("bare")
+    return rows
 
 
 UNITS = {"pingpong": "round trip"}

@@ -40,7 +40,7 @@ class Steps:
         sys.settrace(self._enter)
 
     def disarm(self) -> None:
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         sys.settrace(None)
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ def _slow_the_clock() -> None:
             super().__init__()
             self.monotonic_ns = lambda: time.monotonic_ns() // SLOWED
 
-    session.System = Slow  # type: ignore[misc]
+    vars(session)["System"] = Slow
 
 
 def _echo(inbox: Any, outbox: Any, steps: Steps) -> None:
@@ -86,8 +86,10 @@ def _echo(inbox: Any, outbox: Any, steps: Steps) -> None:
         answer = item
         if isinstance(item, str):
             turn(item)
+        elif isinstance(item, int) and item:
+            answer = steps.end(item)
         elif isinstance(item, int):
-            answer = steps.end(item) if item else steps.begin()
+            steps.begin()
         outbox.put(answer)
 
 
