@@ -9,8 +9,8 @@ from contextlib import contextmanager
 START = 200_000
 """Objects made and not let go of that begin a search, in place of Python's 700 (2,000 from 3.13):
 more than a start or a single look makes."""
-RUNNING = 30_000
-"""The same for a dashboard: such a search takes 15 ms.
+RUNNING = 50_000
+"""The same for a dashboard: such a search takes 20 ms.
 
 A reading of a job makes thousands of small values and lets go of those of the reading before, by
 their reference counts. Looked for every 700 objects, circles that are hardly ever there took a

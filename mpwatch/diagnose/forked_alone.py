@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mpwatch.diagnose.loader_wait import PIN_THREAD
+from mpwatch.diagnose.shared import once_per_reading
 from mpwatch.diagnose.stack_shapes import (
     HOOK_THREAD,
     frame_words,
@@ -70,22 +71,31 @@ class ForkedAlone:
 
 def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterator[ForkedAlone]:
     """The children that stand for one of the reasons; each child has exactly one."""
-    for process in snapshot.living():
-        found = _examine(snapshot, history, process)
+    for process, thread in _waiting_alone(snapshot):
+        found = _examine(snapshot, history, process, thread)
         if found is not None and found.reason == reason:
             yield found
 
 
-def _examine(snapshot: Snapshot, history: History, process: Process) -> ForkedAlone | None:
-    """Whether a process is such a child."""
-    if process.sample.start_method != "fork":
-        return None
-    threads = own_threads(process)
-    if len(threads) != 1:
-        return None
-    thread = threads[0]
-    if not _waits_inside(thread):
-        return None
+@once_per_reading
+def _waiting_alone(snapshot: Snapshot) -> tuple[tuple[Process, Thread], ...]:
+    """Forked children with one thread of their own, which waits inside its process.
+
+    Four rules ask, each for a reason of its own; of a healthy job there is hardly any.
+    """
+    return tuple(
+        (process, threads[0])
+        for process in snapshot.living()
+        if process.sample.start_method == "fork"
+        and len(threads := own_threads(process)) == 1
+        and _waits_inside(threads[0])
+    )
+
+
+def _examine(
+    snapshot: Snapshot, history: History, process: Process, thread: Thread
+) -> ForkedAlone | None:
+    """Whether such a child has stood for long enough, and why."""
     quiet = quiet_s(process, history)
     needed = STUCK_S if thread.waits_on is None else CERTAIN_S
     if quiet is None or quiet < needed:

@@ -55,8 +55,10 @@ class ChainBuilder:
 
     def _among_known(self, edge: WaitEdge) -> WaitEdge:
         """An edge without providers that were forgotten since what leads to them was read."""
+        if all(map(self._processes.__contains__, edge.providers)):
+            return edge
         known = tuple(process for process in edge.providers if process in self._processes)
-        return edge if len(known) == len(edge.providers) else replace(edge, providers=known)
+        return replace(edge, providers=known)
 
     def chains(self) -> tuple[WaitChain, ...]:
         """All chains worth reading: stuck ones first, none that is part of another."""

@@ -39,7 +39,7 @@ class _Line:
 
     def add(self, at_s: float, value: float) -> None:
         points = self.points
-        if points and 0 <= at_s - points[-1].at_s < SPACING_S:
+        if points and 0 <= at_s - points[-1][0] < SPACING_S:
             return
         points.append(Point(at_s, value))
         if self.recent is not None:
