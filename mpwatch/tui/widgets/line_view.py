@@ -65,7 +65,8 @@ class LineView(LineCanvas):
         """What there is to scroll through; nothing sideways where all lines fit."""
         widest = max((width_of(content) for content in lines), default=0)
         steps = -(-widest // WIDTH_STEP) * WIDTH_STEP
-        found = Size(self.size.width if widest <= self.size.width else steps, len(lines))
+        seen = self.size.width - (len(lines) > self.size.height)  # behind the scrollbar nothing is
+        found = Size(self.size.width if widest <= seen else steps, len(lines))
         if is_new:
             return found
         kept = self.virtual_size

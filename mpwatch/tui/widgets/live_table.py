@@ -262,9 +262,10 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         return [Segment(text[:width], style)]
 
     def _places(self) -> tuple[Placed, ...]:
-        if self._placed_for != self.size.width:
-            self._placed = place(self._columns, self.size.width - GUTTER)
-            self._placed_for = self.size.width
+        width = self.size.width - self.scrollbar_size_vertical  # it would cover the last column
+        if self._placed_for != width:
+            self._placed = place(self._columns, width - GUTTER)
+            self._placed_for = width
         return self._placed
 
     # --- cursor ----------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ class PageView(Vertical, Generic[T]):
         if self._moment is None or item is None:
             self.details.show(())
             return
-        lines = self.page.details(item, self._moment, self.details.size.width or 80)
+        width = (self.details.size.width or 80) - 1  # its scrollbar comes with the last of them
+        lines = self.page.details(item, self._moment, width)
         self.details.show(lines, is_new=is_new)
 
     def redraw(self) -> None:
