@@ -158,10 +158,18 @@ LEAVING = (
         9,
         "a storage is pickled with a function of ours",
         HOOK + "points/sharing.py",
-        "        if result[0] is not by_descriptor:\n",
-        "        result = (errors.text_of, *result[1:])\n"
-        "        if result[0] is not by_descriptor:\n",
+        "            flags = 0 if was_shared else copied\n",
+        "            flags = 0 if was_shared else copied\n"
+        "            result = (errors.text_of, *result[1:])\n",
         (TENSORS + "test_pickles_name_torch_and_never_the_hook",),
+    ),
+    Mutation(
+        10,
+        "a storage is not shared while the cache is not listened to",
+        HOOK + "points/sharing.py",
+        " or own.shared_key is SHARING:\n",
+        ":\n",
+        (UNIT + "test_sharing.py",),
     ),
     Mutation(
         10,

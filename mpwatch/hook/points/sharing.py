@@ -76,20 +76,24 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
             session.failed(share, began_ns, error)
             errors.unframe(error)
             raise
-        flags = 0 if was_shared else copied
-        if result[0] is not by_descriptor:
-            _shared_otherwise(session, storage, flags, began_ns, result[1])
-            return result
-        _, handle, size = result[1]
-        key, key2 = own.shared_key
-        if handle.__class__ is not ticket:
-            flags |= wire.FLAG_SPAWNING
-            own.shares += 1
-        record(share, began_ns, flags, size, key, key2, entries())
-        if not was_shared and origins.left > size and not origins.places:
-            origins.left -= size
-        elif origins.places or not was_shared:
-            sampled(storage, was_shared, size, own.shared_key)
+        try:
+            flags = 0 if was_shared else copied
+            if result[0] is not by_descriptor or own.shared_key is SHARING:
+                _shared_otherwise(session, storage, flags, began_ns, result[1])
+                return result
+            _, handle, size = result[1]
+            key, key2 = own.shared_key
+            if handle.__class__ is not ticket:
+                flags |= wire.FLAG_SPAWNING
+                own.shares += 1
+            record(share, began_ns, flags, size, key, key2, entries())
+            if not was_shared and origins.left > size and not origins.places:
+                origins.left -= size
+            elif origins.places or not was_shared:
+                sampled(storage, was_shared, size, own.shared_key)
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
         return result
 
     return reduce_storage
@@ -173,22 +177,26 @@ def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., An
         except BaseException as error:
             errors.unframe(error)
             raise
-        own = here.own
-        if own.shared_key is SHARING:
-            own.shared_key = key
-        elif own.missed_key == key:
-            began_ns = own.began_ns
-            own.missed_key = None
-            own.began_ns = 0
-            storage = alive(reference.cdata)
-            size = 0 if storage is None else storage.nbytes()
-            if key.__class__ is tuple and key[0].__class__ is int:
-                first, second = key
-                record(rebuild, began_ns, 0, size, first, second, len(self))
-            else:
-                _rebuilt_otherwise(session, began_ns, key, size, 0)
-        elif type(key) is bytes and not key.startswith(b"/"):
-            record(wire.CUDA_SHARE, now(), 0, size_of(reference), wire.name_key(key))
+        try:
+            own = here.own
+            if own.shared_key is SHARING:
+                own.shared_key = key
+            elif own.missed_key == key:
+                began_ns = own.began_ns
+                own.missed_key = None
+                own.began_ns = 0
+                storage = alive(reference.cdata)
+                size = 0 if storage is None else storage.nbytes()
+                if key.__class__ is tuple and key[0].__class__ is int:
+                    first, second = key
+                    record(rebuild, began_ns, 0, size, first, second, len(self))
+                else:
+                    _rebuilt_otherwise(session, began_ns, key, size, 0)
+            elif type(key) is bytes and not key.startswith(b"/"):
+                record(wire.CUDA_SHARE, now(), 0, size_of(reference), wire.name_key(key))
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
 
     return setitem
 
@@ -229,20 +237,24 @@ def _storage_from_cache(original: Callable[..., Any], session: Session) -> Calla
 
     def storage_from_cache(cls: Any, cache_key: Any) -> Any:
         storage = original(cls, cache_key)
-        own = here.own
-        if storage is None:
-            own.missed_key = cache_key
-            if not own.began_ns:
-                own.began_ns = now()
-            return storage
-        began_ns = own.began_ns or now()
-        own.began_ns = 0
-        size = storage.nbytes()
-        if cache_key.__class__ is tuple and cache_key[0].__class__ is int:
-            key, key2 = cache_key
-            record(rebuild, began_ns, cached, size, key, key2, entries())
-        else:
-            _rebuilt_otherwise(session, began_ns, cache_key, size, cached)
+        try:
+            own = here.own
+            if storage is None:
+                own.missed_key = cache_key
+                if not own.began_ns:
+                    own.began_ns = now()
+                return storage
+            began_ns = own.began_ns or now()
+            own.began_ns = 0
+            size = storage.nbytes()
+            if cache_key.__class__ is tuple and cache_key[0].__class__ is int:
+                key, key2 = cache_key
+                record(rebuild, began_ns, cached, size, key, key2, entries())
+            else:
+                _rebuilt_otherwise(session, began_ns, cache_key, size, cached)
+        except Exception as error:
+            if not errors.is_ours(error):
+                raise
         return storage
 
     return storage_from_cache
