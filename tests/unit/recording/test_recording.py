@@ -187,7 +187,9 @@ def test_damage_in_the_middle_costs_what_depends_on_it(path: Path, clock: Clock)
     assert 30 < len(trees) < 70
 
 
-@pytest.mark.parametrize("content", [b"", b"\x1f", b"hello", b"x" * 4096, gzip.compress(b"{}\n", mtime=0)])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x1f", b"hello", b"x" * 4096, gzip.compress(b"{}\n", mtime=0)]
+)
 def test_another_file_is_refused_in_one_sentence(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
