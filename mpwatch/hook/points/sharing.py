@@ -60,11 +60,10 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
         own = here.own
         was_shared = False
         try:
-            # Whatever is in shared memory is of a fixed size.
-            if not is_resizable(storage):
-                was_shared = storage.is_shared()
-                if not was_shared:
-                    suspect(storage)
+            was_shared = storage.is_shared()
+            # An array that looks at it fixes its size; `share_memory_` leaves it as it was.
+            if not was_shared and not is_resizable(storage):
+                suspect(storage)
         except Exception as error:
             if not errors.is_ours(error):
                 raise
