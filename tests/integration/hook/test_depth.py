@@ -111,3 +111,27 @@ def test_a_forked_copy_of_an_iterator_that_shuts_down_its_parents_workers_is_not
     note = notes_of("foreign")["foreign-shutdown"]
 
     assert (note["owner"] > 0, note["loader"]) == (True, 1)
+
+
+# Sends a buffer, a new tensor, and the buffer again; prints which of them the hook calls copied.
+COPIES = """
+import torch, torch.multiprocessing as mp, mpwatch
+assert mpwatch.instrument()
+from mpwatch.collect.ring import read_ring
+from mpwatch.hook import current, wire
+buffer, fresh = torch.zeros(1000), torch.zeros(1000)
+buffer.share_memory_()
+queue = mp.SimpleQueue()
+for tensor in (buffer, fresh, buffer):
+    queue.put(tensor)
+    queue.get()
+events = read_ring(current().ring.path).events
+print(*[bool(event.flags & wire.FLAG_COPIED) for event in events if event.kind == wire.SHARE])
+"""
+
+
+def test_only_what_was_not_in_shared_memory_before_counts_as_copied() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COPIES], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "False True False\n"
