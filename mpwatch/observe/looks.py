@@ -1,7 +1,8 @@
 """When to take whose stacks: stacks cost a hundred times more than anything else that is read.
 
 A process is looked at when a person asks for it or follows it, when it is seen for the first time,
-and when the whole job has begun to stand still: an idle worker of a job that moves is no news. A
+and when the whole job has begun to stand still: an idle worker of a job that moves is no news. One
+that was spawned is looked at a few times more while it is young: at first it only imports. A
 process with a hook is asked through it, in microseconds, so these take turns besides; others cost
 py-spy's 20 ms of cpu each, and of those only the root is looked at while it works.
 """
@@ -29,6 +30,10 @@ HOOKED_S = 1.5
 ROOT_S = 10.0
 REPEATED_LOOKS_PER_TICK = 2
 """Of processes without a hook."""
+YOUNG_S = 30.0
+YOUNG_AGAIN_S = 2.0
+YOUNG_LOOKS_PER_TICK = 1
+"""A child that runs the main program again may do so for some seconds only, and then fails."""
 
 
 class Taker(Protocol):
@@ -99,6 +104,7 @@ class LookPlan:
         first: list[ProcessId] = []
         again: list[ProcessId] = []
         hooked: list[tuple[float, ProcessId]] = []
+        young: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         root = snapshot.get(snapshot.root)
         stands = root is None or root.is_gone or (_stood_s(root) or 0.0) >= STILL_S
@@ -113,15 +119,26 @@ class LookPlan:
             elif process.hook.state == "ready":
                 if at_s - last_s >= HOOKED_S:
                     hooked.append((last_s, process.process))
+            elif at_s - last_s >= YOUNG_AGAIN_S and _is_young(snapshot, process):
+                young.append((last_s, process.process))
             elif process is root and at_s - last_s >= ROOT_S and not stands:
                 due.append(process.process)
             elif stands and _is_worth_another(process, at_s - last_s):
                 again.append(process.process)
         due.extend(first[:FIRST_LOOKS_PER_TICK])
         due.extend(process for _, process in sorted(hooked)[:HOOKED_LOOKS_PER_TICK])
+        due.extend(process for _, process in sorted(young)[:YOUNG_LOOKS_PER_TICK])
         due.extend(again[:REPEATED_LOOKS_PER_TICK])
         self._looked_at_s.update(dict.fromkeys(due, at_s))
         return due
+
+
+def _is_young(snapshot: Snapshot, process: Process) -> bool:
+    """Whether it was started by spawn or forkserver a moment ago."""
+    born_wall_s = process.sample.born_wall_s
+    if process.sample.start_method not in ("spawn", "forkserver") or born_wall_s is None:
+        return False
+    return snapshot.wall_s - born_wall_s < YOUNG_S
 
 
 def _has_python_stack(process: Process) -> bool:

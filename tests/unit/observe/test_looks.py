@@ -12,6 +12,8 @@ from mpwatch.observe.looks import (
     FIRST_LOOKS_PER_TICK,
     HOOKED_LOOKS_PER_TICK,
     ROOT_S,
+    YOUNG_LOOKS_PER_TICK,
+    YOUNG_S,
     LookPlan,
 )
 
@@ -112,3 +114,50 @@ def test_processes_with_a_hook_take_turns() -> None:
 
     assert max(counts.values()) - min(counts.values()) <= 1
     assert min(counts.values()) >= 10
+
+
+def young(method: str, *seconds: float, count: int = 1) -> list[Snapshot]:
+    """Snapshots of a main and its children, which were born at 0 s and use cpu all the time."""
+    fold, out = Fold(), []
+    for at_s in seconds:
+        busy = (ThreadSample(100, "python", "R", int(100 * at_s)),)
+        main = replace(sample(MAIN, at_s, threads=busy), is_python=True)
+        children = [
+            replace(
+                sample(ProcessId(500 + number, 1), at_s, parent=MAIN.pid, threads=busy),
+                is_python=True,
+                start_method=method,
+                born_wall_s=tree(0.0, main).wall_s,
+            )
+            for number in range(count)
+        ]
+        fold.apply(tree(at_s, main, *children))
+        out.append(fold.snapshot())
+    return out
+
+
+def looks_at(plan: LookPlan, snapshots: list[Snapshot]) -> list[float]:
+    """When somebody but main was looked at."""
+    return [
+        seen.at_s for seen in snapshots for process in plan.due(seen) if process.pid != MAIN.pid
+    ]
+
+
+def test_a_spawned_child_is_looked_at_again_while_it_is_young() -> None:
+    seconds = [float(second) for second in range(1, 61)]
+
+    times = looks_at(LookPlan(), young("spawn", *seconds))
+    assert times[:4] == [1.0, 3.0, 5.0, 7.0]
+    assert times[-1] < YOUNG_S
+    assert looks_at(LookPlan(), young("fork", *seconds)) == [1.0]
+
+
+def test_many_young_children_take_turns() -> None:
+    seconds = [float(second) for second in range(20, 30)]
+    snapshots = young("spawn", *seconds, count=40)
+    plan = LookPlan()
+    plan.due(snapshots[0])
+    first = FIRST_LOOKS_PER_TICK
+
+    for seen in snapshots[1:]:
+        assert len(plan.due(seen)) <= first + YOUNG_LOOKS_PER_TICK
