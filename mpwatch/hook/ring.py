@@ -289,19 +289,9 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
             if at_ns > ring.checked_until_ns:
                 ring.check(header + (number & mask) * 64, at_ns)
             pack_into(
-                ring.memory,
-                header + (number & mask) * 64,
-                number + 1,
-                at_ns,
-                kind,
-                flags,
-                tid,
-                at_ns - began_ns,
-                size,
-                key,
-                key2,
-                aux,
-            )
+                ring.memory, header + (number & mask) * 64, number + 1, at_ns, kind, flags, tid,
+                at_ns - began_ns, size, key, key2, aux,
+            )  # fmt: skip
         except _UNWRITABLE as error:
             # A value out of range leaves a hole, which readers count as lost.
             wire.LOST.pack_into(ring.memory, header + (number & mask) * 64, 0)
