@@ -25,6 +25,7 @@ CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if 
 ROOT = Path(__file__).parents[3]
 
 pytestmark = [
+    pytest.mark.xdist_group("chroots"),  # one worker has all of them: they mount what these need
     pytest.mark.slow,
     pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories"),
 ]

@@ -32,7 +32,8 @@ INTERPRETERS = [
     if re.fullmatch(r"python3\.\d+(-\w*pie|[dt])?", name)
 ]
 needs_chroots = pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories")
-pytestmark = pytest.mark.slow
+# One worker has all tests of chroots: they mount what these need.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
 # The names by which an interpreter is known; see `mpwatch.attach.interpreter`.
 FAKE = """

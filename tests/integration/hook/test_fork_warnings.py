@@ -19,7 +19,8 @@ import pytest
 import mpwatch
 from tests.conftest import PROGRAMS
 
-pytestmark = pytest.mark.slow
+# One worker has all tests of chroots: they mount what these need.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
 PYENV = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))) / "versions"
 INTERPRETERS = sorted(PYENV.glob("3.1[0-9].*/bin/python"))
