@@ -150,13 +150,13 @@ def lay_down(
         stub.SCRIPT_NAME: stub.SCRIPT,
         "argument": f"{errand}\n{hook_directory}\n".encode("utf-8", "surrogateescape"),
     }
-    if compiled is not None:
-        contents[stub.BUNDLE_NAME] = compiled
     hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         with opened(target.pid, runtime, proc) as parent:
             if target.shares_pids and _is_time_to_sweep(runtime, target.uid):
                 _sweep(parent, proc)
+            if compiled is not None and _has_room(parent, len(compiled)):
+                contents[stub.BUNDLE_NAME] = compiled
             write_folder(parent, hidden, contents, target)
             try:
                 os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -282,6 +282,12 @@ def _read(folder: int, name: str) -> bytes | None:
         return os.read(fd, _ANSWER_BYTES)
     finally:
         os.close(fd)
+
+
+def _has_room(folder: int, size: int) -> bool:
+    """Whether so many bytes leave enough for the target's answer and for its hook's own files."""
+    disk = os.fstatvfs(folder)
+    return disk.f_bavail * disk.f_frsize > 4 * size
 
 
 def _is_time_to_sweep(runtime: str, uid: int) -> bool:

@@ -35,10 +35,21 @@ def run(parcel: str) -> None:
     generations about, which takes a worker of torch 0.1 s and, where it was forked, has it copy
     all of the heap that it shares with its parent.
     """
-    foreign: BaseException | None = None
     is_collecting = gc.isenabled()
-    gc.disable()
     try:
+        foreign = _run(parcel)
+    finally:
+        if is_collecting:
+            gc.enable()
+    if foreign is not None:
+        raise_later(foreign)
+
+
+def _run(parcel: str) -> BaseException | None:
+    """Do the errand and leave the result; what a signal handler of the program raised meanwhile."""
+    foreign: BaseException | None = None
+    try:
+        gc.disable()
         with open(parcel + "/argument", encoding="utf-8", errors="surrogateescape") as file:
             errand, hook_directory = file.read().split("\n")[:2]
         result = LATER if is_importing() else ERRANDS[errand](hook_directory, parcel)
@@ -51,10 +62,7 @@ def run(parcel: str) -> None:
         answer(parcel, result)
     except BaseException as error:  # noqa: BLE001 - as above
         foreign = foreign or (error if is_foreign(error) else None)
-    if is_collecting:
-        gc.enable()
-    if foreign is not None:
-        raise_later(foreign)
+    return foreign
 
 
 def is_importing() -> bool:

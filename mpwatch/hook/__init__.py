@@ -67,15 +67,15 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         return True
     if _is_forkserver() or not _has_gil():
         return False
+    is_collecting = gc.isenabled()
     try:
         _entrance.pop()
     except IndexError:
         return True  # another thread is bringing it in
     # Its modules are thousands of new objects, which would bring a collection of all generations
     # about: 0.1 s with torch loaded, and in a forked process a copy of the heap it shares.
-    is_collecting = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         return _enter(started_by, birth)
     finally:
         if is_collecting:

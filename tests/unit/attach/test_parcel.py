@@ -124,3 +124,19 @@ def test_a_copy_stays_while_a_hook_is_there_or_on_its_way(
 def test_a_target_that_may_read_this_installation_uses_it(proc: str) -> None:
     ours = replace(TARGET, shares_files=True)
     assert hook_copy.directory_for(ours, proc) == hook_copy.installed()
+
+
+@pytest.mark.parametrize(("free_blocks", "is_there"), [(50, False), (1000, True)])
+def test_the_compiled_hook_is_left_out_where_it_would_take_the_room_for_the_answer(
+    proc: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free_blocks: int,
+    is_there: bool,
+) -> None:
+    disk = os.statvfs_result((4096, 4096, 2000, free_blocks, free_blocks, 9, 9, 9, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: disk)
+    parcel.lay_down(TARGET, "load", "/hook", proc, compiled=b"x" * 100_000)
+    names = {path.name for path in (tmp_path / "root/run/mpwatch/attach-5-7").iterdir()}
+    assert ("hook" in names) is is_there
+    assert {"payload.py", "argument"} <= names

@@ -227,3 +227,17 @@ def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
         gc.callbacks.remove(note)
     assert (parcel / "result").read_text() == "done"
     assert len(generations) <= 2 * 3  # what was put off comes once, and not for each 700 objects
+
+
+def test_a_handler_that_strikes_as_collecting_is_put_off_does_not_leave_it_off(
+    parcel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_off = gc.disable
+
+    def strike() -> None:
+        put_off()
+        raise WorkerDied("worker 3 died")
+
+    monkeypatch.setattr(gc, "disable", strike)
+    payload.run(str(parcel))
+    assert gc.isenabled()
