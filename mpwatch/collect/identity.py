@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mpwatch.collect import fds, procfs, rights, user_ids
@@ -72,9 +72,12 @@ def read_identity(
 
     The same object comes back where all is as known: what was derived from it holds on.
 
-    While the process is in state D its memory is left alone, because reading the command line of a
-    process that holds its own mmap lock in there would hang the reader as well.
+    A zombie has none of them any more and keeps what is known. While the process is in state D its
+    memory is left alone, because reading the command line of a process that holds its own mmap
+    lock in there would hang the reader as well.
     """
+    if stat.state in ("Z", "X") and known is not None:
+        return known if known.name == stat.name else replace(known, name=stat.name)
     pid = stat.pid
     born_wall_s = boot_wall_s + stat.start_ticks / ticks_per_s if boot_wall_s is not None else None
     hidden: dict[str, list[str]] = {}

@@ -157,7 +157,14 @@ def _job(
         known = identities[stat.process]
         facts.append(
             Facts(
-                stat.process, parent, stat.name, known.cmdline, known.is_python, known.environment
+                stat.process,
+                parent,
+                stat.name,
+                known.cmdline,
+                known.is_python,
+                known.environment,
+                stat.arguments_at,
+                stat.is_fork,
             )
         )
     parts = roles.assign(facts)

@@ -19,6 +19,8 @@ CHUNK_BYTES = 1 << 16
 ARGUMENT_COUNT_LIMIT = 64
 CMDLINE_BYTES_LIMIT = 1 << 16
 ENVIRON_BYTES_LIMIT = 1 << 20
+_FORKED_NO_EXEC = 0x40
+"""PF_FORKNOEXEC of include/linux/sched.h, the same since Linux 2.6."""
 
 GONE = (FileNotFoundError, ProcessLookupError)
 """What the kernel answers for a process that has ended: ENOENT on open, ESRCH on read."""
@@ -48,6 +50,8 @@ class Stat(NamedTuple):
     """Its identity; of a thread, the thread's own."""
     arguments_at: int = 0
     """Address of the command line: a fork has its parent's, an exec a new one; 0 if hidden."""
+    is_fork: bool = False
+    """Forked, and nothing executed since (PF_FORKNOEXEC): it still says so as a zombie."""
 
 
 def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
@@ -107,6 +111,7 @@ def parse_stat(line: bytes) -> Stat:
         exit_code=code or None,
         process=ProcessId(pid, start_ticks),
         arguments_at=int(fields[45]) if len(fields) > 45 else 0,
+        is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
     )
 
 

@@ -47,6 +47,8 @@ class Facts:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments_at: int = 0
     """Where its command line lies in its memory; 0 if unknown."""
+    is_fork: bool = False
+    """Whether it has executed nothing since it was forked."""
 
 
 class Part(NamedTuple):
@@ -78,6 +80,8 @@ def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
     """The part of one process whose parent already has its own."""
     if _base(fact.cmdline) == SHM_MANAGER or fact.name == SHM_MANAGER[:15]:
         return Part("shm-manager")
+    if not fact.cmdline and parent is not None and parent.is_python:
+        return _remains(fact, parents_part)
     if not fact.is_python:
         return Part("other")
     code = inline_code(fact.cmdline)
@@ -100,6 +104,15 @@ def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
     if is_launcher(fact.cmdline):
         return Part("launcher")
     return Part(_own_program(fact, parents_part))
+
+
+def _remains(fact: Facts, parents_part: Part | None) -> Part:
+    """The part of one that was dead when first seen: its name and how it was born are left."""
+    is_servers = parents_part is not None and parents_part.role == "forkserver"
+    method = ("forkserver" if is_servers else "fork") if fact.is_fork else "spawn"
+    if fact.name == WORKER_NAME:
+        return Part("loader-worker", method)
+    return Part("spawned", method) if fact.is_fork else Part("other")
 
 
 def _worker_or(fact: Facts, otherwise: Role, method: str | None) -> Part:

@@ -262,6 +262,7 @@ class _Crew:
             is_python=identity.is_python,
             environment=identity.environment,
             arguments_at=member.stat.arguments_at,
+            is_fork=member.stat.is_fork,
         )
 
     def _plans(

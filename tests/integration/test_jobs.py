@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from mpwatch.model.samples import TreeSample
+from mpwatch.observe.recording import NotARecording, read_recording
 from tests.conftest import Start
 
 pytestmark = pytest.mark.slow
@@ -170,13 +173,9 @@ def test_a_death_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> 
     job = start("loader.py", "2")
     job.wait_for("ready")
     file = tmp_path / "death.mpw"
-    recorder = subprocess.Popen(
-        [sys.executable, "-m", "mpwatch", "record", str(job.pid), "-o", str(file)]
-    )
-    deadline_s = time.monotonic() + 30
-    while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline_s:
-        os.sched_yield()
+    recorder = start([sys.executable, "-m", "mpwatch", "record", str(job.pid), "-o", str(file)])
     worker = by_role(dump(job.pid, "--no-stacks"), "loader-worker")[0]
+    wait_until_recorded(file, worker["pid"])
     os.kill(worker["pid"], signal.SIGSEGV)
     job.wait()
     recorder.wait(30)
@@ -184,6 +183,33 @@ def test_a_death_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> 
     seen = json.loads(mpwatch("diagnose", str(file), "--json", "--fail-on", "warning", code=1))
 
     assert "worker-segfault" in {finding["rule"] for finding in seen["findings"]}
+
+
+def wait_until_recorded(file: Path, pid: int) -> None:
+    """Wait until a recording that is being written knows a process."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(FileNotFoundError, NotARecording):
+            trees = [each for each in read_recording(str(file)) if isinstance(each, TreeSample)]
+            if any(sample.process.pid == pid for tree in trees for sample in tree.processes):
+                return
+        os.sched_yield()
+    pytest.fail(f"{pid} was not recorded within a minute")
+
+
+def test_a_worker_that_crashed_before_anybody_looked_is_named(start: Start) -> None:
+    job = start("loader.py", "2")
+    job.wait_for("ready")
+    worker = by_role(dump(job.pid, "--no-stacks"), "loader-worker")[0]["pid"]
+    os.kill(job.pid, signal.SIGSTOP)  # so that it stays a zombie
+    os.kill(worker, signal.SIGSEGV)
+
+    seen = dump(job.pid, "--no-stacks")
+
+    (dead,) = [each for each in seen["processes"] if each["pid"] == worker]
+    (crash,) = [each for each in seen["findings"] if each["rule"] == "worker-segfault"]
+    assert (dead["role"], dead["ended"]["signal"]) == ("loader-worker", signal.SIGSEGV)
+    assert "signal 11 (SIGSEGV)" in crash["summary"]
 
 
 @pytest.mark.parametrize(

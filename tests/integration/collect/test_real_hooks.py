@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -46,10 +49,32 @@ class Listener:
         return {each.process for each in self.heard if isinstance(each, kind)}  # type: ignore[union-attr]
 
 
-def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(start: Start) -> None:
+@pytest.fixture
+def listen() -> Iterator[Callable[[int], Listener]]:
+    """Begin to listen to a job."""
+    with contextlib.ExitStack() as listening:
+
+        def begin(pid: int) -> Listener:
+            listener = Listener(pid)
+            listening.callback(listener.clients.close)
+            return listener
+
+        yield begin
+
+
+def stands(pid: int) -> bool:
+    """Whether every thread of a process is stopped."""
+    tids = os.listdir(f"/proc/{pid}/task")
+    stats = [Path(f"/proc/{pid}/task/{tid}/stat").read_text() for tid in tids]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
+def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(
+    start: Start, listen: Callable[[int], Listener]
+) -> None:
     job = start("loader.py", "2", "--hook")
     job.wait_for("ready")
-    listener = Listener(job.pid)
+    listener = listen(job.pid)
 
     eventually(lambda: len(listener.who_said(HookHello)) == 3)
     everybody = listener.who_said(HookHello)
@@ -65,7 +90,8 @@ def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(start: Start
 
     main = next(process for process in everybody if process.pid == job.pid)
     os.kill(job.pid, signal.SIGSTOP)
-    listener.clients.ask(main, "ping")
+    eventually(lambda: stands(job.pid))  # until then its hook may still answer
+    assert listener.clients.ask(main, "ping") is None
     eventually(lambda: listener.has_state(job.pid, "silent"))
     os.kill(job.pid, signal.SIGCONT)
     eventually(lambda: listener.has_state(job.pid, "ready"))
@@ -78,7 +104,6 @@ def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(start: Start
     box = listener.clients.black_box(sample)
     os.kill(worker.pid, signal.SIGKILL)
     eventually(lambda: listener.has_state(worker.pid, "gone"))
-    listener.clients.close()
 
     assert box is not None
     assert box.header is not None

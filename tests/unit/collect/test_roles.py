@@ -313,3 +313,26 @@ def test_options_of_the_interpreter_do_not_hide_what_a_helper_is() -> None:
         "resource-tracker",
     ]
     assert roles((10, None, "python", launcher)) == ["launcher"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fork", "parent", "part"),
+    [
+        ("pt_data_worker", True, TRAIN, Part("loader-worker", "fork")),
+        ("pt_data_worker", False, TRAIN, Part("loader-worker", "spawn")),
+        ("python", True, TRAIN, Part("spawned", "fork")),
+        ("python", True, FORKSERVER, Part("spawned", "forkserver")),
+        ("python3.11", False, TRAIN, Part("other")),
+        ("nvidia-smi", False, TRAIN, Part("other")),
+        ("bash", True, ("bash",), Part("other")),
+    ],
+)
+def test_one_that_was_dead_when_first_seen_is_told_by_its_name_and_birth(
+    name: str, is_fork: bool, parent: tuple[str, ...], part: Part
+) -> None:
+    main, above = job((10, None, "python", TRAIN), (11, 10, "python", parent))
+    dead = Facts(
+        ProcessId(12, 12), above.process, name, cmdline=(), is_python=False, is_fork=is_fork
+    )
+
+    assert assign([main, above, dead])[dead.process] == part
