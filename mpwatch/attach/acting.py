@@ -10,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 from collections.abc import Iterator
+
+_OWNER = re.compile(rb"^Uid:\t(\d+).*\nGid:\t\d+\t(\d+)", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -40,14 +43,8 @@ def acting_as(pid: int, proc: str = "/proc") -> Iterator[None]:
 
 def _owner(pid: int, proc: str) -> tuple[int, int]:
     """Real user and effective group."""
-    uid = gid = ""
-    with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("Uid:"):
-                uid = line.split()[1]
-            elif line.startswith("Gid:"):
-                gid = line.split()[2]
-                break
-    if not gid:
+    with open(f"{proc}/{pid}/status", "rb") as file:
+        found = _OWNER.search(file.read(4096))
+    if found is None:
         raise ProcessLookupError(f"process {pid} has ended")
-    return int(uid), int(gid)
+    return int(found[1]), int(found[2])

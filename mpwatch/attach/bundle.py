@@ -1,4 +1,4 @@
-"""The hook compiled for a target and in one piece, so that it takes little to load it there.
+"""Payload and hook compiled for a target, in one piece that takes little to load there.
 
 From their own files its modules take some three hundred system calls. Each lets go of the GIL, and
 where other threads compute it comes back only when each of them has had its turn of 5 ms
@@ -29,7 +29,7 @@ _packing = threading.Lock()
 
 
 def compiled_for(target: Target, version: tuple[int, int] | None, directory: str) -> bytes | None:
-    """The hook's modules as `packing.pack` packs them, made once for all processes of a job.
+    """Payload and modules as `packing.pack` packs them, made once for all processes of a job.
 
     This interpreter packs for its own version. For another one the target's own does, as it will
     for `sys.remote_exec`; where that cannot be run the target loads the modules from their files.
@@ -52,22 +52,25 @@ def compiled_for(target: Target, version: tuple[int, int] | None, directory: str
 
 @functools.lru_cache(maxsize=_KEPT)
 def _pack_here(directory: str) -> bytes:
-    return packing.pack(hook_copy.installed(), directory)
+    return packing.pack(hook_copy.installed(), directory, _text("payload.py"))
 
 
 def _have_packed(target: Target, directory: str) -> bytes | None:
     """What the target's interpreter makes of it, a process of its own."""
     try:
         their_python.check(target)
-        done = their_python.run(target, _program(), directory, within_s=WITHIN_S)
+        done = their_python.run(
+            target, _text("packing.py"), directory, _text("payload.py"), within_s=WITHIN_S
+        )
     except (Refused, OSError, subprocess.TimeoutExpired):
         return None
     is_sound = done.returncode == 0 and 0 < len(done.stdout) <= AT_MOST_BYTES
     return done.stdout if is_sound else None
 
 
-@functools.lru_cache(maxsize=1)
-def _program() -> str:
-    path = os.path.join(os.path.dirname(__file__), "packing.py")
+@functools.lru_cache(maxsize=2)
+def _text(name: str) -> str:
+    """A file that lies beside this one."""
+    path = os.path.join(os.path.dirname(__file__), name)
     with open(path, encoding="utf-8") as file:
         return file.read()

@@ -97,9 +97,7 @@ class RemoteExec:
         if target.environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
             raise Refused("PYTHON_DISABLE_REMOTE_DEBUG is set in it")
         their_python.check(target)
-        found = rights.check(target.pid)
-        if not found.is_allowed:
-            raise Refused(found.reason, found.fix)
+        _require_rights(target)
 
     def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
         """Run its interpreter for a moment."""
@@ -128,9 +126,7 @@ class PendingCall:
         this_machine()
         target = visit.target
         _require_stoppable(target)
-        found = rights.check(target.pid)
-        if not found.is_allowed:
-            raise Refused(found.reason, found.fix)
+        _require_rights(target)
         if target.has_shadow_stack:
             raise Refused(
                 "a shadow stack guards its returns, so no call can be lent to it",
@@ -211,6 +207,15 @@ def _require_gil(found: Interpreter) -> None:
             "its Python is free-threaded, which the hook does not support",
             "run the job with a Python that has the GIL (python3.N, not python3.Nt)",
         )
+
+
+def _require_rights(target: Target) -> None:
+    """Refuse where we may not attach, saying all that is missing."""
+    if rights.may_attach(target.pid):
+        return
+    found = rights.check(target.pid)
+    if not found.is_allowed:
+        raise Refused(found.reason, found.fix)
 
 
 def _require_stoppable(target: Target) -> None:

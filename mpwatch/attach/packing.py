@@ -1,7 +1,11 @@
-"""Packs the hook's modules into one piece: run by whichever Python is to load them.
+"""Packs the payload and the hook's modules into one piece: run by whichever Python will load them.
 
 It needs nothing but the standard library of Python 3.10 or later, because its text is also run by
-interpreters that know nothing of mpwatch: `python -I -S -c TEXT DIRECTORY`.
+interpreters that know nothing of mpwatch: `python -I -S -c TEXT DIRECTORY PAYLOAD`, where the last
+is the payload's text.
+
+The piece begins with the interpreter's magic number, the length of the marshalled payload in 4
+bytes, and that payload. The modules follow, marshalled as one.
 """
 
 from __future__ import annotations
@@ -21,17 +25,17 @@ NOT_IN_IT = ("run.py",)
 """What a target does not import."""
 
 
-def pack(directory: str, theirs: str) -> bytes:
-    """All modules of the hook's package, compiled.
+def pack(directory: str, theirs: str, payload: str) -> bytes:
+    """The payload and all modules of the hook's package, compiled.
 
     Args:
         directory: The package.
         theirs: Where the target believes it to be.
+        payload: The text of the program that will load it there.
 
     Returns:
-        The interpreter's magic number and, marshalled, by the name of each module (its name in the
-        package, with dots; of the package itself an empty one): path, whether it is a package, and
-        code.
+        The piece. Its modules are, by the name of each in the package, with dots, and of the
+        package itself an empty one: path, whether it is a package, and code.
 
     Raises:
         OSError: It could not be read.
@@ -49,7 +53,9 @@ def pack(directory: str, theirs: str) -> bytes:
             with open(here, "rb") as file:
                 code = compile(file.read(), there, "exec", dont_inherit=True)
         packed[".".join(steps[:-1] if is_package else steps)] = (there, is_package, code)
-    return importlib.util.MAGIC_NUMBER + marshal.dumps(packed)
+    program = marshal.dumps(compile(payload, "<mpwatch payload>", "exec", dont_inherit=True))
+    head = importlib.util.MAGIC_NUMBER + len(program).to_bytes(4, "little")
+    return head + program + marshal.dumps(packed)
 
 
 def modules(directory: str) -> Iterator[str]:
@@ -61,4 +67,4 @@ def modules(directory: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(pack(sys.argv[1], sys.argv[1]))
+    sys.stdout.buffer.write(pack(sys.argv[1], sys.argv[1], sys.argv[2]))

@@ -26,7 +26,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _ANSWER_BYTES = 4096
 _LOOK_S = 0.001
-_LOOK_AT_MOST_S = 0.02
+_LOOK_AT_MOST_S = 0.03
 _SWEEP_EVERY_S = 10.0
 _REMEMBERED = 64
 _swept: dict[tuple[str, int], float] = {}
@@ -75,7 +75,7 @@ class Parcel:
                 if time.monotonic() > deadline_s:
                     break
                 time.sleep(pause_s)
-                pause_s = min(pause_s * 1.2, _LOOK_AT_MOST_S)
+                pause_s = min(pause_s * 1.3, _LOOK_AT_MOST_S)
         return self.answer()
 
     def handed_over_at(self) -> int | None:

@@ -132,7 +132,9 @@ def unpack(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             content = file.read()
         if content.startswith(MAGIC_NUMBER):
-            compiled: dict[str, Any] = marshal.loads(memoryview(content)[len(MAGIC_NUMBER) :])
+            start = len(MAGIC_NUMBER) + 4  # of the payload itself, whose length comes before it
+            start += int.from_bytes(content[start - 4 : start], "little")
+            compiled: dict[str, Any] = marshal.loads(memoryview(content)[start:])
             return compiled
     except (OSError, EOFError, ValueError, TypeError):
         pass  # it was left out, or the disk was full: their own files do

@@ -45,6 +45,10 @@ _CALL_BYTES = 4
 _SYNCHRONOUS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10
 _ALL_BUT_SYNCHRONOUS = 0xFFFFFFFFFFFFFFFF & ~_SYNCHRONOUS
 
+_PLACES_KEPT = 32
+_places: dict[tuple[str, int, int, int, bytes], int] = {}
+"""Where in a mapping an instruction sequence was found: processes of a job have the same ones."""
+
 
 class NotReady(Refused):
     """The interpreter is still starting, or ending already."""
@@ -254,10 +258,21 @@ def _find_code(interpreter: Interpreter, memory: TargetMemory, code: bytes) -> i
         m for m in interpreter.mappings if "x" in m.permissions and m.path != "[vsyscall]"
     ]
     for mapping in sorted(executable, key=rank):
+        size = mapping.end - mapping.start
+        key = mapping.path, mapping.device, mapping.inode, size, code
         try:
-            at = memory.read(mapping.start, mapping.end - mapping.start).find(code)
+            at = _places.get(key, -1)
+            if at < 0 or memory.read(mapping.start + at, len(code)) != code:
+                at = memory.read(mapping.start, size).find(code)
         except OSError:
             continue
         if at >= 0:
+            _remember(key, at)
             return mapping.start + at
     raise Refused("no code that returns from signals was found in it")
+
+
+def _remember(key: tuple[str, int, int, int, bytes], at: int) -> None:
+    if len(_places) >= _PLACES_KEPT:
+        _places.clear()
+    _places[key] = at

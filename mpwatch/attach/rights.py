@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mpwatch.collect.rights import Obstacle, Rights, check
+from mpwatch.collect.rights import Obstacle, Rights, check, may_attach
 
-__all__ = ["Obstacle", "Rights", "check"]
+__all__ = ["Obstacle", "Rights", "check", "may_attach"]

@@ -1,6 +1,7 @@
 """The text that is run in a target: constant, whatever the target and the errand are.
 
-It finds the parcel meant for its process by a convention on names and executes the program in it.
+It finds the parcel meant for its process by a convention on names and executes the program in it,
+as it was compiled for this Python (see `packing`) or else from its text.
 It runs in the namespace of the target's `__main__` and leaves no name behind there.
 """
 
@@ -12,14 +13,19 @@ BUNDLE_NAME = "hook"
 
 # Sockets, parcels and rings share a directory: see `wire.runtime_candidates` and `wire.stem`.
 _FINDER = """\
-import os
+import marshal, os, sys
 with open("/proc/self/stat", "rb") as f: t = f.read().rpartition(b")")[2].split()[19].decode()
 u = os.getuid()
 for r in os.environ.get("XDG_RUNTIME_DIR", "") + "/mpwatch", "/tmp/mpwatch-%d" % u:
  d = r + "/attach-%d-%s" % (os.getpid(), t)
  p = d + "/payload.py"
  if os.path.isfile(p) and os.stat(p).st_uid in (0, u):
-  with open(p, "rb") as f: c = compile(f.read(), p, "exec")
+  try:
+   with open(d + "/hook", "rb") as f:
+    if f.read(4) != sys.modules["_frozen_importlib_external"].MAGIC_NUMBER: raise ValueError
+    c = marshal.loads(f.read(int.from_bytes(f.read(4), "little")))
+  except Exception:
+   with open(p, "rb") as f: c = compile(f.read(), p, "exec")
   exec(c, {"__name__": "mpwatch_payload", "parcel": d})
   break
 """

@@ -5,9 +5,24 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from mpwatch.collect.rights_facts import CAP_SETUID, CAP_SYS_PTRACE, Facts, read_facts
+from mpwatch.collect.rights_facts import (
+    CAP_SETUID,
+    CAP_SYS_PTRACE,
+    Facts,
+    may_attach,
+    read_facts,
+)
 
-__all__ = ["Facts", "Obstacle", "Rights", "check", "judge", "judge_in_general", "read_facts"]
+__all__ = [
+    "Facts",
+    "Obstacle",
+    "Rights",
+    "check",
+    "judge",
+    "judge_in_general",
+    "may_attach",
+    "read_facts",
+]
 
 _DOCKER_CAPABILITY = (
     "docker exec --privileged --user 0 CONTAINER mpwatch attach {pid},"

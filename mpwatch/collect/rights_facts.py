@@ -107,6 +107,13 @@ def read_facts(
     )
 
 
+def may_attach(pid: int, proc: str = "/proc") -> bool:
+    """What all the facts come to, from the three that decide; the others explain a refusal."""
+    if not _may_open(f"{proc}/{pid}/mem") or _is_ptrace_filtered():
+        return False
+    return _status(f"{proc}/{pid}/status").get("TracerPid") == "0"
+
+
 def _is_ptrace_filtered() -> bool:
     """Whether a filter refuses the call itself: for pid 0 the kernel would say ESRCH."""
     libc = ctypes.CDLL(None, use_errno=True)

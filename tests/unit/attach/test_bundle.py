@@ -14,6 +14,7 @@ from mpwatch.attach import bundle, hook_copy, packing, payload
 from tests.unit.attach.test_parcel import TARGET
 
 HOOK = hook_copy.installed()
+PAYLOAD = Path(payload.__file__).read_text()
 OTHERS = sorted(
     str(path)
     for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
@@ -52,7 +53,7 @@ def bring_in(tmp_path: Path, content: bytes | None) -> tuple[str, list[str], int
 
 
 def test_a_hook_that_came_compiled_opens_none_of_its_files(tmp_path: Path) -> None:
-    said, ours, modules, sources, is_clean = bring_in(tmp_path, packing.pack(HOOK, HOOK))
+    said, ours, modules, sources, is_clean = bring_in(tmp_path, packing.pack(HOOK, HOOK, PAYLOAD))
     assert said == ""
     assert ours == []
     assert modules > 30
@@ -63,7 +64,7 @@ def test_a_hook_that_came_compiled_opens_none_of_its_files(tmp_path: Path) -> No
 @pytest.mark.parametrize("content", [None, b"", b"another Python", b"cut"])
 def test_without_a_sound_bundle_its_own_files_do(tmp_path: Path, content: bytes | None) -> None:
     if content == b"cut":
-        content = packing.pack(HOOK, HOOK)[:50_000]
+        content = packing.pack(HOOK, HOOK, PAYLOAD)[:50_000]
     said, ours, modules, _, is_clean = bring_in(tmp_path, content)
     assert said == ""
     assert len(ours) >= modules - 1
@@ -71,7 +72,7 @@ def test_without_a_sound_bundle_its_own_files_do(tmp_path: Path, content: bytes 
 
 
 def test_a_copy_elsewhere_is_named_in_the_code(tmp_path: Path) -> None:
-    (tmp_path / "hook").write_bytes(packing.pack(HOOK, "/run/mpwatch/hook-1"))
+    (tmp_path / "hook").write_bytes(packing.pack(HOOK, "/run/mpwatch/hook-1", PAYLOAD))
     modules = payload.unpack(str(tmp_path / "hook"))
     assert modules["points.loader"][0] == "/run/mpwatch/hook-1/points/loader.py"
     assert modules["points.loader"][2].co_filename == "/run/mpwatch/hook-1/points/loader.py"

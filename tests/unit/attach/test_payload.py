@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach import payload, stub
+from mpwatch.attach import hook_copy, packing, payload, stub
+
+HOOK = hook_copy.installed()
+SEEN = "open(parcel + '/{}', 'w').close()"
 
 
 class WorkerDied(Exception):
@@ -118,6 +121,32 @@ def test_the_stub_is_one_constant_text_that_binds_no_name_and_raises_nothing(
     assert set(namespace) == {"__builtins__"}
     assert len(stub.TEXT) < 1024
     assert stub.TEXT.endswith(b"\0")
+
+
+@pytest.mark.parametrize(
+    ("content", "is_taken"),
+    [
+        (packing.pack(HOOK, HOOK, SEEN.format("compiled")), True),
+        (packing.pack(HOOK, HOOK, SEEN.format("compiled"))[:20], False),
+        (b"\0\0\0\0" + packing.pack(HOOK, HOOK, SEEN.format("compiled"))[4:], False),
+        (b"", False),
+    ],
+    ids=["whole", "cut off", "for another Python", "empty"],
+)
+def test_the_stub_takes_the_program_as_it_was_compiled_or_else_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, is_taken: bool
+) -> None:
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    folder = tmp_path / "mpwatch" / f"{stub.PARCEL_PREFIX}{os.getpid()}-{fields[19]}"
+    folder.mkdir(parents=True)
+    (folder / stub.PROGRAM_NAME).write_text(SEEN.format("text"))
+    (folder / stub.BUNDLE_NAME).write_bytes(content)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    exec(stub.SCRIPT, {})
+
+    assert (folder / "compiled").exists() == is_taken
+    assert (folder / "text").exists() != is_taken
 
 
 # A module that has a parcel opened while it is imported, by the thread that imports it or another.

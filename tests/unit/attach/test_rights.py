@@ -195,6 +195,26 @@ def test_facts_come_from_procfs(tmp_path: Path) -> None:
 
 def test_we_may_look_at_ourselves() -> None:
     assert rights.check(os.getpid()).is_allowed
+    assert rights.may_attach(os.getpid())
+
+
+@pytest.mark.parametrize("tracer", ["0", "9"])
+@pytest.mark.parametrize("is_filtered", [False, True])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_the_short_verdict_is_that_of_all_the_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracer: str, is_filtered: bool, is_there: bool
+) -> None:
+    monkeypatch.setattr(rights_facts, "_is_ptrace_filtered", lambda: is_filtered)
+    for name in ("self", "7"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "status").write_text(f"Uid:\t5\t5\t5\t5\nTracerPid:\t{tracer}\n")
+    if is_there:
+        (tmp_path / "7" / "mem").touch()
+
+    is_allowed = rights.check(7, str(tmp_path)).is_allowed
+
+    assert rights.may_attach(7, str(tmp_path)) is is_allowed
+    assert is_allowed == (tracer == "0" and not is_filtered and is_there)
 
 
 @pytest.mark.parametrize(
