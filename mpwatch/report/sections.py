@@ -27,8 +27,6 @@ WIDE_COLUMNS = 110
 NAMES_SHOWN = 4
 """How many processes are named before the rest is counted."""
 
-"""Chains that resolve themselves shown in full; the rest is counted."""
-
 STATE_WORDS = {
     "R": "running",
     "S": "sleeping",
@@ -90,10 +88,15 @@ def doing_words(process: Process) -> str:
 
 
 def finding_lines(findings: Sequence[Finding], snapshot: Snapshot, paper: Paper) -> list[str]:
-    """Every finding in full: what, where, why, the numbers, what to do; effects below causes."""
+    """Every finding in full: what, where, why, the numbers, what to do; effects below causes.
+
+    Cause and advice that several have in common are told with the first of them.
+    """
     lines: list[str] = []
+    told: dict[tuple[str, str], Finding] = {}
     for finding in _causes_first(findings):
-        lines += _finding(finding, snapshot, paper)
+        first = told.setdefault((finding.cause, finding.advice), finding)
+        lines += _finding(finding, first, snapshot, paper)
     return lines
 
 
@@ -282,22 +285,30 @@ def _causes_first(findings: Sequence[Finding]) -> list[Finding]:
     return ordered
 
 
-def _finding(finding: Finding, snapshot: Snapshot, paper: Paper) -> list[str]:
+def _finding(finding: Finding, first: Finding, snapshot: Snapshot, paper: Paper) -> list[str]:
+    """One finding; `first` is the one that has told its cause and advice, often itself."""
     word = finding.severity.word
     word = word.upper() if finding.severity >= Severity.CRITICAL else word
-    where = name_of(finding.process, snapshot) if finding.process else "the whole job"
-    where += f" thread {finding.tid}" if finding.tid is not None else ""
-    first = f"{paper.paint(word, SEVERITY_EMPHASIS[finding.severity])}  {finding.rule}  {where}"
-    lines = [first, *paper.wrap(finding.summary, "  ")]
+    title = f"{paper.paint(word, SEVERITY_EMPHASIS[finding.severity])}  {finding.rule}  "
+    lines = [title + _where(finding, snapshot), *paper.wrap(finding.summary, "  ")]
     if finding.effect_of:
         lines += _labelled("follows", f"from {finding.effect_of}", paper)
     if finding.eta_s is not None:
         lines += _labelled("left", seconds_text(finding.eta_s), paper)
     for number, evidence in enumerate(finding.evidence):
         lines += _labelled("seen" if number == 0 else "", evidence, paper)
-    lines += _labelled("why", finding.cause, paper)
-    lines += _labelled("do", finding.advice, paper)
+    if finding is first:
+        lines += _labelled("why", finding.cause, paper)
+        lines += _labelled("do", finding.advice, paper)
+    elif finding.cause or finding.advice:
+        lines += _labelled("why, do", f"as above, see {_where(first, snapshot)}", paper)
     return [*lines, ""]
+
+
+def _where(finding: Finding, snapshot: Snapshot) -> str:
+    """Whom it is about."""
+    where = name_of(finding.process, snapshot) if finding.process else "the whole job"
+    return where + (f" thread {finding.tid}" if finding.tid is not None else "")
 
 
 def _labelled(label: str, text: str, paper: Paper) -> list[str]:

@@ -158,6 +158,16 @@ def test_findings_that_cause_each_other_are_still_told() -> None:
     assert "CRITICAL  other" in text
 
 
+def test_what_two_findings_have_in_common_is_told_once() -> None:
+    other = replace(finding(), process=None, summary="the same holds for the whole job")
+
+    text = diagnose_text(replace(job(), findings=(finding(), other)))
+
+    assert text.count(finding().advice[:20]) == text.count(finding().cause[:20]) == 1
+    assert "  why, do as above, see main 41823" in text
+    assert other.summary in text
+
+
 def test_resolved_findings_are_told_apart() -> None:
     gone = replace(finding(), resolved_s=499.0)
     text = diagnose_text(replace(job(), findings=(gone,)))
