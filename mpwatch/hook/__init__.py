@@ -7,7 +7,10 @@ so its modules refer to each other relatively, and `RENDEZVOUS` says which one i
 from __future__ import annotations
 
 import collections
+import functools
 import gc
+import operator
+import posix
 import sys
 
 TYPE_CHECKING = False
@@ -20,8 +23,12 @@ if TYPE_CHECKING:
 RENDEZVOUS = "_mpwatch_hook"
 """The entry of `sys.modules` that holds the hook that is in, whatever its name is."""
 
-_entrance = collections.deque((True,))
+_entrance = collections.deque((True,), maxlen=1)
 """Whoever takes the token out may enter; `deque.pop` is atomic and never waits."""
+_owed: dict[str, Any] = {}
+"""What a child has to do whose parent forked in the middle of an entrance: collect garbage."""
+_is_watched: list[bool] = []
+"""Whether forks are: what is registered with the interpreter cannot be taken back."""
 _session: Session | None = None
 _forks: Forks | None = None
 
@@ -72,14 +79,17 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         _entrance.pop()
     except IndexError:
         return True  # another thread is bringing it in
-    # Its modules are thousands of new objects, which would bring a collection of all generations
-    # about: 0.1 s with torch loaded, and in a forked process a copy of the heap it shares.
+    except BaseException:  # a signal handler's, and the token is out
+        _entrance.append(True)
+        raise
+    # A handler may raise in each of these, so each is to be done whatever becomes of the others.
     try:
-        gc.disable()
-        return _enter(started_by, birth)
+        try:
+            come_in = _enter_uncollected if is_collecting else _enter
+            return come_in(started_by, birth)
+        finally:
+            _owed.clear()
     finally:
-        if is_collecting:
-            gc.enable()
         _entrance.append(True)
 
 
@@ -88,13 +98,40 @@ def current() -> Session | None:
     return _session
 
 
+def _enter_uncollected(started_by: str, birth: dict[str, Any] | None) -> bool:
+    """Enter with no garbage collected meanwhile.
+
+    The hook's modules are thousands of new objects, which would bring a collection of all
+    generations about: 0.1 s with torch loaded, and in a forked process a copy of the heap that it
+    shares.
+    """
+    try:
+        _watch_forks()
+        _owed["gc"] = gc.enable
+        gc.disable()
+        return _enter(started_by, birth)
+    finally:
+        gc.enable()
+
+
+def _watch_forks() -> None:
+    """Have what is owed done in each forked child, by nothing but C: see `forks`.
+
+    Another thread may fork while this one brings the hook in. In the child nobody would end what
+    this thread began.
+    """
+    if not _is_watched:
+        call, take = operator.methodcaller("__call__"), functools.partial(_owed.pop, "gc", bool)
+        posix.register_at_fork(after_in_child=functools.partial(next, map(call, iter(take, None))))
+        _is_watched.append(True)
+
+
 def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
     """Begin a session; whether that went well."""
-    global _session
     from . import errors
 
     try:
-        _session = _begin(started_by, birth)
+        _begin(started_by, birth)
     except Exception as error:
         if not errors.is_ours(error):
             raise
@@ -102,24 +139,30 @@ def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
     return True
 
 
-def _begin(started_by: str, birth: dict[str, Any] | None) -> Session:
-    """Make a session, let forks know it, and bring it in."""
-    global _forks
+def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
+    """Make a session, let forks know it, and bring it in; whatever fails, it is in or it is out."""
+    global _session, _forks
     import atexit
 
     from .forks import Forks
+    from .leanness import be_lean
     from .session import Session
 
     session = Session(started_by, birth)
     session.on_left = _left
     if _forks is None:
-        _forks = Forks()
-        _forks.register()
+        forks = Forks()
+        forks.register()
         atexit.register(_at_exit)
-    _forks.session = session
-    sys.modules[RENDEZVOUS] = sys.modules[__name__]
-    session.enter()
-    return session
+        _forks = forks
+    try:
+        _session = _forks.session = session
+        sys.modules[RENDEZVOUS] = sys.modules[__name__]
+        session.enter()
+        be_lean(__name__)
+    except BaseException:
+        session.leave("failed")
+        raise
 
 
 def _left(session: Session) -> None:

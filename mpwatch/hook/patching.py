@@ -45,7 +45,7 @@ class Point:
 class Patcher:
     """The points set in this process."""
 
-    __slots__ = ("_rows", "_session", "_undo", "_unfinished", "_watch", "missing")
+    __slots__ = ("_rows", "_session", "_undo", "_unfinished", "_watch", "missing", "prepared")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -55,6 +55,8 @@ class Patcher:
         self._unfinished: set[str] = set()
         self.missing: dict[str, str] = {}
         """Points that could not be set, with the reason."""
+        self.prepared: Undo | None = None
+        """Undoes what is being set just now; a signal handler may raise in the middle of it."""
 
     def install(self) -> None:
         """Set every point whose module is there, and wait for the other modules."""
@@ -75,14 +77,19 @@ class Patcher:
         """Put every original object back, where ours is still in its place."""
         self._watch.end()
         self._unfinished.clear()
+        if self.prepared is not None:
+            self.prepared()
+            self.prepared = None
         while self._undo:
-            name, undo = self._undo.popitem()
+            name = next(reversed(self._undo))
             try:
-                undo()
+                self._undo[name]()
             except Exception as error:
                 if not errors.is_ours(error):
                     raise
                 self.missing[name] = f"could not be restored: {error}"
+            # Only now: what was struck is undone once more.
+            self._undo.pop(name, None)
 
     def installed(self) -> list[str]:
         """Names of the points that are set."""
@@ -121,6 +128,7 @@ class Patcher:
                 if not errors.is_ours(error):
                     raise
                 self.missing[row.name] = f"{type(error).__name__}: {error}"[:200]
+            self.prepared = None
 
 
 def attribute(path: str, wrap: Wrap) -> Install:
@@ -144,13 +152,14 @@ def attribute(path: str, wrap: Wrap) -> Install:
         wrapper = wrap(original, session)
         functools.update_wrapper(wrapper, original)
         ours = wrapper if kind is None else kind(wrapper)
-        setattr(holder, name, ours)
 
         def undo() -> None:
             # Somebody may have wrapped ours; then it stays, and is silent.
             if vars(holder).get(name) is ours:
                 setattr(holder, name, raw)
 
+        session.patcher.prepared = undo
+        setattr(holder, name, ours)
         return undo
 
     return install

@@ -31,8 +31,12 @@ COMM = b"mpwatch-hook"
 """The thread's name for the kernel, as `top -H` shows it."""
 AGAIN_NS = 100_000_000
 """A thread that the system refused is asked for again after this time at the earliest."""
-STOP_S = 0.05
-"""How long a fork waits for the thread at most; usually it takes 0.2 ms."""
+STOP_S = 0.25
+"""How long a fork waits for the thread at most; usually it takes 0.2 ms.
+
+Where nine processes wanted each cpu, 50 ms were too few now and then: the thread was seen alive in
+the fork (Python 3.10 and 3.13, 2 cpus).
+"""
 
 
 class Run:
@@ -200,6 +204,8 @@ class Server:
 
     def _wake(self) -> None:
         """Make `poll` return, by knocking at our own door."""
+        if self._listener is None:
+            return  # it was closed while the thread was busy, who sees that next
         client = None
         try:
             client = self._session.system.socket(_AF_UNIX, _SOCK_STREAM)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LATE = ("attach", "instrument")
 """How a hook comes into a program that may have run for a while."""
+_STRIKES = (1, 2, 3)
+"""As often as a handler of a signal may raise while it leaves; a call could be struck, too."""
 
 
 class Identity:
@@ -153,14 +155,33 @@ class Session:
         self.sweeper.begin_as(self.identity.started_by, self.identity.pid)
 
     def leave(self, reason: str) -> None:
-        """Take the hook out: originals restored, thread ended, everything closed and unlinked."""
+        """Take the hook out: originals restored, thread ended, everything closed and unlinked.
+
+        Each step may be taken twice: where a signal handler raises in one, all are taken again
+        before that reaches the program.
+        """
         if self.state == "off":
             return
+        foreign: BaseException | None = None
+        for _ in _STRIKES:
+            try:
+                self._go(reason)
+                break
+            except BaseException as error:  # noqa: BLE001 - it is raised below
+                foreign = error
+        if foreign is not None:
+            raise foreign
+
+    def _go(self, reason: str) -> None:
         self.state = "off"
         self.patcher.uninstall()
         self.server.stop()
         self.remove_files()
         self.server.close(reason)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Be known to nobody any more."""
         self.jobs.clear()
         self.ring.on_new_thread = self.ring.on_look = self.ring.on_lost = None
         self.ring.close()
@@ -254,7 +275,7 @@ class Session:
     def note(self, kind: str, **fields: Any) -> None:
         """Note something rare; never raises."""
         try:
-            self.notes.add(kind, fields)
+            self.notes.add(kind, fields, kind == "exit" or self.is_crashed)
         except Exception as error:
             if not errors.is_ours(error):
                 raise

@@ -128,14 +128,15 @@ def _register(module: ModuleType, session: Session) -> Undo:
     types = [kind for kind, reduce in tuple(table.items()) if reduce is original]
     if not types:
         raise LookupError("ForkingPickler does not know reduce_storage")
-    for kind in types:
-        pickler.register(kind, ours)
 
     def undo() -> None:
         for kind in types:
             if table.get(kind) is ours:
                 pickler.register(kind, original)
 
+    session.patcher.prepared = undo
+    for kind in types:
+        pickler.register(kind, ours)
     return undo
 
 

@@ -14,6 +14,8 @@ class Session:
     def __init__(self) -> None:
         self.now_ns = 1
         self.system = self
+        self.patcher = self
+        self.prepared: Any = None
         self.gauges: dict[str, Any] = {}
         self.notes: list[dict[str, Any]] = []
         self.records: list[tuple[Any, ...]] = []

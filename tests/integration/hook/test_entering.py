@@ -1,0 +1,37 @@
+"""The moment of coming in, with collecting put off: what other threads and signals may do then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Start
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_child_that_another_thread_forks_meanwhile_collects_its_garbage(start: Start) -> None:
+    program = start("hook_entering.py", "forked")
+
+    assert program.wait() == 0, program.lines
+    assert program.lines == ["in True collects True", "in True collects False", "codes [0]"]
+
+
+def test_a_handler_that_strikes_as_collecting_is_put_off_does_not_leave_it_off(
+    start: Start,
+) -> None:
+    program = start("hook_entering.py", "struck")
+
+    assert program.wait() == 0, program.lines
+    assert program.lines == ["struck collects True", "in True True"]
+
+
+def test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done(
+    start: Start, runtime: Path
+) -> None:
+    program = start("hook_entering.py", "strikes")
+
+    assert program.wait() == 0, program.lines
+    assert program.lines == ["caught True half [0, 0]", "out True in True True", "tasks 1"]
+    assert list((runtime / "mpwatch").iterdir()) == []
