@@ -34,15 +34,27 @@ OWN = "mpwatch-hook"
 """Name of the hook's thread, `server.COMM`."""
 NATIVE = 48
 """Native threads looked at."""
+NOTED = 32
+"""Risks noted in one process; a program that has more of them is past counting."""
+_UNNUMBERED = str.maketrans("", "", "0123456789")
 
 
 class Census:
-    """Notes the risks of a fork, once for each change of them."""
+    """Notes the risks of a fork, once each.
+
+    Python numbers its threads, `Thread-7 (work)`, and a program may fork once for each, for weeks:
+    without the numbers they are one risk. Else such notes would push all others out of memory, and
+    fill the file that an autopsy reads.
+    """
 
     __slots__ = ("_noted",)
 
     def __init__(self) -> None:
-        self._noted: Any = None
+        self._noted: set[int] = set()
+
+    def restart(self) -> None:
+        """Have noted nothing: this is a forked child, and its notes are its own."""
+        self._noted = set()
 
     def take(self, session: Session, threads: int | None) -> None:
         """Note what is alive while this thread forks, if it is more than this thread.
@@ -65,10 +77,11 @@ class Census:
             return
         names = sorted(python_threads())
         libraries = [name for name in POOLED if name in sys.modules]
-        risks = (names, threads, libraries, cuda)
-        if risks == self._noted:
+        kinds = frozenset(name.translate(_UNNUMBERED) for name in names)
+        risks = hash((kinds, (threads or 1).bit_length(), *libraries, cuda))
+        if risks in self._noted or len(self._noted) >= NOTED:
             return
-        self._noted = risks
+        self._noted.add(risks)
         session.note(
             "fork",
             threads=threads,

@@ -157,6 +157,7 @@ class Forks:
         self._under_way = {}
         self._place = None
         self._signals.clear()
+        self._census.restart()
         session.reset_in_child()
 
 

@@ -12,15 +12,26 @@ if TYPE_CHECKING:
 
     from .pristine import System
 
-LIMIT = 256
+LIMIT = 96
 """Notes remembered, for observers that connect later."""
 PASSING = ("call-site",)
 """Kinds that come all the time: they have a short memory of their own, and are not for the file."""
 PASSING_LIMIT = 64
 NOTE_BYTES = 16_384
+RECENT_BYTES = 24_576
+"""What all that are remembered may take together, passing ones excepted."""
+_OBJECTS_BYTES = 136
+"""What the objects of one take beside its text: a tuple, a number, the head of `bytes`."""
 FILE_BYTES = 262_144
 """The file stops growing here: it is for the autopsy, which wants the first causes."""
+COMMON = ("birth", "fork")
+"""Kinds that come with ordinary work, for weeks: they make room for all others in memory, and half
+of the file is not for them."""
+LAST_BYTES = 65_536
+"""Room behind that for how the process ends, which an autopsy wants more than anything."""
 PROBLEMS = 32
+_HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
+_FULL = "the file of notes is full: of what follows only the end is in it"
 
 
 class Problems(list[str]):
@@ -47,7 +58,16 @@ class Problems(list[str]):
 class Notes:
     """What was noted, newest last; adding never blocks and never raises."""
 
-    __slots__ = ("_count", "_file_bytes", "_passing", "_recent", "_system", "_unkept", "path")
+    __slots__ = (
+        "_common",
+        "_count",
+        "_file_bytes",
+        "_passing",
+        "_recent",
+        "_system",
+        "_unkept",
+        "path",
+    )
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -58,6 +78,7 @@ class Notes:
         """Forget everything: this is a forked child."""
         self._count = itertools.count()
         self._recent: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
+        self._common: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
         self._passing: collections.deque[tuple[int, bytes]] = collections.deque(
             maxlen=PASSING_LIMIT
         )
@@ -66,10 +87,15 @@ class Notes:
         """Notes since the last line of the file for which there was no descriptor."""
         self.path = None
 
-    def add(self, kind: str, fields: dict[str, Any]) -> None:
+    def add(self, kind: str, fields: dict[str, Any], is_end: bool = False) -> None:
         """Note something; values are plain JSON values, long text is cut by the caller.
 
         Each bears its number: one that is pushed out before an observer got it is missed there.
+
+        Args:
+            kind: What it is, see `wire`.
+            fields: What it says.
+            is_end: It says how this process ends, so the file has room for it.
         """
         number = next(self._count)
         note = {"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}
@@ -81,8 +107,13 @@ class Notes:
         if kind in PASSING:
             self._passing.append((number, data))
             return
-        self._recent.append((number, data))
-        self._keep(data)
+        is_common = kind in COMMON
+        (self._common if is_common else self._recent).append((number, data))
+        self._make_room()
+        if is_end:
+            self._keep(data, FILE_BYTES + LAST_BYTES)
+        else:
+            self._keep(data, FILE_BYTES // 2 if is_common else FILE_BYTES)
 
     def since(self, number: int) -> list[tuple[int, bytes]]:
         """The notes from `number` on that are still remembered, with their numbers.
@@ -90,27 +121,44 @@ class Notes:
         Asked ten times a second for each observer, nearly always in vain: to sort 300 notes each
         time was a third of what a connected observer cost the process.
         """
-        if not any(kept and kept[-1][0] >= number for kept in (self._recent, self._passing)):
+        kinds = self._recent, self._common, self._passing
+        if not any(kept and kept[-1][0] >= number for kept in kinds):
             return []
-        notes = [*tuple(self._recent), *tuple(self._passing)]
+        notes = [note for kept in kinds for note in tuple(kept)]
         return sorted(note for note in notes if note[0] >= number)
 
     def save(self, path: str) -> None:
         """Write what was noted so far and everything from here on to a file."""
         self.path = path
-        for _, data in tuple(self._recent):
-            self._keep(data)
+        for _, data in sorted((*tuple(self._recent), *tuple(self._common))):
+            self._keep(data, FILE_BYTES)
 
-    def _keep(self, data: bytes) -> None:
-        """Append one line to the file; one that finds no room or no descriptor is counted there."""
-        if self.path is None or self._file_bytes > FILE_BYTES:
+    def _make_room(self) -> None:
+        """Forget the oldest of what comes all the time, then of the rest."""
+        kept = [*self._recent, *self._common]
+        excess = sum(len(data) + _OBJECTS_BYTES for _, data in kept) - RECENT_BYTES
+        try:
+            while excess > 0:
+                _, data = (self._common or self._recent).popleft()
+                excess -= len(data) + _OBJECTS_BYTES
+        except IndexError:
+            return  # other threads made room as well
+
+    def _keep(self, data: bytes, room: int) -> None:
+        """Append one line to the file; one that finds no room or no descriptor is counted there.
+
+        Args:
+            data: The line.
+            room: How large the file may be already.
+        """
+        if self.path is None or self._file_bytes > room:
             return
         os = self._system.os
         lines = data + b"\n"
         if self._unkept:
             lines = self._problem(f"{self._unkept} notes are missing here") + lines
-        if self._file_bytes + len(lines) > FILE_BYTES:
-            lines += self._problem("the file of notes is full: what follows is not in it")
+        if self._file_bytes + len(lines) > room:
+            lines += self._problem(_FULL if room >= FILE_BYTES else _HALF_FULL)
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(self.path, flags, 0o600)
@@ -122,7 +170,7 @@ class Notes:
             os.write(fd, lines)
             self._unkept = 0
         except OSError:
-            self._file_bytes = FILE_BYTES + 1
+            self._file_bytes = FILE_BYTES + LAST_BYTES + 1
         finally:
             os.close(fd)
 

@@ -138,7 +138,7 @@ def limits() -> None:
 
 
 def weight() -> None:
-    """How many bytes the hook takes: what Python allocated for it, and its ring filled."""
+    """How many bytes the hook takes: what Python allocated for it, with ring and notes filled."""
     import importlib.util
     import tracemalloc
 
@@ -157,6 +157,7 @@ def weight() -> None:
     assert session is not None
     for _ in range(wire.DEFAULT_SLOTS):
         session.record(wire.QUEUE_PUT, 0)
+        session.note("exception", text="x" * 200)
     while session.wrapper_ns is None:  # its thread has something to do first, once
         time.sleep(0.01)
     gc.collect()

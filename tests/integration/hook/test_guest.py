@@ -41,7 +41,7 @@ def test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_invisible_threa
     )
 
 
-def test_with_its_ring_full_the_hook_takes_less_than_a_mebibyte() -> None:
+def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte() -> None:
     with Guest("weight") as guest:
         code, said = guest.finish()
 

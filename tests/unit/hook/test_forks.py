@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import json
 import sys
 import weakref
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook import wire
+from mpwatch.hook import census, wire
+from mpwatch.hook.census import Census
 from mpwatch.hook.forks import Forks, _shielded, counts_late
 from mpwatch.hook.server import Server
 from mpwatch.hook.session import Session
@@ -198,3 +200,29 @@ def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
     monkeypatch.setitem(sys.modules, "ctypes", None)
 
     assert Forks((3, 10, 13)).session is None
+
+
+def test_threads_that_only_differ_in_their_numbers_are_one_risk(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Census()
+    for number in range(200):
+        names = [f"Thread-{number} (work)", "QueueFeederThread"][: 1 + number % 2]
+        monkeypatch.setattr(census, "python_threads", lambda names=names: names)
+        found.take(session, 2)
+
+    assert [json.loads(data)["kind"] for _, data in session.notes.since(0)] == ["fork", "fork"]
+    found.restart()
+    found.take(session, 2)
+    assert len(session.notes.since(0)) == 3
+
+
+def test_a_program_of_ever_new_risks_does_not_fill_its_notes_with_them(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Census()
+    for number in range(200):
+        monkeypatch.setattr(census, "python_threads", lambda number=number: ["x" * number])
+        found.take(session, 2)
+
+    assert len(session.notes.since(0)) <= census.NOTED

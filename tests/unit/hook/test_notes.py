@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import collections
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mpwatch.hook import notes
-from mpwatch.hook.notes import LIMIT, NOTE_BYTES, PROBLEMS, Notes, Problems
+from mpwatch.hook.notes import LIMIT, NOTE_BYTES, PROBLEMS, RECENT_BYTES, Notes, Problems
 from mpwatch.hook.pristine import System
 
 
@@ -28,12 +29,62 @@ def test_the_file_keeps_the_first_notes_and_ends_at_its_bound(
     made = Notes(System())
     made.save(str(tmp_path / "n"))
     for _ in range(100):
-        made.add("fork", {})
+        made.add("exception", {})
 
     *lines, last = map(json.loads, (tmp_path / "n").read_text().splitlines())
     assert [line["n"] for line in lines] == list(range(len(lines)))
-    assert (last["kind"], last["text"][:28]) == ("hook-problem", "the file of notes is full: w")
-    assert 1000 <= (tmp_path / "n").stat().st_size < 1300
+    assert (last["kind"], last["text"][:28]) == ("hook-problem", "the file of notes is full: o")
+    assert 1000 <= (tmp_path / "n").stat().st_size < 1400
+
+
+@pytest.mark.parametrize("length", [0, 1000, NOTE_BYTES - 200])
+def test_what_is_remembered_is_bounded_in_bytes_too(length: int) -> None:
+    tracemalloc.start()
+    try:
+        made = Notes(System())
+        made.add("fork", {})
+        before = tracemalloc.get_traced_memory()[0]
+        for kind in ("exception", "fork"):
+            for _ in range(2 * LIMIT):
+                made.add(kind, {"text": "x" * length})
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert RECENT_BYTES / 4 < grown < RECENT_BYTES * 1.1
+
+
+def test_births_and_forks_make_room_in_memory_for_what_is_rare() -> None:
+    made = Notes(System())
+    made.add("cuda-init", {})
+    for _ in range(2 * LIMIT):
+        made.add("birth", {"text": "x" * 300})
+
+    kept = made.since(0)
+    assert [number for number, _ in kept[:1]] == [0]
+    assert kept[-1][0] == 2 * LIMIT
+
+
+def test_births_and_forks_of_weeks_leave_room_for_what_goes_wrong_and_for_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "FILE_BYTES", 2000)
+    made = Notes(System())
+    made.save(str(tmp_path / "n"))
+    for kind in ("birth", "fork", "lost-item", "exception"):
+        for _ in range(100):
+            made.add(kind, {})
+    made.add("exception", {"where": "main"}, is_end=True)
+
+    lines = [json.loads(line) for line in (tmp_path / "n").read_text().splitlines()]
+    kinds = collections.Counter(line["kind"] for line in lines)
+    assert kinds["birth"] > 10 < kinds["lost-item"]
+    assert lines[-1]["where"] == "main"
+    texts = [line["text"] for line in lines if line["kind"] == "hook-problem"]
+    assert [text.partition(":")[0] for text in texts] == [
+        "the file of notes is half full",
+        "the file of notes is full",
+    ]
 
 
 def test_notes_for_which_there_was_no_descriptor_are_counted_in_the_file(tmp_path: Path) -> None:
@@ -80,7 +131,8 @@ def test_nothing_new_is_found_without_going_through_what_is_old() -> None:
     made, recent = Notes(System()), Counted(maxlen=LIMIT)
     made._recent = recent
     for _ in range(LIMIT):
-        made.add("fork", {})
+        made.add("exception", {})
+    recent.walks = 0
 
     assert made.since(LIMIT) == []
     assert recent.walks == 0
