@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import os
 import sys
 from typing import Any
+
+OURS = {"mpwatch", "stowaway.py"}
+"""What lies where the hook could be imported from."""
 
 
 def child(door: multiprocessing.SimpleQueue[str], back: multiprocessing.SimpleQueue[str]) -> None:
     found = importlib.util.find_spec("mpwatch")
-    ours = [path for path in sys.path if "hook" in path]
+    ours = [
+        path for path in sys.path if OURS & {*(os.listdir(path) if os.path.isdir(path) else ())}
+    ]
     back.put(f"child {found} {ours} {'_mpwatch_hook' in sys.modules}")
     door.get()
 

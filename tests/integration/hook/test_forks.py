@@ -15,6 +15,9 @@ from tests.integration.hook.client import Client, sockets, wait_for_sockets
 
 pytestmark = pytest.mark.slow
 
+THREADED = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+"""Python 3.12 and later warn of forks of a program with threads of its own, hook or no hook."""
+
 
 @pytest.mark.parametrize("mode", ["processes", "raw"])
 def test_no_thread_of_the_hook_is_alive_while_a_program_of_one_thread_forks(
@@ -51,7 +54,7 @@ def test_forking_prints_nothing_and_leaves_no_file(mode: str, start: Start, runt
 def test_forks_at_odd_moments_print_nothing_and_lose_no_signal(
     mode: str, number: str, said: list[str], start: Start
 ) -> None:
-    program = start("hook_forks.py", mode, number)
+    program = start("hook_forks.py", mode, number, env=THREADED)
 
     assert program.wait() == 0, program.lines
     assert program.lines == ["ready", *said, "done"]
@@ -82,7 +85,7 @@ def watch_and_be_killed(path: Path) -> bool:
 def test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray(
     start: Start, runtime: Path
 ) -> None:
-    program = start("hook_forks.py", "storm", "250")
+    program = start("hook_forks.py", "storm", "250", env=THREADED)
     program.wait_for("ready")
     stop = threading.Event()
     visits = killed = 0
@@ -136,7 +139,7 @@ def test_what_children_leave_that_end_without_ceremony_is_bounded_while_their_pa
 def test_children_of_many_threads_work_while_their_parent_puts_and_is_watched(
     start: Start, runtime: Path
 ) -> None:
-    program = start("hook_forks.py", "workers", "40")
+    program = start("hook_forks.py", "workers", "40", env=THREADED)
     program.wait_for("ready")
     (path,) = wait_for_sockets(runtime, 1).values()
     with Client(path, timeout_s=60) as client:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 import pytest
 
+from mpwatch.hook.forks import counts_late
 from tests.conftest import Start
 
 pytestmark = [
@@ -37,8 +39,12 @@ def test_where_fork_alone_is_refused_the_hook_is_back_at_once(start: Start) -> N
     program = start("hook_refused.py", "filtered")
 
     assert program.wait() == 0, program.lines
-    assert program.lines[:3] == [
+    # A Python that counts threads late has it back with the next record.
+    is_at_once = not counts_late(sys.version_info[:3])
+    assert program.lines == [
         "answers before True",
         f"refused {errno.EAGAIN}",
-        "answers at once True",
+        f"answers at once {is_at_once}",
+        "answers True",
+        "tasks 1",
     ]
