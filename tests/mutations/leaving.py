@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.paths import (
     BAD,
     ENDS,
+    ENTERING,
     GUEST,
     HOOK,
     IDENTITY,
@@ -22,6 +23,22 @@ LEAVING = (
         "                setattr(holder, name, raw)\n",
         "                return\n",
         (IDENTITY,),
+    ),
+    Mutation(
+        7,
+        "a hook that was struck as it came in stays half in",
+        HOOK + "__init__.py",
+        '        session.leave("failed")\n',
+        "",
+        (ENTERING + "test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done",),
+    ),
+    Mutation(
+        7,
+        "a hook that was struck as it left stays half in",
+        HOOK + "session.py",
+        "_STRIKES = (1, 2, 3)\n",
+        "_STRIKES = (1,)\n",
+        (ENTERING + "test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done",),
     ),
     Mutation(
         7,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 GUEST = "tests/integration/hook/test_guest.py::"
 BAD = "tests/integration/hook/test_bad_input.py::"
+ENTERING = "tests/integration/hook/test_entering.py::"
 ENDS = "tests/integration/hook/test_ends.py::"
 LOST = "tests/integration/hook/test_lost.py::"
 REFUSED = "tests/integration/hook/test_refused.py::"
