@@ -6,7 +6,8 @@ The program of both is `tests/programs/hook_soak.py`. Its first reading is left 
 once is loaded by then. Observers come to all processes of the one with the hook, ask, leave in the
 middle of an answer, or are killed. At the end no child may have hung, nothing may be left in the
 runtime directory, descriptors and threads must be as many as in the beginning, and memory may have
-grown by no more than beside it, but for what the hook is allowed to take. The exit code is the
+grown by no more than beside it, but for what the hook is allowed to take. Batches that such a
+program loses (`lost`) are shown for both: it is seen without the hook, too. The exit code is the
 number of things that are not so.
 """
 
