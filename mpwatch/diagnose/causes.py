@@ -24,6 +24,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "inherited-iterator-del",
         "spawn-join-false-lost-semaphores",
         "semlock-cross-context",
+        "pids-limit",
     ),
     "producer-exits-before-get": (
         "inherited-iterator-del",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import (
     Ended,
@@ -147,12 +148,15 @@ def cpu_percent(member: Member, ticks_per_s: int) -> float | None:
 
 
 def label(sample: ProcSample) -> str:
-    """How people call the process: `main`, `worker 3`, `rank 1`."""
+    """How people call the process: `main`, `worker 3`, `rank 1`, `evaluate.py`."""
     if sample.role == "loader-worker" and sample.worker_id is not None:
         return f"worker {sample.worker_id}"
     if sample.role == "rank" and sample.rank is not None:
         return f"rank {sample.rank}"
-    return sample.name if sample.role == "other" else sample.role
+    if sample.role != "other":
+        return sample.role
+    program = python_program(sample.cmdline) if sample.is_python else None
+    return program.name if program and program.kind in ("script", "module") else sample.name
 
 
 def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:

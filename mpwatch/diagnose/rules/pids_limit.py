@@ -47,9 +47,10 @@ def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
     most = sorted(
         ((p.sample.thread_count or 0, called(p)) for p in snapshot.living()), reverse=True
     )[:3]
-    total = sum(p.sample.thread_count or 0 for p in snapshot.living())
-    lines = [f"this job has {total} threads in {len(snapshot.living())} processes"]
+    lines = []
     if most:
+        total = sum(p.sample.thread_count or 0 for p in snapshot.living())
+        lines.append(f"this job has {total} threads in {len(snapshot.living())} processes")
         lines.append("most threads: " + ", ".join(f"{who} {count}" for count, who in most))
     if near is not None:
         lines.append(f"{near.used:.0f} of {near.limit:.0f} pids in use")

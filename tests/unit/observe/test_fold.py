@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.hook import wire
@@ -281,6 +283,23 @@ def test_who_fetches_batches_is_a_worker_whatever_its_threads_were_called() -> N
     worker = fold.snapshot().processes[1]
 
     assert (worker.role, worker.label) == ("loader-worker", "worker 3")
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "label"),
+    [
+        (("python", "-u", "tools/evaluate.py", "--all"), "evaluate.py"),
+        (("python", "-m", "lm.score"), "-m lm.score"),
+        (("python", "-c", "import os"), "python"),
+        (("python",), "python"),
+    ],
+)
+def test_another_program_is_called_by_its_name(cmdline: tuple[str, ...], label: str) -> None:
+    tool = replace(sample(WORKER_0, 10.0, parent=100), cmdline=cmdline, is_python=True)
+    fold = Fold()
+    fold.apply(tree(10.0, sample(MAIN, 10.0, role="main"), tool))
+
+    assert [process.label for process in fold.snapshot().processes] == ["main", label]
 
 
 def test_main_says_for_which_batch_of_which_worker_it_waits() -> None:

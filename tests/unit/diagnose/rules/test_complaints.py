@@ -7,7 +7,7 @@ import pytest
 from mpwatch.diagnose.catalogue import RULES
 from mpwatch.diagnose.complaints import evidence_of, heard, number_of, said
 from mpwatch.model.snapshot import Hook, LogEntry
-from tests.unit.diagnose.worlds import NO_HISTORY, found, log, main, only, pid, process, world
+from tests.unit.diagnose.worlds import NO_HISTORY, found, gone, log, main, only, pid, process, world
 
 CHECKS = {rule.id: rule.check for rule in RULES}
 FRAMES = [["_serve", "/usr/lib/python3.11/multiprocessing/resource_sharer.py", 145]]
@@ -171,6 +171,18 @@ def test_rules_of_their_own_making_name_an_unknown_process_as_such(rule: str) ->
     finding = only(CHECKS[rule], world(main(), log=(replace(entry, process=pid(999)),)))
 
     assert "a process of the job" in finding.summary
+
+
+def test_of_a_job_that_has_ended_no_threads_are_counted() -> None:
+    entry = dict(HEARD)["pids-limit"]
+    over = main(ended=gone(100, exit_code=1))
+
+    assert "0 threads" not in " ".join(
+        only(CHECKS["pids-limit"], world(over, log=(entry,))).evidence
+    )
+    assert "threads in 1 processes" in " ".join(
+        only(CHECKS["pids-limit"], world(main(), log=(entry,))).evidence
+    )
 
 
 def test_a_process_complains_once() -> None:
