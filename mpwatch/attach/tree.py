@@ -13,6 +13,7 @@ from mpwatch.attach.bring import bring_in
 from mpwatch.attach.leave import detach
 from mpwatch.attach.newborn import newborn
 from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
@@ -32,6 +33,8 @@ _LEFT_ALONE: dict[Role, str] = {
     "shm-manager": "torch_shm_manager is not a Python process",
     "compile-worker": "compile workers are left alone",
 }
+_OBSERVERS = ("mpwatch", "-m mpwatch")
+"""How mpwatch is started; a program that it runs is called by its own name."""
 
 R = TypeVar("R", Attached, Detached)
 
@@ -93,7 +96,10 @@ def why_not(sample: ProcSample) -> str | None:
         return "the process has ended"
     if sample.role in _LEFT_ALONE:
         return _LEFT_ALONE[sample.role]
-    return None if sample.is_python else "it is not a Python process"
+    if not sample.is_python:
+        return "it is not a Python process"
+    is_ours = python_program(sample.cmdline).name in _OBSERVERS
+    return "it is mpwatch itself" if is_ours else None
 
 
 def _bring_in_all(

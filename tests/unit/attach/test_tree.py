@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.attach.tree import why_not
@@ -43,3 +45,20 @@ def test_helpers_of_the_libraries_are_left_alone_with_a_reason(role: Role, word:
 def test_what_is_not_python_or_has_ended_is_left_alone() -> None:
     assert why_not(sample(is_python=False)) == "it is not a Python process"
     assert why_not(sample(state="Z")) == "the process has ended"
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "is_ours"),
+    [
+        (("python", "-m", "mpwatch", "record", "7"), True),
+        (("/venv/bin/python", "/venv/bin/mpwatch", "attach", "7"), True),
+        (("python", "/lib/mpwatch/hook/run.py", "train.py"), False),
+        (("python", "-m", "mpwatch.demo.worker_oom_killed"), False),
+    ],
+)
+def test_an_observer_is_left_alone_and_what_it_runs_is_not(
+    cmdline: tuple[str, ...], is_ours: bool
+) -> None:
+    reason = why_not(replace(sample(), cmdline=cmdline))
+
+    assert reason == ("it is mpwatch itself" if is_ours else None)
