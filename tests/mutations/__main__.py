@@ -33,8 +33,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutations-") as name:
         copy = Path(name)
         _copy_into(copy)
-        if not _pass(copy, dict.fromkeys(test for each in mutations for test in each.tests)):
-            print("the tests fail with nothing broken, so they can tell nothing")
+        failed = _failures(copy, dict.fromkeys(test for each in mutations for test in each.tests))
+        if failed:
+            print(f"the tests fail with nothing broken, so they can tell nothing:\n{failed}")
             return 1
         gaps = 0
         for number in wanted:
@@ -58,7 +59,7 @@ def _is_noticed(copy: Path, mutation: Mutation) -> bool:
     text = path.read_text(encoding="utf-8")
     path.write_text(mutate(text, mutation), encoding="utf-8")
     try:
-        is_noticed = not _pass(copy, mutation.tests)
+        is_noticed = bool(_failures(copy, mutation.tests))
     finally:
         path.write_text(text, encoding="utf-8")
     verdict = "noticed" if is_noticed else "NOT NOTICED"
@@ -66,8 +67,8 @@ def _is_noticed(copy: Path, mutation: Mutation) -> bool:
     return is_noticed
 
 
-def _pass(copy: Path, tests: Iterable[str]) -> bool:
-    """Whether tests pass on the copy; one that hangs does not.
+def _failures(copy: Path, tests: Iterable[str]) -> str:
+    """The end of what pytest says if tests fail on the copy, or nothing; one that hangs fails.
 
     Raises:
         RuntimeError: They could not be run at all, so they say nothing.
@@ -96,10 +97,10 @@ def _pass(copy: Path, tests: Iterable[str]) -> bool:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return False
+        return "they hang"
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stdout[-3000:])
-    return done.returncode == 0
+    return done.stdout[-1000:] if done.returncode else ""
 
 
 if __name__ == "__main__":

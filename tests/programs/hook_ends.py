@@ -86,6 +86,42 @@ def sharer_fails() -> None:
     show()
 
 
+def dead_producer() -> None:
+    """Fetch a descriptor of a process that has ended; another is still to be fetched."""
+    from multiprocessing import resource_sharer
+
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    process = context.Process(target=offer, args=(queue,))
+    process.start()
+    process.join()
+    try:
+        queue.get().detach()
+    except OSError as error:
+        print("error", isinstance(error, (FileNotFoundError, ConnectionRefusedError)))
+    ticket = resource_sharer.DupFd(1)
+    show()
+    ticket.detach()
+    resource_sharer.stop()
+
+
+def offer(queue: Any) -> None:
+    from multiprocessing import resource_sharer
+
+    queue.put(resource_sharer.DupFd(1))
+
+
+def with_pipes() -> None:
+    """Start a child of each method that gets three descriptors."""
+    for method in ("fork", "spawn", "forkserver"):
+        context = multiprocessing.get_context(method)
+        pipes = [context.Pipe()[0] for _ in range(3)]
+        process = context.Process(target=nothing, args=(pipes,))
+        process.start()
+        process.join()
+    show()
+
+
 def show() -> None:
     from mpwatch.hook import current
 
@@ -93,6 +129,7 @@ def show() -> None:
     assert session is not None
     for _, note in session.notes.since(0):
         print("note", note.decode())
+    print("sharer", session.gauges["sharer"]() if "sharer" in session.gauges else None)
 
 
 def main() -> None:
@@ -107,6 +144,8 @@ def main() -> None:
         "main": die_in_main,
         "method_taken": method_taken,
         "sharer": sharer_fails,
+        "dead_producer": dead_producer,
+        "with_pipes": with_pipes,
     }
     ways[sys.argv[1]]()
 

@@ -217,7 +217,8 @@ def commands() -> None:
     for options in ({}, {"close_fds": False}, {"preexec_fn": os.getpid}, {"start_new_session": 1}):
         done = subprocess.run(echo, capture_output=True, text=True, check=False, **options)
         say(done.returncode, done.stdout, done.stderr)
-    say(os.popen("echo from a shell").read())
+    with os.popen("echo from a shell") as shell:
+        say(shell.read())
 
 
 def crash() -> None:

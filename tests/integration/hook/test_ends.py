@@ -126,6 +126,29 @@ def test_what_the_resource_sharer_reports_is_heard() -> None:
     assert (note["where"], note["type"]) == ("resource sharer", "KeyError")
 
 
+def test_a_descriptor_of_a_dead_process_is_named_and_those_to_be_fetched_are_counted() -> None:
+    lines = run("dead_producer").splitlines()
+    notes = [json.loads(line[5:]) for line in lines if line.startswith("note ")]
+    (note,) = [note for note in notes if note["kind"] == "ticket-failed"]
+    (sharer,) = [line for line in lines if line.startswith("sharer ")]
+
+    assert lines[0] == "error True"
+    assert note["type"] in ("FileNotFoundError", "ConnectionRefusedError")
+    assert "/" in note["address"]
+    assert "'outstanding': 1, 'issued': 1" in sharer
+
+
+def test_descriptors_that_a_new_process_gets_are_counted() -> None:
+    births = said("with_pipes", "birth")
+
+    fds = {note["method"]: note["fds"] for note in births}
+    # The pipes, and what each method hands over itself: its data, its tracker, its sentinel.
+    assert fds["fork"] is None
+    assert fds["spawn"] >= 3
+    assert fds["forkserver"] == 3
+    assert [note["target"] for note in births] == ["__main__.nothing"] * 3
+
+
 @pytest.mark.parametrize("way", ["uninstrument", "detach", "torch"])
 def test_a_hook_that_left_is_gone_at_once_with_its_ring_though_gc_is_off(
     way: str, start: Start

@@ -46,10 +46,10 @@ NOBODY_LISTENS = re.compile(
 )
 
 
-def outcome(python: Path, program: str, has_hook: str, case: str) -> tuple[int, str]:
+def outcome(python: Path, program: str, has_hook: str, case: str, *options: str) -> tuple[int, str]:
     """Exit code and all output, with what differs from run to run taken out."""
     done = subprocess.run(
-        [str(python), "-B", str(PROGRAMS / program), has_hook, case],
+        [str(python), "-B", *options, str(PROGRAMS / program), has_hook, case],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -70,10 +70,10 @@ def outcome(python: Path, program: str, has_hook: str, case: str) -> tuple[int, 
     return done.returncode, text
 
 
-def difference(python: Path, program: str, case: str) -> str:
+def difference(python: Path, program: str, case: str, *options: str) -> str:
     """Nothing, where a program ends and prints the same with and without the hook."""
-    without = outcome(python, program, "without", case)
-    with_hook = outcome(python, program, "with", case)
+    without = outcome(python, program, "without", case, *options)
+    with_hook = outcome(python, program, "with", case, *options)
     lines = difflib.unified_diff(without[1].splitlines(), with_hook[1].splitlines(), lineterm="")
     codes = "" if without[0] == with_hook[0] else f"codes {without[0]} {with_hook[0]}\n"
     return codes + "\n".join(lines)
@@ -95,6 +95,15 @@ def test_a_program_of_torch_prints_raises_and_ends_the_same_with_the_hook_and_wi
     case: str,
 ) -> None:
     assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""
+
+
+@pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
+@pytest.mark.parametrize("case", ["queues", "registered", "fork_errors", "commands", "quiet_end"])
+@pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
+def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_same(
+    python: Path, case: str
+) -> None:
+    assert difference(python, "hook_same.py", case, "-W", "error", "-X", "dev") == ""
 
 
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")

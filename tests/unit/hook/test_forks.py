@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import GeneratorType
+from types import GeneratorType, ModuleType
 from typing import Any
 
 import pytest
@@ -200,6 +200,24 @@ def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
     monkeypatch.setitem(sys.modules, "ctypes", None)
 
     assert Forks((3, 10, 13)).session is None
+
+
+def test_what_a_fork_copies_is_noted_down_to_the_pools_of_libraries(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = ModuleType("torch")
+    torch.get_num_threads = lambda: 6
+    cuda: Any = ModuleType("torch.cuda")
+    cuda._initialized = True
+    for name, module in (("torch", torch), ("torch.cuda", cuda), ("lmdb", ModuleType("lmdb"))):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    Census().take(session, 4)
+
+    ((_, data),) = session.notes.since(0)
+    note = json.loads(data)
+    assert (note["threads"], note["torch_threads"], note["omp_num_threads"]) == (4, 6, "3")
+    assert (note["cuda"], "lmdb" in note["libraries"]) == (True, True)
 
 
 def test_threads_that_only_differ_in_their_numbers_are_one_risk(
