@@ -29,6 +29,11 @@ QUIET = "thread is back True\n" * 6
 PROGRAM = PROGRAMS / "hook_fork_warnings.py"
 
 
+def version_of(python: object) -> str:
+    """The version in an interpreter's path; pytest also asks where there are none."""
+    return python.parts[-3] if isinstance(python, Path) else "none"
+
+
 def said(command: list[str], **env: str) -> str:
     """All that a program prints on both streams."""
     done = subprocess.run(
@@ -44,7 +49,7 @@ def said(command: list[str], **env: str) -> str:
 
 
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
-@pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
 @pytest.mark.parametrize("action", ["always", "error"])
 def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(
     action: str, python: Path

@@ -11,7 +11,7 @@ import pytest
 
 import mpwatch
 from tests.conftest import PROGRAMS
-from tests.integration.hook.test_fork_warnings import INTERPRETERS
+from tests.integration.hook.test_fork_warnings import INTERPRETERS, version_of
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_a_program_of_torch_prints_raises_and_ends_the_same_with_the_hook_and_wi
 
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("case", ["queues", "registered", "fork_errors", "commands", "quiet_end"])
-@pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
 def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_same(
     python: Path, case: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_
 
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
 def test_on_other_pythons_too_a_program_prints_raises_and_ends_the_same(
     python: Path, case: str
 ) -> None:
