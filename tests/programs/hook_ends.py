@@ -114,7 +114,7 @@ def offer(queue: Any) -> None:
 def with_pipes() -> None:
     """Start a child of each method that gets three descriptors."""
     for method in ("fork", "spawn", "forkserver"):
-        context = multiprocessing.get_context(method)
+        context: Any = multiprocessing.get_context(method)
         pipes = [context.Pipe()[0] for _ in range(3)]
         process = context.Process(target=nothing, args=(pipes,))
         process.start()
