@@ -9,6 +9,8 @@ from typing import ClassVar
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from mpwatch.model.findings import Finding
@@ -18,6 +20,7 @@ from mpwatch.tui.commands import JumpProvider
 from mpwatch.tui.deeds import Deeds
 from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
 from mpwatch.tui.present.manual import KeyHelp, manual
+from mpwatch.tui.quiet_driver import QuietDriver
 from mpwatch.tui.screens.dashboard import Dashboard
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.help import HelpScreen
@@ -69,6 +72,11 @@ class MpwatchApp(ReplayVerbs):
         self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)
         self.dashboard = Dashboard(self.watch_state)
         self._own_keymap = dict(keymap or {})
+
+    def get_driver_class(self) -> type[Driver]:
+        """Wait for keys quietly in a terminal; elsewhere as Textual does."""
+        usual = super().get_driver_class()
+        return QuietDriver if usual is LinuxDriver else usual
 
     def on_mount(self) -> None:
         """Open the first screen and let the source begin."""
