@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import Point, Series, since
+from mpwatch.model.history import Point, Series, since, values_of
 
 WINDOW_S = 120.0
 """Older points do not count towards the slope."""
@@ -102,12 +102,15 @@ class Growth:
     span_s: float
 
 
-def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
+def growth(
+    series: Series, *, window_s: float = 5 * WINDOW_S, at_least: float = 0.0
+) -> Growth | None:
     """Tell whether a number rises steadily, without a limit to compare it with.
 
     Args:
         series: Values over time, oldest first.
         window_s: How much of the past counts, seconds.
+        at_least: What it must have gained to be worth asking: known at once, a slope is not.
 
     Returns:
         The growth; `None` on too few points, on a plateau, a sawtooth, a falling line or a rise
@@ -118,7 +121,8 @@ def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
     recent = since(series, series[-1].at_s - window_s)
     first, last = recent[0], recent[-1]
     span_s = last.at_s - first.at_s
-    if len(recent) < GROWTH_POINTS or span_s < MIN_SPAN_S or first.value >= last.value:
+    gained = last.value - first.value
+    if len(recent) < GROWTH_POINTS or span_s < MIN_SPAN_S or gained <= 0 or gained < at_least:
         return None
     points = _thinned(recent)
     # The few points first: of a healthy job they rule out most, and the whole past costs more.
@@ -127,12 +131,12 @@ def growth(series: Series, *, window_s: float = 5 * WINDOW_S) -> Growth | None:
     slopes = _pair_slopes(points)
     per_s = median(slopes)
     # Without a limit, a rise whose end is near, compared with what it has gained, levels off.
-    ceiling = last.value + 0.25 * (last.value - first.value)
+    ceiling = last.value + 0.25 * gained
     if per_s <= 0 or _levels_off(points, ceiling):
         return None
     if _confidence(points, slopes, per_s) < MIN_CONFIDENCE:
         return None
-    return Growth(per_s, last.value - first.value, span_s)
+    return Growth(per_s, gained, span_s)
 
 
 def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:
@@ -162,17 +166,17 @@ def _line(points: Sequence[Point], limit: float) -> Forecast | None:
     return Forecast(last.value, limit, per_s, eta_s, confidence, span_s)
 
 
-def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+def _thinned(points: Series) -> Sequence[Point]:
     """At most `MAX_POINTS`, evenly taken, the last one always among them."""
     if len(points) <= MAX_POINTS:
-        return points
+        return list(points)
     step = (len(points) - 1) / (MAX_POINTS - 1)
     return [points[round(index * step)] for index in range(MAX_POINTS)]
 
 
 def _was_there_before(series: Series, value: float) -> bool:
     """Whether this height was reached, and given back, earlier: a sawtooth below its old peak."""
-    values = [point.value for point in series]
+    values = values_of(series)
     least_drop = DROP_SHARE * (max(values) - min(values))
     running = values[0]
     peak: float | None = None

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from mpwatch.diagnose.shared import once_per_reading
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.host import RoomSample
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+
+MANY_FILES = 100
+"""Who has made fewer says nothing about how fast all of them are made."""
 
 
 def fds_used(process: Process) -> int | None:
@@ -63,9 +68,15 @@ def maps_over_time(
 
 def _makes_the_files(snapshot: Snapshot, process: Process) -> bool:
     """Whether most named segments are of its making."""
-    named = [s for s in snapshot.segments if s.kind == "torch-named" and s.is_linked]
-    own = sum(s.creator == process.process for s in named)
-    return own >= 100 and 2 * own > len(named)
+    makers = _makers_of_files(snapshot)
+    own = makers[process.process]
+    return own >= MANY_FILES and 2 * own > makers.total()
+
+
+@once_per_reading
+def _makers_of_files(snapshot: Snapshot) -> Counter[ProcessId | None]:
+    """How many named segments each process has made."""
+    return Counter(s.creator for s in snapshot.segments if s.kind == "torch-named" and s.is_linked)
 
 
 def map_limit(snapshot: Snapshot, process: Process) -> int | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
-from operator import attrgetter
 
 from mpwatch.diagnose.stack_shapes import main_thread
-from mpwatch.model.history import History, Series, since
+from mpwatch.model.history import History, Series, columns, first_at, since, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -82,15 +80,16 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
 
     It is not looked further back than needed: where `enough_s` is reached, more changes nothing.
     """
-    last_s = cpu_percent[-1].at_s
-    for index in range(len(cpu_percent) - 1, 0, -1):
-        later, earlier = cpu_percent[index], cpu_percent[index - 1]
-        idle_s = last_s - later.at_s
+    moments, values = columns(cpu_percent)
+    last_s = moments[-1]
+    for index in range(len(moments) - 1, 0, -1):
+        at_s = moments[index]
+        idle_s = last_s - at_s
         if enough_s is not None and idle_s >= enough_s:
             return idle_s
-        if later.value / 100 * (later.at_s - earlier.at_s) > TICK_S:
+        if values[index] / 100 * (at_s - moments[index - 1]) > TICK_S:
             return idle_s
-    return last_s - cpu_percent[0].at_s
+    return last_s - moments[0]
 
 
 def _rarely_woken_s(switches: Series, looks: Series) -> float:
@@ -100,21 +99,23 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
     with py-spy 0.4): so many are left out, and not more, or a process that is looked at all the
     time would seem to stand.
     """
-    since_s = last_s = switches[-1].at_s
+    moments, counts = columns(switches)
+    since_s = last_s = moments[-1]
     woken = 0.0
-    for index in range(len(switches) - 1, 0, -1):
-        earlier, later = switches[index - 1], switches[index]
-        looked = _looked_at(looks, earlier.at_s, later.at_s)
-        woken += max(0.0, later.value - earlier.value - (SWITCHES_OF_A_LOOK if looked else 0))
-        if woken > WAKES + WAKES_PER_S * (last_s - earlier.at_s):
+    for index in range(len(moments) - 1, 0, -1):
+        at_s = moments[index - 1]
+        looked = _looked_at(looks, at_s, moments[index])
+        more = counts[index] - counts[index - 1]
+        woken += max(0.0, more - (SWITCHES_OF_A_LOOK if looked else 0))
+        if woken > WAKES + WAKES_PER_S * (last_s - at_s):
             break
-        since_s = earlier.at_s
+        since_s = at_s
     return last_s - since_s
 
 
 def _looked_at(looks: Series, from_s: float, to_s: float) -> bool:
     """Whether stacks were taken in between, or so soon after that it was stopped in between."""
-    first = bisect_left(looks, from_s, key=attrgetter("at_s"))
+    first = first_at(looks, from_s)
     return first < len(looks) and looks[first].at_s - LOOK_S <= to_s
 
 
@@ -137,7 +138,7 @@ def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -
     recent = since(series, series[-1].at_s - over_s)
     if recent[-1].at_s - recent[0].at_s < over_s / 2:
         return None
-    return sum([point.value for point in recent]) / len(recent)
+    return sum(values_of(recent)) / len(recent)
 
 
 def watched_s(snapshot: Snapshot, history: History) -> float:
@@ -156,7 +157,7 @@ def wait_share(process: Process, history: History, over_s: float = 30.0) -> floa
     recent = since(series, series[-1].at_s - over_s) if series else series
     if len(recent) < SAMPLES or recent[-1].at_s - recent[0].at_s < SHARE_SPAN_S:
         return None
-    return sum([point.value for point in recent]) / len(recent)
+    return sum(values_of(recent)) / len(recent)
 
 
 def waiting_s(process: Process, history: History) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 from mpwatch.model.ids import ProcessId
 
@@ -19,15 +20,12 @@ ProcessMetric: TypeAlias = Literal[
     "fds",
     "torch_fds",
     "maps",
-    "torch_maps",
     "shm_bytes",
-    "threads",
     "children",
     "minor_faults",
     "involuntary_switches",
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits as DataLoaders do, for a batch or work, else 0
-    "read_bytes",
     "cuda_unreleased",  # CUDA tensors sent and not released by their receivers, by the hook's count
     "looks",  # a point when stacks were taken from outside, which stops and wakes the process
 ]
@@ -41,7 +39,6 @@ HostMetric: TypeAlias = Literal[
     "cgroup_throttled_periods",
     "runnable",
     "segment_bytes",
-    "segments",
     "zombies",
 ]
 
@@ -60,9 +57,59 @@ NO_POINTS: Series = ()
 _AT_S = attrgetter("at_s")
 
 
+class Track(Sequence[Point]):
+    """A series kept in two arrays: a job has a quarter of a million points after some minutes.
+
+    A point is made when it is asked for. Each of its own took eight times the memory, and the
+    garbage collector visited all of them again and again.
+    """
+
+    __slots__ = ("moments", "values")
+
+    def __init__(
+        self, moments: array[float] | None = None, values: array[float] | None = None
+    ) -> None:
+        self.moments = array("d") if moments is None else moments
+        self.values = array("d") if values is None else values
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> Track: ...
+    def __getitem__(self, index: int | slice) -> Point | Track:
+        if isinstance(index, slice):
+            return Track(self.moments[index], self.values[index])
+        return Point(self.moments[index], self.values[index])
+
+    def __iter__(self) -> Iterator[Point]:
+        return map(Point, self.moments, self.values)
+
+
+def columns(series: Series) -> tuple[Sequence[float], Sequence[float]]:
+    """The moments of a series and its values, without making a point for each."""
+    if isinstance(series, Track):
+        return series.moments, series.values
+    return [point.at_s for point in series], [point.value for point in series]
+
+
+def values_of(series: Series) -> Sequence[float]:
+    """The values of a series."""
+    return series.values if isinstance(series, Track) else [point.value for point in series]
+
+
+def first_at(series: Series, at_s: float) -> int:
+    """Where a series goes on from a moment on, found without looking at what lies before."""
+    if isinstance(series, Track):
+        return bisect_left(series.moments, at_s)
+    return bisect_left(series, at_s, key=_AT_S)
+
+
 def since(series: Series, at_s: float) -> Series:
-    """The tail of a series from a moment on, found without looking at what lies before."""
-    first = bisect_left(series, at_s, key=_AT_S)
+    """The tail of a series from a moment on."""
+    first = first_at(series, at_s)
     return series[first:] if first else series
 
 

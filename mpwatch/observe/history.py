@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from mpwatch.diagnose.loader_wait import loader_wait
-from mpwatch.model.history import History, HostMetric, Point, ProcessMetric, Series
+from mpwatch.model.history import History, HostMetric, ProcessMetric, Series, Track
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import ProcSample, TreeSample
+from mpwatch.model.samples import MemorySample, ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
 from mpwatch.observe.people import RATE_S
 from mpwatch.observe.segments import MappedBytes
@@ -22,31 +21,29 @@ TREND_POINTS = 60
 _TRENDS: tuple[ProcessMetric, ...] = ("cpu_percent", "private_bytes", "fds", "maps", "shm_bytes")
 
 
-class _Line:
+class _Line(Track):
     """One series: when it is full, every second point of its older half is dropped.
 
     So it spans ever more time in bounded memory and is dense where forecasts look first.
     """
 
-    __slots__ = ("points", "recent")
-
-    def __init__(self, *, is_drawn: bool = False) -> None:
-        self.points: list[Point] = []
-        self.recent: deque[float | None] | None = None
-        """The last values, of what is drawn in a row."""
-        if is_drawn:
-            self.recent = deque(maxlen=TREND_POINTS)
+    __slots__ = ()
 
     def add(self, at_s: float, value: float) -> None:
-        points = self.points
-        if points and 0 <= at_s - points[-1][0] < SPACING_S:
+        """Append a point, unless the last one has hardly passed."""
+        moments = self.moments
+        if moments and 0 <= at_s - moments[-1] < SPACING_S:
             return
-        points.append(Point(at_s, value))
-        if self.recent is not None:
-            self.recent.append(value)
-        if len(points) > POINTS_KEPT:
-            # In place: whoever holds the list sees the series go on.
-            del points[1 : len(points) // 2 : 2]
+        moments.append(at_s)
+        self.values.append(value)
+        if len(moments) > POINTS_KEPT:
+            # In place: whoever holds the series sees it go on.
+            del moments[1 : len(moments) // 2 : 2]
+            del self.values[1 : len(self.values) // 2 : 2]
+
+    def drawn(self) -> tuple[float, ...]:
+        """The last values."""
+        return tuple(self.values[-TREND_POINTS:])
 
 
 class HistoryKeeper:
@@ -55,7 +52,9 @@ class HistoryKeeper:
     def __init__(self) -> None:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
         self._series: dict[tuple[ProcessId, ProcessMetric], Series] = {}
-        """The points of all lines, as rules ask for them."""
+        """All lines, as rules ask for them."""
+        self._read: dict[ProcessId, tuple[ProcSample, dict[ProcessMetric, float | None]]] = {}
+        """The numbers of each reading: one that stands for a process at rest has them still."""
         self._host: dict[HostMetric, _Line] = {}
         self._mapped = MappedBytes()
         self._started_at_s: float | None = None
@@ -74,30 +73,52 @@ class HistoryKeeper:
         for sample in tree.processes:
             children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
         for sample in tree.processes:
-            values = _process_values(sample, at_s)
-            values["shm_bytes"] = self._mapped.of(sample)
-            values["cpu_percent"] = cpu_percent.get(sample.process)
-            values["children"] = children.get(sample.process.pid, 0)
-            lines = self._lines.setdefault(sample.process, {})
-            for metric, value in values.items():
-                if value is not None:
-                    line = lines.get(metric) or self._begin(lines, sample.process, metric)
-                    line.add(at_s, value)
+            process = sample.process
+            values = self._values(sample)
+            values["cpu_percent"] = cpu_percent.get(process)
+            values["children"] = children.get(process.pid, 0)
+            self._add_all(process, at_s, values)
+            memory = sample.memory
+            # A carried-over reading is not a new point.
+            read_at_s = memory.read_at_s if memory is not None else None
+            if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
+                self._add_all(process, at_s, _memory_values(memory))
         for name, value in _host_values(tree, segments).items():
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
+
+    def _values(self, sample: ProcSample) -> dict[ProcessMetric, float | None]:
+        """The numbers of a reading, taken out of it once."""
+        known = self._read.get(sample.process)
+        if known is None or known[0] is not sample:
+            values = _process_values(sample)
+            values["shm_bytes"] = self._mapped.of(sample)
+            known = self._read[sample.process] = sample, values
+        return known[1]
+
+    def _add_all(
+        self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
+    ) -> None:
+        """Add a point to each line of which there is a value."""
+        lines = self._lines.setdefault(process, {})
+        for metric, value in values.items():
+            if value is not None:
+                line = lines.get(metric)
+                if line is None:
+                    line = self._begin(lines, process, metric)
+                line.add(at_s, value)
 
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
     ) -> None:
         """Remember a number that does not come with the samples of the job."""
-        lines = self._lines.setdefault(process, {})
-        (lines.get(metric) or self._begin(lines, process, metric)).add(at_s, value)
+        self._add_all(process, at_s, {metric: value})
 
     def forget(self, process: ProcessId) -> None:
         """Drop everything about a process that nobody shows any more."""
         for metric in self._lines.pop(process, {}):
             del self._series[process, metric]
+        self._read.pop(process, None)
         self._mapped.forget(process)
 
     def trends(self, process: ProcessId) -> Trends:
@@ -108,30 +129,27 @@ class HistoryKeeper:
 
     def history(self) -> History:
         """A view for rules; valid until the next `add`."""
-        host: dict[HostMetric, Series] = {key: line.points for key, line in self._host.items()}
-        return History(MappingProxyType(self._series), MappingProxyType(host), self._started_at_s)
+        host: Mapping[HostMetric, Series] = MappingProxyType(self._host)
+        return History(MappingProxyType(self._series), host, self._started_at_s)
 
     def _begin(
         self, lines: dict[ProcessMetric, _Line], process: ProcessId, metric: ProcessMetric
     ) -> _Line:
-        line = lines[metric] = _Line(is_drawn=metric in _TRENDS)
-        self._series[process, metric] = line.points
+        line = lines[metric] = self._series[process, metric] = _Line()
         return line
 
 
-def _recent(line: _Line | None) -> tuple[float | None, ...]:
-    return tuple(line.recent or ()) if line is not None else ()
+def _recent(line: _Line | None) -> tuple[float, ...]:
+    return () if line is None else line.drawn()
 
 
-def _process_values(sample: ProcSample, at_s: float) -> dict[ProcessMetric, float | None]:
-    """The numbers of one process worth remembering; a carried-over reading is not a new point."""
+def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
+    """The numbers of one process worth remembering."""
     values: dict[ProcessMetric, float | None] = {
-        "threads": sample.thread_count,
         "minor_faults": sample.minor_faults,
         "involuntary_switches": sample.involuntary_switches,
         "voluntary_switches": sample.voluntary_switches,
         "loader_wait": loader_wait(sample),
-        "read_bytes": sample.read_bytes,
     }
     # One that is ending has none left: that tells nothing of what it closed while it ran.
     if sample.fds is not None and sample.fds.used:
@@ -140,22 +158,24 @@ def _process_values(sample: ProcSample, at_s: float) -> dict[ProcessMetric, floa
             values["torch_fds"] = sample.fds.by_kind.get("torch", 0)
     if sample.maps is not None and sample.maps.read_at_s is not None:
         values["maps"] = sample.maps.used
-        values["torch_maps"] = sample.maps.torch_count
-    memory = sample.memory
-    if memory is not None:
-        values["rss_bytes"] = memory.rss_bytes
-        if memory.read_at_s is not None and memory.read_at_s >= at_s - 0.5:
-            values["private_bytes"] = memory.private_bytes
-            values["private_dirty_bytes"] = memory.private_dirty_bytes
-            values["shared_dirty_bytes"] = memory.shared_dirty_bytes
+    if sample.memory is not None:
+        values["rss_bytes"] = sample.memory.rss_bytes
     return values
+
+
+def _memory_values(memory: MemorySample) -> dict[ProcessMetric, float | None]:
+    """What is read of one process at a time."""
+    return {
+        "private_bytes": memory.private_bytes,
+        "private_dirty_bytes": memory.private_dirty_bytes,
+        "shared_dirty_bytes": memory.shared_dirty_bytes,
+    }
 
 
 def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMetric, float | None]:
     host = tree.host
     values: dict[HostMetric, float | None] = {
         "runnable": host.runnable,
-        "segments": len(segments),
         "segment_bytes": sum(s.size_bytes or 0 for s in segments if s.kind != "semaphore"),
         "zombies": sum(sample.state == "Z" for sample in tree.processes),
     }

@@ -34,8 +34,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | None:
     """The growth of a worker that keeps what it takes."""
-    found = growth(history.of(worker.process, "rss_bytes"))
-    if found is None or found.gained < WORTH_BYTES or found.span_s < WATCHED_S:
+    found = growth(history.of(worker.process, "rss_bytes"), at_least=WORTH_BYTES)
+    if found is None or found.span_s < WATCHED_S:
         return None
     private = history.of(worker.process, "private_bytes")
     # Resident memory is always fresh; that it is the worker's own is seen now and then.

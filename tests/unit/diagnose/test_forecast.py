@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpwatch.diagnose import forecast as module
 from mpwatch.diagnose.forecast import forecast, growth, slope
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series
@@ -113,6 +114,15 @@ def test_a_steady_rise_is_growth_without_any_limit() -> None:
 
     assert rise is not None
     assert (rise.per_s, rise.gained, rise.span_s) == pytest.approx((2, 60, 30))
+
+
+def test_a_rise_of_less_than_is_worth_telling_is_not_looked_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_pair_slopes", None)
+        assert growth(line(100, per_s=2), at_least=61) is None
+    assert growth(line(100, per_s=2), at_least=60) == growth(line(100, per_s=2))
 
 
 def test_plateaus_teeth_and_ramps_that_end_are_no_growth() -> None:

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from mpwatch.model.history import Point, Track, columns, first_at, since, values_of
+
+POINTS = [Point(float(n), float(n * n)) for n in range(10)]
+
+
+def track() -> Track:
+    made = Track()
+    for point in POINTS:
+        made.moments.append(point.at_s)
+        made.values.append(point.value)
+    return made
+
+
+def test_a_track_is_the_same_series_as_its_points() -> None:
+    assert list(track()) == POINTS
+    assert len(track()) == len(POINTS)
+    assert (track()[0], track()[-1]) == (POINTS[0], POINTS[-1])
+    assert list(track()[2:7:2]) == POINTS[2:7:2]
+    assert list(reversed(track())) == POINTS[::-1]
+    assert not Track()
+
+
+def test_what_is_asked_of_a_track_is_what_would_be_of_its_points() -> None:
+    for at_s in (-1.0, 0.0, 3.5, 4.0, 99.0):
+        assert first_at(track(), at_s) == first_at(POINTS, at_s)
+        assert list(since(track(), at_s)) == list(since(POINTS, at_s))
+    assert list(values_of(track())) == list(values_of(POINTS))
+    assert tuple(map(list, columns(track()))) == tuple(map(list, columns(POINTS)))
+
+
+def test_the_whole_of_a_series_is_handed_on_as_it_is() -> None:
+    whole = track()
+
+    assert since(whole, 0.0) is whole
