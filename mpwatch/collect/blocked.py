@@ -63,6 +63,12 @@ def parse_syscall(line: bytes) -> BlockedCall | None:
     return BlockedCall(number, arguments)
 
 
+def may_lie_in_a_mapping(line: bytes) -> bool:
+    """Whether the futex of this line may be one that processes share: a semaphore in a file."""
+    call = parse_syscall(line)
+    return call is None or len(call.arguments) < 2 or not call.arguments[1] & _FUTEX_PRIVATE
+
+
 class WaitResolver:
     """Turns the blocked calls of one process into what they wait for."""
 

@@ -50,15 +50,24 @@ class Descriptors(NamedTuple):
     held: tuple[HeldFile, ...]
 
 
-def count(proc: str, pid: int) -> int:
+def _size(folder: str) -> int:
+    return os.stat(folder).st_size
+
+
+def count(proc: str, pid: int, size: Callable[[str], int] = _size) -> int:
     """How many descriptors are open.
+
+    Args:
+        proc: Where procfs is.
+        pid: The process.
+        size: Tells the size of a folder.
 
     Raises:
         OSError: The process is gone or hidden.
     """
     # The size of the directory is the count since Linux 6.2, without listing anything.
     folder = f"{proc}/{pid}/fd"
-    return os.stat(folder).st_size or len(os.listdir(folder))
+    return size(folder) or len(os.listdir(folder))
 
 
 def limits(proc: str, pid: int) -> tuple[int | None, int | None]:

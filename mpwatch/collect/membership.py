@@ -142,8 +142,9 @@ class Membership:
         """
         born: list[ProcessId] = []
         for pid in given:
-            stat = procfs.read_stat(self._proc, pid) if pid not in living else None
-            parent = self._by_pid.get(stat.parent_pid) if stat is not None else None
+            line = procfs.read_stat_line(self._proc, pid) if pid not in living else b""
+            parent = self._by_pid.get(procfs.parent_in(line))
+            stat = procfs.stat_or_none(line) if parent is not None else None
             if stat is None or parent is None or not self._is_process(pid):
                 continue
             # The parent's pid may have been given to a stranger since.

@@ -121,12 +121,31 @@ def _clean_name(raw: bytes) -> str:
     return clean(raw)
 
 
+def read_stat_line(proc: str, pid: int) -> bytes:
+    """`stat` of a process as it is, or nothing once it is gone."""
+    try:
+        return read(f"{proc}/{pid}/stat", 4096)
+    except GONE:
+        return b""
+
+
+def parent_in(line: bytes) -> int:
+    """The parent's pid in a `stat` line, without taking apart the rest; 0 if there is none."""
+    fields = line[line.rfind(b")") + 2 :].split(b" ", 2)
+    return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0
+
+
+def stat_or_none(line: bytes) -> Stat | None:
+    """A `stat` line taken apart, or `None` if it is none."""
+    try:
+        return parse_stat(line)
+    except ValueError:
+        return None
+
+
 def read_stat(proc: str, pid: int) -> Stat | None:
     """`stat` of a process, or `None` once it is gone."""
-    try:
-        return parse_stat(read(f"{proc}/{pid}/stat", 4096))
-    except (*GONE, ValueError):
-        return None
+    return stat_or_none(read_stat_line(proc, pid))
 
 
 def read_cmdline(proc: str, pid: int) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class ProcessReader:
     def due(self, around: Surroundings, stat: Stat) -> Due:
         """Count descriptors and say which expensive parts have something new."""
         try:
-            self._used = fds.count(around.proc, self._process.pid)
+            self._used = fds.count(around.proc, self._process.pid, self._files.size)
             self._problems.pop("descriptors", None)
         except OSError as error:
             self._used = None
@@ -171,6 +171,7 @@ class ProcessReader:
                 around.extents,
                 outside_pid,
                 around.at_s,
+                kept.segments or (),
             )
             # The same object while nothing has changed: who derives from it need not do so again.
             if joined != kept.segments:
@@ -218,14 +219,9 @@ class ProcessReader:
             around.at_s,
             around.wall_s,
         )
-        # The mappings may have been read after a thread began to wait on a semaphore in them.
         if self._has_new_maps:
             self._has_new_maps = False
-            self._kept.threads = {
-                tid: kept
-                for tid, kept in self._kept.threads.items()
-                if kept.sample.waits_on is None or kept.sample.waits_on.kind != "futex"
-            }
+            self._kept.threads = threads.without_unsure(self._kept.threads)
         before = self._kept.threads
         self._kept.threads = threads.read_threads(
             around.proc,

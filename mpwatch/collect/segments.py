@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ DELETED = " (deleted)"
 SEGMENTS_LIMIT = 20_000
 """Of one process; beyond that a list helps nobody, the counts are elsewhere."""
 REFRESH_S = 5.0
+SWEEP_S = 30.0
+"""How often what was not seen for long is looked for: a loader leaves thousands in a minute."""
 
 _TORCH = re.compile(r"torch_(\d+)_")
 
@@ -41,6 +44,7 @@ class ExtentCache:
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._known: dict[SegmentId, Extent] = {}
+        self._swept_before_s = -math.inf
 
     def learn(self, segment: SegmentId, stat: os.stat_result, at_s: float) -> Extent:
         """Keep what a stat of the file said."""
@@ -71,7 +75,10 @@ class ExtentCache:
         return known
 
     def forget_before(self, at_s: float) -> None:
-        """Drop what was not seen since a moment, so that memory stays bounded."""
+        """Drop now and then what was not seen since a moment, so that memory stays bounded."""
+        if 0 <= at_s - self._swept_before_s < SWEEP_S:
+            return
+        self._swept_before_s = at_s
         self._known = {key: kept for key, kept in self._known.items() if kept.at_s >= at_s}
 
 
@@ -107,8 +114,20 @@ def join(
     cache: ExtentCache,
     creator_of: CreatorOf,
     at_s: float,
+    before: Sequence[SegmentUse] = (),
 ) -> tuple[SegmentUse, ...]:
-    """Join descriptors and mappings by inode: names differ between processes, inodes do not."""
+    """Join descriptors and mappings by inode: names differ between processes, inodes do not.
+
+    Args:
+        pid: The process.
+        held: Files behind its descriptors.
+        mapped: Files in its address space.
+        cache: Sizes of files.
+        creator_of: Translates the pid in a name.
+        at_s: The moment of the reading.
+        before: What came of it the last time: a use that is still the same is the same object.
+    """
+    earlier = {use.segment: use for use in before}
     fds: dict[SegmentId, list[int]] = {}
     paths: dict[SegmentId, str] = {}
     extents: dict[SegmentId, Extent] = {}
@@ -125,9 +144,34 @@ def join(
             extent = cache.examine(pid, area, at_s)
             if extent is not None:
                 extents[area.segment] = extent
-    return tuple(
-        _use(key, path, tuple(fds.get(key, ())), ranges.get(key, ()), extents.get(key), creator_of)
-        for key, path in list(paths.items())[:SEGMENTS_LIMIT]
+    uses = []
+    for key, path in list(paths.items())[:SEGMENTS_LIMIT]:
+        numbers, spots = tuple(fds.get(key, ())), ranges.get(key, ())
+        extent, use = extents.get(key), earlier.get(key)
+        if use is None or not _is_still(use, path, numbers, spots, extent):
+            use = _use(key, path, numbers, spots, extent, creator_of)
+        uses.append(use)
+    return tuple(uses)
+
+
+def _is_still(
+    use: SegmentUse,
+    path: str,
+    fds: tuple[int, ...],
+    ranges: tuple[tuple[int, int], ...],
+    extent: Extent | None,
+) -> bool:
+    """Whether a use of a segment is what it was."""
+    return (
+        extent is not None
+        and use.fds == fds
+        and use.ranges == ranges
+        and use.size_bytes == extent.size_bytes
+        and use.allocated_bytes == extent.allocated_bytes
+        and use.changed_wall_s == extent.changed_wall_s
+        and use.is_linked is (extent.links > 0)
+        and path.startswith(use.path)
+        and (use.creator_pid is not None or creator_inside(path) is None)
     )
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect import procfs
-from mpwatch.collect.blocked import WaitResolver, parse_syscall
+from mpwatch.collect.blocked import WaitResolver, may_lie_in_a_mapping, parse_syscall
 from mpwatch.collect.kept_files import KeptFiles
 from mpwatch.collect.rest import REST_S
 from mpwatch.model.samples import ThreadSample
@@ -78,6 +78,21 @@ def forget(files: KeptFiles, proc: str, pid: int, tid: int) -> None:
     """Let go of the files of a thread that has ended."""
     for name in ("schedstat", "syscall"):
         files.forget(f"{proc}/{pid}/task/{tid}/{name}")
+
+
+def without_unsure(kept: dict[int, KeptThread]) -> dict[int, KeptThread]:
+    """The threads that wait for the same whatever is mapped by now.
+
+    The mappings may have been read after a thread began to wait on a semaphore in them. Locks of
+    one process are marked as such, and hundreds of feeder threads wait for one.
+    """
+    return {
+        tid: thread
+        for tid, thread in kept.items()
+        if thread.sample.waits_on is None
+        or thread.sample.waits_on.kind != "futex"
+        or not may_lie_in_a_mapping(thread.call)
+    }
 
 
 def is_any_stuck(proc: str, pid: int) -> bool:

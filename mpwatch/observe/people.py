@@ -34,14 +34,22 @@ class _Waiting(NamedTuple):
     since_s: float
 
 
+class Past(NamedTuple):
+    """What an earlier reading is remembered for: its counters, until when they held."""
+
+    at_s: float
+    cpu_ticks: int | None
+    threads: tuple[ThreadSample, ...] | None
+
+
 @dataclass(slots=True)
 class Member:
     """What is remembered of one process between samples."""
 
     sample: ProcSample
-    earlier: ProcSample | None = None
+    earlier: Past | None = None
     """The newest reading that is `RATE_S` older, or else the oldest there is: for rates."""
-    between: tuple[ProcSample, ...] = ()
+    between: tuple[Past, ...] = ()
     """The readings since then."""
     parent: ProcessId | None = None
     original_parent: ProcessId | None = None
@@ -68,24 +76,32 @@ class Member:
         if sample.at_s < at_s and sample.at_s == self.sample.at_s:
             self.rested_s = at_s
             return
-        if self.rested_s is not None:
-            # Else what it did since would be shared out over all the time that it rested.
-            self.sample, self.rested_s = replace(self.sample, at_s=self.rested_s), None
+        # What it did since would else be shared out over all the time that it rested.
+        until_s = self.sample.at_s if self.rested_s is None else self.rested_s
+        self.rested_s = None
         sample = _with_last_possessions(sample, self.sample)
+        self._note_threads(sample, until_s)
+        last = Past(until_s, self.sample.cpu_ticks, self.sample.threads)
+        past = (self.earlier, *self.between, last) if self.earlier else (last,)
+        old_enough = sum(each.at_s <= sample.at_s - RATE_S for each in past)
+        # Never many, also where a clock went back and none of them is old enough.
+        self.earlier, *between = past[max(0, old_enough - 1, len(past) - PAST_LIMIT) :]
+        self.between, self.sample = tuple(between), sample
+
+    def _note_threads(self, sample: ProcSample, until_s: float) -> None:
+        """Note since when threads use no cpu and wait for the same."""
+        known = self.still_since or {}
         before = {thread.tid: thread for thread in self.sample.threads or ()}
         since: dict[int, float] = {}
         for thread in sample.threads or ():
             old = before.get(thread.tid)
             if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
-                since[thread.tid] = (self.still_since or {}).get(thread.tid, self.sample.at_s)
+                since[thread.tid] = known.get(thread.tid, until_s)
         self.still_since = since
-        waits = dict(_waits(self.sample, {})) if self.waits is None else self.waits
-        self.waits = dict(_waits(sample, waits))
-        past = (self.earlier, *self.between, self.sample) if self.earlier else (self.sample,)
-        old_enough = sum(each.at_s <= sample.at_s - RATE_S for each in past)
-        # Never many, also where a clock went back and none of them is old enough.
-        self.earlier, *between = past[max(0, old_enough - 1, len(past) - PAST_LIMIT) :]
-        self.between, self.sample = tuple(between), sample
+        if self.waits is None:
+            self.waits = dict(_waits(self.sample, {}))
+        if sample.threads is not self.sample.threads:
+            self.waits = dict(_waits(sample, self.waits))
 
     def shown_at_rest(
         self, depth: int, has_ledger: bool, gpus: Sequence[GpuSample] | None

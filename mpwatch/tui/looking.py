@@ -37,10 +37,18 @@ class Glance:
         if process.sample.state not in ("R", "S"):
             return None
         every_s = HOOKED_S if process.hook.state == "ready" else OUTSIDE_S
-        if at_s - self._asked_s.get(process.process, float("-inf")) < every_s:
+        asked_s = self._asked_s.get(process.process)
+        if asked_s is not None and (at_s - asked_s < every_s or _is_fresh(process, at_s, every_s)):
             return None
         self._asked_s.pop(process.process, None)
         self._asked_s[process.process] = at_s
         if len(self._asked_s) > REMEMBERED:
             del self._asked_s[next(iter(self._asked_s))]
         return TakeStacks(process.process)
+
+
+def _is_fresh(process: Process, at_s: float, every_s: float) -> bool:
+    """Whether its stacks were taken lately for another reason, as those of the root are."""
+    return any(
+        t.stack_at_s is not None and at_s - t.stack_at_s < every_s / 2 for t in process.threads
+    )

@@ -150,7 +150,7 @@ class FakeProc:
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
     """An empty machine, whose folders have the size of an ordinary file system's."""
-    monkeypatch.setattr(fds, "count", lambda root, pid: len(os.listdir(f"{root}/{pid}/fd")))
+    monkeypatch.setattr(fds, "count", lambda root, pid, *_: len(os.listdir(f"{root}/{pid}/fd")))
     root = tmp_path / "proc"
     root.mkdir()
     return FakeProc(root)

@@ -8,9 +8,9 @@ import pytest
 from mpwatch.collect import syscalls
 from mpwatch.collect.blocked import BlockedCall, WaitResolver, parse_syscall
 from mpwatch.collect.maps import Mappings, parse_mappings
-from mpwatch.collect.threads import KeptThread, read_threads
+from mpwatch.collect.threads import KeptThread, read_threads, without_unsure
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import WaitedOn
+from mpwatch.model.samples import ThreadSample, WaitedOn, WaitKind
 
 from .conftest import FakeProc
 
@@ -345,3 +345,19 @@ def test_threads_that_come_and_go_are_noticed(proc: FakeProc) -> None:
     assert set(first) == {10, 11}
     assert set(second) == {10, 12}
     assert second[12].sample.name == "evil"
+
+
+def test_only_futexes_that_processes_may_share_are_looked_at_again_with_new_mappings() -> None:
+    def waiting(tid: int, operation: int, kind: WaitKind) -> KeptThread:
+        line = b"202 0x7f0000000010 %#x 0x0 0x0 0x0 0x0 0x1 0x2\n" % operation
+        sample = ThreadSample(tid, "t", "S", 1, waits_on=WaitedOn(kind, "futex"))
+        return KeptThread(b"1 2 3", line, sample)
+
+    private, shared = 0x189, 0x109
+    kept = {
+        1: waiting(1, private, "futex"),
+        2: waiting(2, shared, "futex"),
+        3: waiting(3, shared, "semaphore"),
+    }
+
+    assert without_unsure(kept) == {1: kept[1], 3: kept[3]}

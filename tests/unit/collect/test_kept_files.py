@@ -102,3 +102,34 @@ def test_the_file_of_a_process_that_has_ended_says_so_and_is_let_go(
 def test_files_of_a_copy_of_procfs_are_not_kept(tmp_path: Path) -> None:
     assert Budget.of_this_process(str(tmp_path)).left == 0
     assert Budget.of_this_process("/proc").left > 0
+
+
+def test_the_size_of_a_folder_is_told_by_one_that_was_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, paths = KeptFiles(Budget(1)), opened(monkeypatch)
+    sizes = [files.size(str(tmp_path)) for _ in range(3)]
+
+    assert sizes == [tmp_path.stat().st_size] * 3
+    assert paths == [str(tmp_path)]
+
+
+def test_without_room_the_size_of_a_folder_is_told_all_the_same(tmp_path: Path) -> None:
+    before = descriptors()
+
+    assert KeptFiles(Budget(0)).size(str(tmp_path)) == tmp_path.stat().st_size
+    assert descriptors() == before
+
+
+def test_the_descriptors_of_a_process_that_has_ended_are_not_counted_any_more(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    budget = Budget(4)
+    files, folder = KeptFiles(budget), f"/proc/{sleeper.pid}/fd"
+
+    assert files.size(folder) == len(os.listdir(folder))
+    sleeper.kill()
+    sleeper.wait()
+    with pytest.raises(FileNotFoundError):
+        files.size(folder)
+    assert budget.left == 4

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mpwatch.collect import maps, roles
+from mpwatch.collect import maps, procfs, roles, segments
+from mpwatch.collect.fds import HeldFile
 from mpwatch.collect.identity import REREAD_S
 from mpwatch.collect.maps import parse_mappings
 from mpwatch.collect.membership import Membership
 from mpwatch.collect.tree import TreeCollector, Wanted
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, SegmentId
 
 from .conftest import FakeProc
 
@@ -130,3 +132,27 @@ def test_libraries_are_found_wherever_the_kernel_begins_their_paths(inode: int) 
     narrow = b"b7000000-b7001000 r-xp 00000000 08:01 77".ljust(49) + b"/lib/libtbb.so.12\n"
 
     assert parse_mappings(wide + narrow).libraries == ("libgomp.so.1", "libtbb.so.12")
+
+
+def test_uses_of_segments_that_are_what_they_were_are_the_same_objects(tmp_path: Path) -> None:
+    cache = segments.ExtentCache(str(tmp_path))
+    files = []
+    for number in range(3):
+        path = tmp_path / f"torch_7_{number}_0"
+        path.write_bytes(b"x" * 100)
+        stat = path.stat()
+        files.append(HeldFile(number, str(path), SegmentId(stat.st_dev, stat.st_ino), stat))
+    before = segments.join(7, files, (), cache, lambda pid: pid, 1.0)
+    moved = files[2]._replace(fd=9)
+
+    after = segments.join(7, [*files[:2], moved], (), cache, lambda pid: pid, 2.0, before)
+
+    assert [new is old for new, old in zip(after, before, strict=True)] == [True, True, False]
+    assert after[2].fds == (9,)
+
+
+def test_of_who_belongs_to_a_stranger_nothing_but_its_parent_is_read_out() -> None:
+    line = b"77 (a) name (b) S 4211 77 1 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 900 1 2\n"
+
+    assert procfs.parent_in(line) == 4211
+    assert [procfs.parent_in(odd) for odd in (b"", b"77 (x", b"77 (x) S", b"x) S y z")] == [0] * 4

@@ -1,0 +1,43 @@
+"""What a cursor that rests on a process asks for, and what is known already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.commands import TakeStacks
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.tui.looking import OUTSIDE_S, Glance
+from tests.unit.diagnose.worlds import MAIN, main
+
+STACK = (Frame("work", "train.py", 3),)
+
+
+def seen(stack_at_s: float | None) -> Process:
+    """A main process whose stack was taken then."""
+    process = main(threads=[Thread(MAIN, "MainThread", "S", stack=STACK, stack_at_s=stack_at_s)])
+    return replace(process, sample=replace(process.sample, is_python=True, state="S"))
+
+
+def test_a_stack_that_was_taken_lately_for_another_reason_is_not_taken_again() -> None:
+    glance = Glance()
+    asked = [
+        bool(glance.due(seen(stack_at_s=at_s - at_s % 10.0), at_s))
+        for at_s in (100.0 + n for n in range(100))
+    ]
+
+    assert asked == [False, True, *[False] * 98]
+
+
+def test_one_that_nobody_else_looks_at_is_taken_again_and_again() -> None:
+    glance, process = Glance(), seen(stack_at_s=None)
+    asked = [100.0 + n for n in range(100) if glance.due(process, 100.0 + n)]
+
+    assert asked == [101.0, 101.0 + OUTSIDE_S, 101.0 + 2 * OUTSIDE_S, 101.0 + 3 * OUTSIDE_S]
+
+
+def test_the_first_rest_of_a_cursor_asks_at_once_however_fresh_the_stack_is() -> None:
+    glance, process = Glance(), seen(stack_at_s=99.0)
+    glance.due(process, 100.0)
+
+    assert glance.due(process, 101.0) == TakeStacks(process.process)
