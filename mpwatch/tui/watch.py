@@ -61,7 +61,8 @@ class Watch:
         if self.viewing.is_paused and self.source.is_live and self.moment is not None:
             self._waiting = snapshot
             return False
-        self.moment = Moment(snapshot)
+        rows = self.moment.rows if self.moment is not None else {}
+        self.moment = Moment(snapshot, rows_before=rows)
         return True
 
     def toggle_pause(self) -> bool:

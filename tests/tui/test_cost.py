@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from textual.strip import Strip
@@ -12,9 +14,12 @@ from textual.widget import Widget
 
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.messages import SnapshotArrived
+from mpwatch.tui.present import blocks, cells, tree
+from mpwatch.tui.present.cells import Row
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from tests.tui.cast import worker_id
+from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, crowd, healthy_job
 
 SIZE = (160, 48)
@@ -128,3 +133,47 @@ async def test_ten_ticks_at_once_end_with_the_last_one_on_screen() -> None:
     assert moment is not None
     found = moment.by_id[worker_id(0)]
     assert found.cpu_percent == 11.0
+
+
+async def test_rows_are_made_anew_only_for_processes_of_which_something_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+    original = tree._made
+
+    def make(node: tree.Node, *more: Any) -> Row:
+        made.append(node.process.pid)
+        return original(node, *more)
+
+    monkeypatch.setattr(tree, "_made", make)
+    before = crowd(100)
+    source = ScriptedSource(before)
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        made.clear()
+        moved = replace(before.processes[4], cpu_percent=93.0)
+        processes = (*before.processes[:4], moved, *before.processes[5:])
+        source.push(replace(before, at_s=before.at_s + 1, processes=processes))
+        await pilot.pause()
+        assert made == [moved.pid]
+        assert " 93 " in screen_text(app)
+
+
+async def test_a_trend_is_drawn_again_only_if_values_that_are_seen_have_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[int] = []
+    original = blocks.trend
+
+    def draw(values: Any, width: int, **more: Any) -> str:
+        drawn.append(width)
+        return original(values, width, **more)
+
+    monkeypatch.setattr("mpwatch.tui.present.cells.trend", draw)
+    old = cells.Trend((1.0, 5.0, 5.0), top=100.0)
+
+    assert cells.looks_alike(old, cells.Trend((2.0, 3.0, 5.0, 5.0), top=100.0), 2)
+    assert not drawn
+    assert not cells.looks_alike(old, cells.Trend((5.0, 99.0), top=100.0), 2)
+    assert cells.looks_alike(old, cells.Trend((5.0, 5.1), top=100.0), 2)

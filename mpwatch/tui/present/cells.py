@@ -210,6 +210,14 @@ class Trend:
     least_span: float = 0.0
     """Without a top: a smaller change than this is drawn as small as it is."""
 
+    def looks_like(self, other: Trend, width: int) -> bool:
+        """Whether the values that are drawn are the same, so that drawing would tell no more."""
+        return (
+            self.values[-width:] == other.values[-width:]
+            and self.top == other.top
+            and self.least_span == other.least_span
+        )
+
     def drawn(self, width: int) -> Line:
         """The newest values as blocks."""
         if self.top is not None:
@@ -223,6 +231,13 @@ Cell: TypeAlias = Line | Trend
 def drawn(content: Cell, width: int) -> Line:
     """A cell as text."""
     return content.drawn(width) if isinstance(content, Trend) else content
+
+
+def looks_alike(old: Cell, new: Cell, width: int) -> bool:
+    """Whether two cells are the same text."""
+    if isinstance(old, Trend) and isinstance(new, Trend) and old.looks_like(new, width):
+        return True
+    return old == new or drawn(old, width) == drawn(new, width)
 
 
 NO_MARK = Span(" ")

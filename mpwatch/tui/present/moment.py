@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.waits import WaitEdge
-from mpwatch.tui.present.cells import Span, Tone
+from mpwatch.tui.present.cells import Row, Span, Tone
 
 TONES: dict[Severity, Tone] = {
     Severity.INFO: "accent",
@@ -61,6 +62,8 @@ def state_tone(word: str) -> Tone:
 
 
 T = TypeVar("T")
+KnownRow: TypeAlias = tuple[Process, tuple[object, ...], Row]
+KnownRows: TypeAlias = Mapping[ProcessId, KnownRow]
 
 
 class Moment:
@@ -69,11 +72,20 @@ class Moment:
     Attributes:
         snapshot: What it is about.
         scope: The one process a page is limited to, or `None` for the whole job.
+        rows: The rows of the tree that were asked for, with what they were made of.
+        rows_before: Those of the moment that was shown before this one.
     """
 
-    def __init__(self, snapshot: Snapshot, scope: ProcessId | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scope: ProcessId | None = None,
+        rows_before: KnownRows = MappingProxyType({}),
+    ) -> None:
         self.snapshot = snapshot
         self.scope = scope
+        self.rows: dict[ProcessId, KnownRow] = {}
+        self.rows_before = rows_before
         self._kept: dict[str, Any] = {}
 
     def scoped(self, scope: ProcessId | None) -> Moment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text, seconds_text
@@ -115,9 +116,23 @@ def _count(moment: Moment, process: ProcessId) -> int:
 
 
 def _row(node: Node, moment: Moment) -> Row:
+    """The row of a process, the one of the moment before where all it is made of is the same.
+
+    Most of a job rests at any moment, and is the same object at the next look.
+    """
     process = node.process
-    state = moment.state(process)
-    severity = moment.severity(process.process)
+    state, severity = moment.state(process), moment.severity(process.process)
+    basis = (state, severity, node.depth, node.children, node.is_folded)
+    known = moment.rows.get(process.process) or moment.rows_before.get(process.process)
+    if known is None or known[0] is not process or known[1] != basis:
+        known = process, basis, _made(node, state, severity)
+    moment.rows[process.process] = known
+    return known[2]
+
+
+def _made(node: Node, state: str, severity: Severity | None) -> Row:
+    """Put the row of a process together."""
+    process = node.process
     trends = process.trends
     return Row(
         process.process,

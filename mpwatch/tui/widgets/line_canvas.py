@@ -42,11 +42,20 @@ class LineCanvas(ScrollView):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._tones: dict[str, Style] = {}
+        self._base: Style | None = None
 
     def notify_style_update(self) -> None:
         """Forget the styles when the theme or a pseudo class changes."""
         self._tones = {}
+        self._base = None
         super().notify_style_update()
+
+    @property
+    def base_style(self) -> Style:
+        """What lines are drawn in: asked for each of them, and mixed from all that lies behind."""
+        if self._base is None:
+            self._base = self.rich_style
+        return self._base
 
     def tone_style(self, tone: str) -> Style:
         """What a tone adds to the style of its line."""

@@ -29,6 +29,7 @@ class LineView(LineCanvas):
         super().__init__(id=id, classes=classes)
         self.can_focus = focusable
         self._lines: Sequence[Line] = ()
+        self._shown_at: Size | None = None
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -50,6 +51,9 @@ class LineView(LineCanvas):
                 screen laid out and sent again.
         """
         before, self._lines = self._lines, lines
+        if not is_new and lines == before and self.size == self._shown_at:
+            return
+        self._shown_at = self.size
         size = self._room(lines, is_new)
         if size != self.virtual_size:
             self.virtual_size = size
@@ -76,8 +80,8 @@ class LineView(LineCanvas):
         """Draw one visible line."""
         content = _at(self._lines, y + self.scroll_offset.y)
         if content is None:
-            return Strip.blank(self.size.width, self.rich_style)
-        return self.strip_of(content, self.rich_style)
+            return Strip.blank(self.size.width, self.base_style)
+        return self.strip_of(content, self.base_style)
 
 
 def _at(lines: Sequence[Line], index: int) -> Line | None:

@@ -21,7 +21,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mpwatch.tui.present.cells import Column, Placed, Row, drawn, place
+from mpwatch.tui.present.cells import Column, Placed, Row, drawn, looks_alike, place
 from mpwatch.tui.widgets.line_canvas import LineCanvas
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         self._settle_cursor(was_at, was_visible)
         for y in range(self._head, self.size.height):
             before, after = self._painted.get(y), self._row_at(y)
-            if before != after:
+            if before is not after and before != after:
                 self._repaint(y, before, after)
 
     def _make_room(self) -> None:
@@ -182,7 +182,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         at = GUTTER
         for index, width in self._places():
             old, new = before.cells[index], after.cells[index]
-            if old != new and drawn(old, width) != drawn(new, width):
+            if not looks_alike(old, new, width):
                 regions.append(Region(at, y, width, 1))
             at += width + 1
         self._painted[y] = after
@@ -225,9 +225,9 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         row = self._row_at(y)
         self._painted[y] = row
         if row is None:
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, self.base_style)
         is_current = row.key == self.cursor_key
-        base = self.rich_style + self.tone_style(row.tone)
+        base = self.base_style + self.tone_style(row.tone)
         if is_current:
             base += self.tone_style("cursor" if self.has_focus else "cursor-blurred")
         mark = row.mark.text
@@ -242,7 +242,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         return Strip(segments).crop_extend(0, self.size.width, base)
 
     def _header_strip(self) -> Strip:
-        base = self.rich_style + self.tone_style("header")
+        base = self.base_style + self.tone_style("header")
         segments = [Segment(" " * GUTTER, base)]
         for n, (index, width) in enumerate(self._places()):
             if n:
