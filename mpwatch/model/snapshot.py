@@ -205,9 +205,14 @@ class Segment:
     """Who has a descriptor on it without mapping it."""
     size_bytes: int | None
     allocated_bytes: int | None
-    age_s: float | None
+    changed_wall_s: float | None
+    """When it was made or last changed, seconds since 1970."""
     call_site: str | None = None
     """`train.py:57`, sampled by the hook."""
+
+    def age_s(self, wall_s: float) -> float | None:
+        """How old it is at a moment; not a field, so that what stays the same is the same value."""
+        return None if self.changed_wall_s is None else max(0.0, wall_s - self.changed_wall_s)
 
 
 @dataclass(frozen=True, slots=True)

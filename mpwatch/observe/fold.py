@@ -132,9 +132,7 @@ class Fold:
         self._mark_vanished(tree)
         self._take_brief_lives(tree)
         self._forget_oldest()
-        self._segments = self._segment_table.join(
-            tree.processes, self._by_pid, tree.wall_s, self._call_sites
-        )
+        self._segments = self._segment_table.join(tree.processes, self._by_pid, self._call_sites)
         self._forget_sites(tree.at_s)
         creators = {
             (segment.segment.inode, segment.segment.device): segment.creator

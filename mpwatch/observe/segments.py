@@ -58,21 +58,23 @@ class SegmentTable:
         whether anything has changed."""
         self._uses: _Uses = {}
         self._joins: list[tuple[SegmentId, _Joined]] = []
+        self._made: dict[SegmentId, tuple[_Joined, Segment]] = {}
+        self._shown: tuple[Segment, ...] = ()
 
     def join(
         self,
         samples: Iterable[ProcSample],
         known: Mapping[int, ProcessId],
-        wall_s: float,
         call_sites: Mapping[SegmentId, str],
     ) -> tuple[Segment, ...]:
         """One `Segment` for each file that any of the processes holds, largest first.
+
+        Those of which nothing has changed are the same objects, and so is all of them together.
 
         Args:
             samples: The newest reading of each living process.
             known: Every process seen so far by pid, dead ones included: creators outlive their
                 names.
-            wall_s: The moment of the reading, for ages.
             call_sites: Lines of code that allocated a segment, where a hook sampled them.
         """
         held = {sample.process: sample.segments or () for sample in samples}
@@ -83,12 +85,30 @@ class SegmentTable:
             self._rejoin(self._note({}, held))
         elif not all(map(is_, held.values(), before.values())):
             self._rejoin(self._note(before, held))
-        return tuple(
-            [
-                _segment(join, known, wall_s, call_sites.get(identity))
-                for identity, join in self._joins
-            ]
-        )
+        made = [self._segment(key, join, known, call_sites) for key, join in self._joins]
+        if len(made) != len(self._shown) or not all(map(is_, made, self._shown)):
+            self._shown = tuple(made)
+            self._made = {key: self._made[key] for key, _ in self._joins}
+        return self._shown
+
+    def _segment(
+        self,
+        key: SegmentId,
+        join: _Joined,
+        known: Mapping[int, ProcessId],
+        call_sites: Mapping[SegmentId, str],
+    ) -> Segment:
+        """One file, as it was made before if all is as it was then."""
+        pid, call_site = join.best.creator_pid, call_sites.get(key)
+        creator = None if pid is None else known.get(pid)
+        before = self._made.get(key)
+        if before is not None and before[0] is join:
+            segment = before[1]
+            if segment.creator == creator and segment.call_site == call_site:
+                return segment
+        segment = _segment(join, creator, call_site)
+        self._made[key] = join, segment
+        return segment
 
     def _note(
         self,
@@ -139,23 +159,20 @@ def _joined(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> _Joined:
     )
 
 
-def _segment(
-    join: _Joined, known: Mapping[int, ProcessId], wall_s: float, call_site: str | None
-) -> Segment:
+def _segment(join: _Joined, creator: ProcessId | None, call_site: str | None) -> Segment:
     use = join.best
-    age_s = None if use.changed_wall_s is None else max(0.0, wall_s - use.changed_wall_s)
     return Segment(
         segment=use.segment,
         path=use.path,
         kind=use.kind,
         is_linked=use.is_linked,
         creator_pid=use.creator_pid,
-        creator=None if use.creator_pid is None else known.get(use.creator_pid),
+        creator=creator,
         mappers=join.mappers,
         holders=join.holders,
         size_bytes=use.size_bytes,
         allocated_bytes=use.allocated_bytes,
-        age_s=age_s,
+        changed_wall_s=use.changed_wall_s,
         call_site=call_site,
     )
 

@@ -59,7 +59,7 @@ def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
         "root": snapshot.root.pid,
         "host": host_json(snapshot.host),
         "processes": [process_json(process, with_stacks) for process in snapshot.processes],
-        "segments": [segment_json(segment) for segment in snapshot.segments],
+        "segments": [segment_json(segment, snapshot.wall_s) for segment in snapshot.segments],
         "gpus": [gpu_json(gpu) for gpu in snapshot.gpus or ()],
         "flows": [flow_json(flow) for flow in snapshot.flows],
         "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],

@@ -226,7 +226,7 @@ def _load(process: Process) -> Document | None:
     }
 
 
-def segment_json(segment: Segment) -> Document:
+def segment_json(segment: Segment, wall_s: float) -> Document:
     """One shared-memory file, schema 1."""
     return {
         "id": str(segment.segment),
@@ -236,7 +236,7 @@ def segment_json(segment: Segment) -> Document:
         "linked": segment.is_linked,
         "creator_pid": segment.creator_pid,
         "mappers": [mapper.pid for mapper in segment.mappers],
-        "age_s": _finite(segment.age_s),
+        "age_s": _finite(segment.age_s(wall_s)),
         "kind": segment.kind,
         "holders": [holder.pid for holder in segment.holders],
         "call_site": segment.call_site,

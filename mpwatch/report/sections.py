@@ -157,11 +157,17 @@ def segment_rows(snapshot: Snapshot) -> list[list[str]]:
             count_text(len(group)),
             bytes_text(_total(group)),
             bytes_text(_sum(segment.allocated_bytes for segment in group)),
-            seconds_text(max((s.age_s for s in group if s.age_s is not None), default=None)),
+            seconds_text(_oldest_s(group, snapshot.wall_s)),
             _users(group[0], snapshot),
         ]
         for group in ranked
     ]
+
+
+def _oldest_s(group: Sequence[Segment], wall_s: float) -> float | None:
+    """The age of the oldest."""
+    ages = [segment.age_s(wall_s) for segment in group]
+    return max((age for age in ages if age is not None), default=None)
 
 
 def _users(segment: Segment, snapshot: Snapshot) -> str:

@@ -80,7 +80,7 @@ def segment(number: int, n: int) -> Segment:
         holders=(),
         size_bytes=4 * MIB,
         allocated_bytes=4 * MIB,
-        age_s=4.0 + n,
+        changed_wall_s=WALL_S - 4.0 - n,
         call_site="collate.py:44 torch.stack",
     )
 

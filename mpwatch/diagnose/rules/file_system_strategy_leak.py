@@ -124,7 +124,8 @@ def _is_left(snapshot: Snapshot, segment: Segment) -> bool:
         return False
     if segment.mappers or segment.holders or segment.creator_pid is None:
         return False
-    if segment.age_s is not None and segment.age_s < SETTLED_S:
+    age_s = segment.age_s(snapshot.wall_s)
+    if age_s is not None and age_s < SETTLED_S:
         return False
     maker = snapshot.get(segment.creator)
     if maker is not None:

@@ -12,6 +12,7 @@ from mpwatch.model.snapshot import Flow, Process, Snapshot
 from mpwatch.model.units import bytes_text, rate_text
 
 RULE = "unreused-buffers-copied"
+YOUNG_S = 5.0
 COPIED_BYTES_PER_S = 50 * 2**20
 FAULTS_PER_S = 20_000
 """Pages first touched: at 4 KiB each, 80 MB/s of memory that is new every time."""
@@ -46,8 +47,8 @@ def _copied_per_s(flows: list[Flow]) -> float:
 def _makes_segments(snapshot: Snapshot, process: Process) -> bool:
     """Whether segments of its own, all young, are in the hands of others."""
     own = [s for s in snapshot.segments if s.creator == process.process and s.kind == "torch"]
-    young = [s for s in own if s.age_s is not None and s.age_s < 5]
-    return bool(young) and len(young) == len(own)
+    ages = [segment.age_s(snapshot.wall_s) for segment in own]
+    return bool(own) and all(age is not None and age < YOUNG_S for age in ages)
 
 
 def _finding(process: Process, rate: str, bytes_per_s: float) -> Finding:

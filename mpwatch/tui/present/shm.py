@@ -35,6 +35,8 @@ class Made:
     call_site: str | None
     kind: str
     segments: tuple[Segment, ...]
+    wall_s: float
+    """The moment they were seen."""
 
     @property
     def key(self) -> tuple[int | None, str | None, str]:
@@ -51,7 +53,8 @@ class Made:
     @property
     def oldest_s(self) -> float | None:
         """Age of the oldest segment."""
-        return max((s.age_s for s in self.segments if s.age_s is not None), default=None)
+        ages = [segment.age_s(self.wall_s) for segment in self.segments]
+        return max((age for age in ages if age is not None), default=None)
 
 
 def _taken(segment: Segment) -> int | None:
@@ -69,7 +72,8 @@ def items(moment: Moment) -> list[Made]:
             continue
         key = (segment.creator, segment.creator_pid, segment.call_site, segment.kind)
         groups[key].append(segment)
-    made = [Made(*key, segments=tuple(found)) for key, found in groups.items()]
+    wall_s = moment.snapshot.wall_s
+    made = [Made(*key, segments=tuple(found), wall_s=wall_s) for key, found in groups.items()]
     return sorted(made, key=lambda group: -(group.live_bytes or 0))
 
 
@@ -159,14 +163,14 @@ def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:
     lines = [
         line((f" {maker_name(made, moment)}", "title"), f" made {len(made.segments)} at {where}")
     ]
-    oldest = sorted(made.segments, key=lambda s: -(s.age_s or 0.0))
+    oldest = sorted(made.segments, key=lambda s: -(s.age_s(made.wall_s) or 0.0))
     for segment in oldest[:40]:
         held = names(sorted({*segment.mappers, *segment.holders}), moment) or "nobody"
         lines.append(
             line(
                 f"   {bytes_text(segment.size_bytes):>6} ",
                 (f"{'named' if segment.is_linked else 'unlinked':<9}", "dim"),
-                f"{seconds_text(segment.age_s):>8}  ",
+                f"{seconds_text(segment.age_s(made.wall_s)):>8}  ",
                 f"held by {held}  ",
                 (segment.path, "dim"),
             )

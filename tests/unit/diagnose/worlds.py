@@ -155,7 +155,7 @@ def segment(inode: int, creator_pid: int | None = None, **fields: Any) -> Segmen
         "holders": (),
         "size_bytes": 4096,
         "allocated_bytes": 4096,
-        "age_s": 10.0,
+        "changed_wall_s": WALL_S - fields.pop("age_s", 10.0),
         **fields,
     }
     return Segment(SegmentId(9, inode), creator_pid=creator_pid, **taken)

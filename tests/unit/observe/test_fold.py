@@ -171,13 +171,14 @@ def test_a_segment_is_one_row_however_many_hold_it() -> None:
         )
     )
 
-    (segment,) = fold.snapshot().segments
+    snapshot = fold.snapshot()
+    (segment,) = snapshot.segments
 
     assert segment.creator == WORKER_0
     assert segment.mappers == (WORKER_0,)
     assert segment.holders == (MAIN,)
     assert segment.allocated_bytes == 4096
-    assert segment.age_s == 3.0
+    assert segment.age_s(snapshot.wall_s) == 3.0
 
 
 def test_records_of_both_sides_make_a_flow_and_are_counted() -> None:

@@ -16,7 +16,7 @@ from mpwatch.model.snapshot import Segment
 from mpwatch.observe import segments
 from mpwatch.observe.segments import SegmentTable
 
-from .worlds import MAIN, WALL_S, sample, segment_use
+from .worlds import MAIN, sample, segment_use
 
 USE = st.builds(
     segment_use,
@@ -34,7 +34,7 @@ def samples(held: dict[int, tuple[SegmentUse, ...] | None]) -> list[ProcSample]:
 
 
 def joined(table: SegmentTable, reading: Sequence[ProcSample]) -> tuple[Segment, ...]:
-    return table.join(reading, {101: MAIN}, WALL_S, {})
+    return table.join(reading, {101: MAIN}, {})
 
 
 def test_of_two_that_hold_a_file_the_one_who_could_examine_it_tells_its_size() -> None:
@@ -85,3 +85,22 @@ def test_only_files_that_changed_hands_are_joined_again(monkeypatch: pytest.Monk
 
     joined(table, samples(dict(held)))
     assert made == [batch.segment]
+
+
+def test_files_of_which_nothing_has_changed_are_the_same_objects_at_the_next_reading() -> None:
+    table = SegmentTable()
+    first = joined(table, samples({101: (segment_use(1), segment_use(2)), 102: None}))
+    again = joined(table, samples({101: (segment_use(1), segment_use(2)), 102: None}))
+    moved = joined(table, samples({101: (segment_use(1), segment_use(2, size=8192)), 102: None}))
+
+    assert again is first
+    assert [segment in map(id, first) for segment in map(id, moved)] == [False, True]
+
+
+def test_a_line_of_code_that_is_told_later_is_shown() -> None:
+    table, held = SegmentTable(), samples({101: (segment_use(1),)})
+    before = table.join(held, {}, {})
+    site = {before[0].segment: "train.py:3"}
+
+    assert [each.call_site for each in table.join(held, {}, site)] == ["train.py:3"]
+    assert [each.creator for each in table.join(held, {101: MAIN}, site)] == [MAIN]

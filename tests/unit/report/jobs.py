@@ -152,7 +152,7 @@ def segment() -> Segment:
         holders=(),
         size_bytes=1 << 20,
         allocated_bytes=1 << 20,
-        age_s=4.0,
+        changed_wall_s=1_800_000_000.0 - 4.0,
         call_site="collate.py:44",
     )
 
