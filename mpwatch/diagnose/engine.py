@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from mpwatch.diagnose.catalogue import RULES, Rule
 from mpwatch.diagnose.causes import ONLY_ALONE, with_causes
@@ -13,7 +13,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.waits import WaitGraph
+from mpwatch.model.waits import FollowedLater, WaitGraph
 
 LINGER_S = 3.0
 """A finding that is not seen for less than this is still held: values near a threshold jitter."""
@@ -30,6 +30,7 @@ MANY = 16
 CLOSE_S = 1.25
 """Less than half of `LINGER_S`: what a rule found last holds until it is asked again."""
 
+_T = TypeVar("_T")
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
 
@@ -69,12 +70,16 @@ class Engine:
 
     def waits(self, snapshot: Snapshot) -> WaitGraph:
         """Who waits for whom; where that cannot be told for a defect, the next look says so."""
-        self._failed = None
+        graph = self._attempt(lambda: self._derive_waits(snapshot), WaitGraph())
+        return FollowedLater(graph.edges, lambda: self._attempt(lambda: graph.chains, ()))
+
+    def _attempt(self, derive: Callable[[], _T], otherwise: _T) -> _T:
+        """What comes of it; a defect is told at the next look."""
         try:
-            return self._derive_waits(snapshot)
+            return derive()
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             self._failed = _failure_of("waits", error)
-            return WaitGraph()
+            return otherwise
 
     def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
         """Run the rules and return what is wrong.
@@ -107,8 +112,9 @@ class Engine:
         self, rules: Sequence[Rule], snapshot: Snapshot, history: History
     ) -> Iterable[Finding]:
         """What the rules say now; a rule that raises says that."""
-        if self._failed is not None:
-            yield self._failed
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            yield failed
         for rule in rules:
             try:
                 yield from rule.check(snapshot, history)

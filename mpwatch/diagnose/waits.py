@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpwatch.diagnose.wait_chains import ChainBuilder
 from mpwatch.diagnose.wait_edges import edges_of, surroundings
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.waits import WaitGraph
+from mpwatch.model.waits import FollowedLater, WaitGraph
 
 
 def wait_graph(snapshot: Snapshot) -> WaitGraph:
@@ -17,4 +17,4 @@ def wait_graph(snapshot: Snapshot) -> WaitGraph:
     """
     around = surroundings(snapshot)
     edges = tuple(edge for process in snapshot.living() for edge in edges_of(around, process))
-    return WaitGraph(edges, ChainBuilder(around, edges).chains())
+    return FollowedLater(edges, lambda: ChainBuilder(around, edges).chains())

@@ -25,6 +25,9 @@ CERTAIN_S = 5.0
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each chain of waits without a way out that has stood for a while."""
+    quiet = (quiet_s(process, history) for process in snapshot.living())
+    if not any(each is not None and each >= CERTAIN_S for each in quiet):
+        return
     waits = snapshot.waits if snapshot.waits.edges else wait_graph(snapshot)
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end"):

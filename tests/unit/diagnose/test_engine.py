@@ -14,7 +14,7 @@ from mpwatch.diagnose.engine import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.waits import WaitGraph
+from mpwatch.model.waits import FollowedLater, WaitChain, WaitGraph
 from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
 
 
@@ -180,6 +180,31 @@ def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_go_on() -> Non
     seen = {f.rule: f for f in look(watched, 0)}
     assert set(seen) == {"a", RULE_FAILED}
     assert seen[RULE_FAILED].subject == "waits"
+
+
+def test_chains_that_cannot_be_followed_are_a_finding_of_the_next_look() -> None:
+    def follow() -> tuple[WaitChain, ...]:
+        raise RecursionError("too deep")
+
+    watched = Engine((), lambda snapshot: FollowedLater((), follow))
+
+    assert watched.waits(world(main())).chains == ()
+    assert [f.subject for f in look(watched, 0)] == ["waits"]
+
+
+def test_nobody_who_asks_for_edges_alone_has_the_chains_followed() -> None:
+    followed: list[int] = []
+
+    def follow() -> tuple[WaitChain, ...]:
+        followed.append(1)
+        return ()
+
+    graph = Engine((), lambda snapshot: FollowedLater((), follow)).waits(world(main()))
+    assert graph.edges == ()
+    assert not followed
+    assert (graph.chains, graph.chains) == ((), ())
+    assert followed == [1]
+    assert graph == WaitGraph()
 
 
 def test_waits_that_are_told_again_leave_no_failure() -> None:
