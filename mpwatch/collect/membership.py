@@ -45,6 +45,7 @@ class Membership:
     ) -> None:
         self._root = root
         self._proc = proc
+        self._loadavg = f"{proc}/loadavg"
         self._clock = clock
         self._parents: dict[ProcessId, ProcessId | None] = {}
         self._by_pid: dict[int, ProcessId] = {}
@@ -127,8 +128,9 @@ class Membership:
         """
         before = self._last_pid
         try:
-            last = int(self._files.read(f"{self._proc}/loadavg").split()[-1])
-        except (OSError, IndexError, ValueError):
+            line = self._files.read(self._loadavg)
+            last = int(line[line.rindex(b" ") :])
+        except (OSError, ValueError):
             return None
         self._last_pid = last
         if before is None or not 0 <= last - before <= NEWBORN_LIMIT:

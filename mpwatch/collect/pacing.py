@@ -65,6 +65,16 @@ class Slow:
             abs(now - then) > NEAR + then // 20 for now, then in zip(mark, self.mark, strict=True)
         )
 
+    def urgency(
+        self, mark: tuple[int, ...], at_s: float, interval_s: float = SLOW_S
+    ) -> float | None:
+        """How much its reading is wanted: by its age, the more the further it moved."""
+        if mark == self.mark and at_s - self.read_at_s <= interval_s:
+            return None
+        if not self.is_due(mark, at_s, interval_s):
+            return None
+        return (1 + self.moved_by(mark)) * self.age_s(at_s)
+
     def moved_by(self, mark: tuple[int, ...]) -> int:
         """How much all of it has moved."""
         return sum(abs(now - then) for now, then in zip(mark, self.mark, strict=False))

@@ -90,15 +90,10 @@ class ProcessReader:
         except OSError as error:
             self._used = None
             self._note("descriptors", error)
-        at_s, links, mappings = around.at_s, self._links, self._maps
-        held, mapped = (self._used or 0,), self._maps_mark(stat)
+        at_s = around.at_s
         return Due(
-            (1 + links.moved_by(held)) * links.age_s(at_s)
-            if links.is_due(held, at_s, around.slow_s)
-            else None,
-            (1 + mappings.moved_by(mapped)) * mappings.age_s(at_s)
-            if mappings.is_due(mapped, at_s, around.slow_s)
-            else None,
+            self._links.urgency((self._used or 0,), at_s, around.slow_s),
+            self._maps.urgency(self._maps_mark(stat), at_s, around.slow_s),
             self._memory.age_s(at_s) if self._memory.is_due((), at_s, 0.0) else None,
         )
 

@@ -20,8 +20,10 @@ class Inbox:
     def drain(self) -> list[Input]:
         """Take everything that is there."""
         taken: list[Input] = []
-        while True:
+        # Asked ten times a second, and hardly ever is there anything.
+        while not self._inputs.empty():
             try:
                 taken.append(self._inputs.get_nowait())
             except queue.Empty:
-                return taken
+                break
+        return taken
