@@ -5,7 +5,7 @@ Built by `mpwatch.observe.fold`; frozen, so it crosses threads freely.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -135,11 +135,11 @@ class GpuUse:
 class Trends:
     """The last values of what is drawn in a row, oldest first; `None` where not read."""
 
-    cpu_percent: tuple[float | None, ...] = ()
-    private_bytes: tuple[float | None, ...] = ()
-    fds: tuple[float | None, ...] = ()
-    maps: tuple[float | None, ...] = ()
-    shm_bytes: tuple[float | None, ...] = ()
+    cpu_percent: Sequence[float | None] = ()
+    private_bytes: Sequence[float | None] = ()
+    fds: Sequence[float | None] = ()
+    maps: Sequence[float | None] = ()
+    shm_bytes: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mpwatch.diagnose.loader_wait import loader_wait
@@ -41,9 +41,9 @@ class _Line(Track):
             del moments[1 : len(moments) // 2 : 2]
             del self.values[1 : len(self.values) // 2 : 2]
 
-    def drawn(self) -> tuple[float, ...]:
+    def drawn(self) -> Sequence[float]:
         """The last values."""
-        return tuple(self.values[-TREND_POINTS:])
+        return self.values[-TREND_POINTS:]
 
 
 class HistoryKeeper:
@@ -139,7 +139,7 @@ class HistoryKeeper:
         return line
 
 
-def _recent(line: _Line | None) -> tuple[float, ...]:
+def _recent(line: _Line | None) -> Sequence[float]:
     return () if line is None else line.drawn()
 
 

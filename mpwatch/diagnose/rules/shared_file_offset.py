@@ -25,6 +25,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     del history
     for owner, workers in loader_owners(snapshot):
         mine = _files(owner)
+        if not mine:
+            continue
         holders: defaultdict[tuple[int, str], list[Process]] = defaultdict(list)
         for worker in workers:
             if worker.sample.start_method == "fork":

@@ -203,7 +203,7 @@ def _taken(columns: Sequence[Column], chosen: Sequence[int]) -> int:
 class Trend:
     """Numbers to be drawn as wide as their column turns out to be."""
 
-    values: tuple[float | None, ...]
+    values: Sequence[float | None]
     """Oldest first."""
     top: float | None = None
     """The value of a full block; `None` draws from the smallest value shown to the largest."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose import pipes, stack_shapes, stillness, wait_edges
+from mpwatch.diagnose import pipes, stack_shapes, stillness, wait_edges, waits
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.pipes import pipe_ends
 from mpwatch.diagnose.stack_shapes import (
@@ -23,8 +23,10 @@ from mpwatch.diagnose.stack_shapes import (
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.history import History, Point
-from mpwatch.model.samples import FdLink, Frame
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import FdLink, Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.waits import WaitGraph
 from tests.unit.diagnose.worlds import (
     IDLE_FEEDER,
     IDLE_WORKER,
@@ -37,6 +39,7 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    segment,
     thread,
     world,
 )
@@ -211,3 +214,57 @@ def test_a_rule_that_needs_few_points_does_not_copy_the_whole_past() -> None:
     stillness.wait_share(main(), History({(pid(MAIN), "loader_wait"): series}), over_s=30.0)
 
     assert series.touched < 60
+
+
+def found_afresh(monkeypatch: pytest.MonkeyPatch, job: Snapshot) -> WaitGraph:
+    """The waits of a job nothing is known of."""
+    with monkeypatch.context() as patched:
+        patched.setattr(waits, "_before", (None, {}))
+        return wait_graph(job)
+
+
+def test_edges_of_processes_at_rest_are_found_once(
+    counted: Callable[[Any, str], list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = loader_job()
+    asked = counted(waits, "edges_of")
+    first = world(*job)
+    wait_graph(first)
+    asked.clear()
+    moved = replace(job[5], cpu_percent=50.0)
+    second = world(*job[:5], moved, *job[6:])
+    graph = wait_graph(second)
+
+    # Main's follow from its workers, so they are found each time.
+    assert len(asked) == 2
+    assert graph == found_afresh(monkeypatch, second)
+    assert len(graph.edges) == 2 * WORKERS + 1
+
+
+def test_edges_follow_pipes_that_change_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = thread(200, waits=WaitedOn("pipe-read", "read", ("pipe:[7]",), (3,)))
+    reader = process(200, "spawned", threads=[waiting], fds=fds(1, links=[pipe(3, 7, False)]))
+    writer = process(201, "spawned", fds=fds(1, links=[pipe(4, 7, True)]))
+    idle = process(201, "spawned", fds=fds(0, links=[]))
+    jobs = [world(main(fds=fds(0, links=[])), reader, other) for other in (writer, idle, writer)]
+
+    providers = []
+    for job in jobs:
+        graph = wait_graph(job)
+        assert graph == found_afresh(monkeypatch, job)
+        providers.append([edge.providers for edge in graph.edges])
+    assert providers == [[(pid(201),)], [()], [(pid(201),)]]
+
+
+def test_edges_follow_a_semaphore_that_another_process_maps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = thread(200, waits=WaitedOn("semaphore", "futex", segment=SegmentId(9, 5)))
+    waiter = process(200, "spawned", threads=[waiting])
+    semaphore = segment(5, kind="semaphore", mappers=(pid(200), pid(201)))
+    alone = replace(semaphore, mappers=(pid(200),))
+
+    for shared in (semaphore, alone, semaphore):
+        job = world(main(), waiter, process(201, "spawned"), segments=(shared,))
+        assert wait_graph(job) == found_afresh(monkeypatch, job)
+        assert wait_graph(job).edges[0].providers == shared.mappers[1:]

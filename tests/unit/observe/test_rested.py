@@ -59,7 +59,7 @@ def test_a_series_goes_on_while_a_process_rests() -> None:
 
     shown = fold.at(5.0, worker(5.0))
 
-    assert shown.trends.fds == (20, 20, 20, 20, 20)
+    assert list(shown.trends.fds) == [20, 20, 20, 20, 20]
 
 
 def test_a_worker_of_a_parent_that_is_gone_is_shown_anew_though_it_rests() -> None:
