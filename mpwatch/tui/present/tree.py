@@ -73,18 +73,24 @@ def nodes(
     found: list[Node] = []
     measure = SORTS.get(order.column or "")
 
-    def visit(siblings: Sequence[Process], depth: int) -> None:
-        for process in _arranged(siblings, moment, measure, order.is_reversed):
-            if hide_ended and process.is_gone and process.process != moment.snapshot.root:
-                continue
-            below = moment.children.get(process.process, [])
-            is_folded = process.process in folded and bool(below)
-            count = _count(moment, process.process) if below else 0
-            found.append(Node(process, depth, count, is_folded))
-            if below and not is_folded:
-                visit(below, depth + 1)
+    def arranged(siblings: Sequence[Process], depth: int) -> list[tuple[Process, int]]:
+        """The last of them first."""
+        order_of_all = _arranged(siblings, moment, measure, order.is_reversed)
+        return [(process, depth) for process in reversed(order_of_all)]
 
-    visit(moment.children.get(None, []), 0)
+    # A function that calls itself from within holds itself, and with it this moment, until the
+    # garbage collector comes by.
+    waiting = arranged(moment.children.get(None, []), 0)
+    while waiting:
+        process, depth = waiting.pop()
+        if hide_ended and process.is_gone and process.process != moment.snapshot.root:
+            continue
+        below = moment.children.get(process.process, [])
+        is_folded = process.process in folded and bool(below)
+        count = _count(moment, process.process) if below else 0
+        found.append(Node(process, depth, count, is_folded))
+        if below and not is_folded:
+            waiting += arranged(below, depth + 1)
     return found
 
 

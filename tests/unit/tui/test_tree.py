@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -85,3 +87,16 @@ def test_a_sleeper_that_used_much_cpu_is_at_work(moment: Moment) -> None:
 )
 def test_counts_in_narrow_columns(count: int | None, words: str) -> None:
     assert tree.short_count(count) == words
+
+
+def test_arranging_the_tree_leaves_nothing_to_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        moment = Moment(loader_job())
+        assert len(tree.nodes(moment, Order())) > 2
+        gone = weakref.ref(moment)
+        del moment
+        assert gone() is None
+    finally:
+        gc.enable()
