@@ -104,7 +104,7 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
     woken = 0.0
     for index in range(len(moments) - 1, 0, -1):
         at_s = moments[index - 1]
-        looked = _looked_at(looks, at_s, moments[index])
+        looked = bool(looks) and _looked_at(looks, at_s, moments[index])
         more = counts[index] - counts[index - 1]
         woken += max(0.0, more - (SWITCHES_OF_A_LOOK if looked else 0))
         if woken > WAKES + WAKES_PER_S * (last_s - at_s):

@@ -100,7 +100,9 @@ class HistoryKeeper:
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
     ) -> None:
         """Add a point to each line of which there is a value."""
-        lines = self._lines.setdefault(process, {})
+        lines = self._lines.get(process)
+        if lines is None:
+            lines = self._lines[process] = {}
         for metric, value in values.items():
             if value is not None:
                 line = lines.get(metric)

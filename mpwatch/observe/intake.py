@@ -55,7 +55,8 @@ class Intake:
         inputs = self._hear(timeout_s)
         # Children that live shorter than the time between two readings are caught here.
         born = self.tree.births()
-        self.deaths.watch(born)
+        if born:
+            self.deaths.watch(born)
         ended = [self._counted(end) for end in self.deaths.poll()]
         self.has_changed = self.has_changed or bool(born or ended)
         if ended:

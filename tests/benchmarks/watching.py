@@ -2,9 +2,10 @@
 
     python tests/benchmarks/watching.py [--workers 64] [--seconds 30]
 
-Starts a DataLoader job, then the dashboard and `htop -d 10` (if it is installed) in terminals of
-160 x 48 at the same time, and prints cpu-seconds a second of each and their ratio; after that the
-time from the command to the first painted tree and the wall time of `dump --json --no-stacks`.
+Starts a DataLoader job, then the dashboard, `htop -d 10` (if it is installed) and a program that
+does next to nothing (`watching_floor.py`) in terminals of 160 x 48 at the same time, and prints
+cpu-seconds a second of each and their ratios to htop; after that the time from the command to the
+first painted tree and the wall time of `dump --json --no-stacks`.
 """
 
 from __future__ import annotations
@@ -93,7 +94,11 @@ def start_job(workers):
 def compare_cpu(pid, seconds):
     """CPU of the dashboard and of htop, side by side."""
     command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
-    terminals = {"mpwatch attach": Terminal(command)}
+    floor = Path(__file__).with_name("watching_floor.py")
+    terminals = {
+        "mpwatch attach": Terminal(command),
+        "floor": Terminal([sys.executable, str(floor), str(pid)]),
+    }
     if shutil.which("htop"):
         terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
     time.sleep(30)  # past the first looks, which fill the screen
@@ -105,7 +110,8 @@ def compare_cpu(pid, seconds):
     for name, share in used.items():
         print(f"{name:16} {share:.3f} cpu-s/s")
     if "htop -d 10" in used:
-        print(f"{'ratio':16} {used['mpwatch attach'] / used['htop -d 10']:.2f}")
+        for name in ("mpwatch attach", "floor"):
+            print(f"{name} to htop {used[name] / used['htop -d 10']:.2f}")
     else:
         print("htop is not installed: no ratio")
 
