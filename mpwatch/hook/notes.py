@@ -136,7 +136,7 @@ class Notes:
     def _make_room(self) -> None:
         """Forget the oldest of what comes all the time, then of the rest."""
         kept = [*self._recent, *self._common]
-        excess = sum(len(data) + _OBJECTS_BYTES for _, data in kept) - RECENT_BYTES
+        excess = sum([len(data) + _OBJECTS_BYTES for _, data in kept]) - RECENT_BYTES
         try:
             while excess > 0:
                 _, data = (self._common or self._recent).popleft()
