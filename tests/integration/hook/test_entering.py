@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start
+from tests.integration.hook.test_forks import THREADED
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_child_that_another_thread_forks_meanwhile_collects_its_garbage(start: Start) -> None:
-    program = start("hook_entering.py", "forked")
+    program = start("hook_entering.py", "forked", env=THREADED)
 
     assert program.wait() == 0, program.lines
     assert program.lines == ["in True collects True", "in True collects False", "codes [0]"]
