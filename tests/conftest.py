@@ -66,16 +66,21 @@ class Program:
         return True
 
     def end(self) -> None:
-        """Kill it with everything it started.
-
-        Resource trackers are spared: they end by themselves and take the semaphores with them.
-        """
-        for pid in _group(self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Kill it with everything it started."""
+        kill_group(self.process.pid)
         self.process.wait(10)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process group whose leader was not waited for yet.
+
+    Resource trackers are spared: they end by themselves and take the semaphores with them.
+    """
+    for pid in _group(leader):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _group(leader: int) -> list[int]:

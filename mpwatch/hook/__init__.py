@@ -159,7 +159,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
         _session = _forks.session = session
         sys.modules[RENDEZVOUS] = sys.modules[__name__]
         session.enter()
-        be_lean(__name__)
+        be_lean(sys.modules[__name__])
     except BaseException:
         session.leave("failed")
         raise

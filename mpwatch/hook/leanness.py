@@ -6,25 +6,34 @@ docstrings of modules and classes 16 KB (CPython 3.11); those of functions are p
 
 from __future__ import annotations
 
-import sys
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def be_lean(package: str) -> None:
-    """Drop them in all modules of a package; where that cannot be done they stay."""
-    for name, module in tuple(sys.modules.items()):
-        if name.startswith(package + ".") and module is not None:
-            module.__doc__ = None
-            _strip(module, name)
+def be_lean(package: ModuleType) -> None:
+    """Drop them in all modules of a package; where that cannot be done they stay.
+
+    They are found from the package itself: to look for them among all modules would have a forked
+    process copy 700 pages of the heap that it shares with its parent.
+    """
+    inside = package.__name__ + "."
+    for value in tuple(vars(package).values()):
+        if isinstance(value, ModuleType) and value.__name__.startswith(inside):
+            value.__doc__ = None
+            _strip(value, value.__name__)
+            be_lean(value)
 
 
 def _strip(holder: Any, module: str) -> None:
     for value in tuple(vars(holder).values()):
-        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        function: Any = value
+        if isinstance(value, property):
+            function = value.fget
+        elif isinstance(value, staticmethod | classmethod):
+            function = value.__func__
         if isinstance(function, FunctionType) and function.__module__ == module:
             function.__annotations__ = None  # type: ignore[assignment]
         elif isinstance(value, type) and value.__module__ == module:

@@ -8,9 +8,27 @@ import os
 import signal
 import sys
 import time
+from types import ModuleType
+
+MODULES = 1_500
+"""As many as torch brings along."""
+PAGE_OBJECTS = 51
+"""Objects as large as a module that fill a page."""
+
+
+class Filler:
+    """As large as a module, so that each module has a page to itself and a look at all shows."""
+
+    __slots__ = tuple("abcde")
+
 
 if __name__ == "__main__":
-    heap = [[number] for number in range(200_000)]
+    heap: list[object] = []
+    for number in range(MODULES):
+        name = f"part{number}"
+        sys.modules[name] = ModuleType(name)
+        heap += [Filler() for _ in range(PAGE_OBJECTS)]
+    heap += [[number] for number in range(200_000)]
     gc.collect()
     gc.disable()
     heap += [[number] for number in range(200_000)]

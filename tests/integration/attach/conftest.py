@@ -16,6 +16,7 @@ import pytest
 from mpwatch.attach import rights
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
+from tests.conftest import kill_group
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 WITHIN_S = 90.0
@@ -110,7 +111,7 @@ def start(runtime: Path) -> Iterator[Start]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            **options,
+            **{"start_new_session": True, **options},
         )
         started.append(popen)
         running = Running(popen)
@@ -120,7 +121,9 @@ def start(runtime: Path) -> Iterator[Start]:
     yield start
     for popen in started:
         with popen:  # a child that outlives it may hold its pipes: their end is not waited for
-            popen.kill()
+            # All of it: a DataLoader's worker that starts while its parent is killed takes whoever
+            # inherits it for its parent, and waits for ever (torch 2.13).
+            kill_group(popen.pid)
 
 
 def eventually(is_so: Callable[[], bool], within_s: float = WITHIN_S) -> bool:

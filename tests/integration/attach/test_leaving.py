@@ -145,4 +145,4 @@ def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start)
     assert bring_in(sample(child).process, timeout_s=20).state == "ready"
     assert detach(sample(child).process, timeout_s=20).state == "absent"
     assert heap_pages > 10_000
-    assert faults(child) - before < 4000
+    assert faults(child) - before < 2500

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from types import ModuleType
+
+from mpwatch.hook.leanness import be_lean
+
+TEXT = '''
+"""What it is."""
+class Thing:
+    """A thing."""
+    def plain(self, number: int) -> int: return number
+    @property
+    def size(self) -> int: return 1
+    @staticmethod
+    def loose(text: str) -> str: return text
+def outside(path: str) -> None: ...
+'''
+
+
+class Lazy(ModuleType):
+    """A module that does something when it is asked for what it does not have."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"somebody asked for {name}")
+
+
+def module(name: str, parent: ModuleType | None = None) -> ModuleType:
+    made = ModuleType(name)
+    exec(TEXT, vars(made))
+    if parent is not None:
+        setattr(parent, name.rpartition(".")[2], made)
+    return made
+
+
+def test_modules_of_the_package_alone_lose_what_nobody_reads() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.points", package)
+    deep = module("lean_package.points.deep", inner)
+    other = module("lean_packages")
+    vars(deep).update(other=other, borrowed=vars(other)["outside"], lazy=Lazy("lazy"))
+
+    be_lean(package)
+
+    for each in (inner, deep):
+        assert each.__doc__ is None
+        assert each.Thing.__doc__ is None
+        assert not each.outside.__annotations__
+        assert not each.Thing.plain.__annotations__
+        assert not each.Thing.size.fget.__annotations__
+        assert not each.Thing.loose.__annotations__
+        assert each.Thing().plain(3) == 3
+    assert package.outside.__annotations__
+    assert other.outside.__annotations__
+    assert other.Thing.__doc__ == "A thing."
