@@ -174,9 +174,11 @@ def test_a_quick_call_is_few_bytecodes(session: Session, clock: Clock, name: str
         return step
 
     before = sys.gettrace()
-    sys.settrace(step)
-    call()
-    sys.settrace(before)
+    for _ in range(2):  # Python 3.12 tells of bytecodes only to those who ask a second time
+        steps = 0
+        sys.settrace(step)
+        call()
+        sys.settrace(before)
 
     # 52 in Python 3.11; a record and the call of it are as many again.
     assert 20 < steps < 70
