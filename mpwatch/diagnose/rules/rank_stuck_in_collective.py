@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.ranks import in_collective, rank_groups
+from mpwatch.diagnose.ranks import in_collective, is_in_backward, rank_groups
 from mpwatch.diagnose.stacks import merge
 from mpwatch.diagnose.stillness import STANDING_S, quiet_s
-from mpwatch.diagnose.tree import all_called, called
+from mpwatch.diagnose.tree import all_called, called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
@@ -22,9 +22,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     Waiting for the slowest rank for a moment is what collectives do: the others have to stand.
     """
     for ranks in rank_groups(snapshot):
-        inside = [rank for rank in ranks if in_collective(rank) is not None]
-        late = [rank for rank in ranks if in_collective(rank) is None and _has_stack(rank)]
-        names = {in_collective(rank) for rank in inside}
+        calls = {rank.process: _collective(rank, history) for rank in ranks}
+        inside = [rank for rank in ranks if calls[rank.process] is not None]
+        late = [rank for rank in ranks if calls[rank.process] is None and _has_stack(rank)]
+        names = {calls[rank.process] for rank in inside}
         if len(names) != 1 or len(inside) < len(late):
             continue
         waits = [quiet for rank in inside if (quiet := quiet_s(rank, history)) is not None]
@@ -33,6 +34,14 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         gone = [p for p in snapshot.processes if p.is_gone and p.role == inside[0].role]
         if late or gone:
             yield _finding(inside, late, gone, f"{names.pop()}", min(waits))
+
+
+def _collective(rank: Process, history: History) -> str | None:
+    """The collective a rank is in; the backward pass, if it has stood in it for long."""
+    name = in_collective(rank)
+    if name is None and is_in_backward(rank) and (quiet_s(rank, history) or 0.0) >= STANDING_S:
+        return "the backward pass"
+    return name
 
 
 def _has_stack(rank: Process) -> bool:
@@ -58,7 +67,10 @@ def _finding(
         rule=RULE,
         severity=Severity.CRITICAL if since_s >= 60 or not late else Severity.WARNING,
         process=culprits[0].process,
-        summary=f"{len(inside)} ranks wait in {collective} for {all_called(culprits)}",
+        summary=(
+            f"{counted(len(inside), 'rank')} {'waits' if len(inside) == 1 else 'wait'} in "
+            f"{collective} for {all_called(culprits)}"
+        ),
         evidence=tuple(evidence),
         cause=(
             "A collective ends when all ranks are in it. One is late or gone: it loads data, "

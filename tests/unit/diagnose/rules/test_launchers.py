@@ -90,6 +90,33 @@ def test_ranks_that_meet_or_just_compute_are_quiet(ranks: tuple[Process, ...]) -
     assert found(rank_stuck_in_collective.check, world(AGENT, *ranks)) == []
 
 
+def in_backward(number: int, still_s: float, group: str = "gloo_tcp_loop") -> Process:
+    stack = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:40")
+    own = 300 + number
+    threads = [thread(own, *stack, still_s=still_s), thread(own + 50, name=group)]
+    return process(own, "rank", threads=threads, label=f"rank {number}", rank=number)
+
+
+def test_one_that_stands_in_its_backward_pass_waits_for_the_rank_that_is_elsewhere() -> None:
+    finding = only(rank_stuck_in_collective.check, world(AGENT, rank(0), in_backward(1, 60.0)))
+
+    assert finding.process == pid(300)
+    assert "1 rank waits in the backward pass for rank 0 (300)" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "other", [in_backward(1, 0.5), in_backward(1, 60.0, group="python"), in_backward(1, 3.0)]
+)
+def test_one_that_computes_its_gradients_or_has_no_group_waits_for_nobody(other: Process) -> None:
+    assert found(rank_stuck_in_collective.check, world(AGENT, rank(0), other)) == []
+
+
+def test_one_that_computes_its_gradients_keeps_those_in_a_collective_waiting() -> None:
+    job = world(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5))
+
+    assert only(rank_stuck_in_collective.check, job).process == pid(301)
+
+
 def test_ranks_of_mp_spawn_are_ranks_too() -> None:
     ranks = [
         process(300, "spawned", threads=[thread(300, f"{C10D}:barrier")]),
