@@ -80,6 +80,12 @@ def here(python: str = sys.executable) -> Place:
 
 def root(directory: Path) -> Place:
     """Another distribution's directory; procfs and /dev must be mounted there."""
+    for needed, mount in (
+        ("proc/self", "mount -t proc proc"),
+        ("dev/null", "mount --rbind /dev"),
+    ):
+        if not (directory / needed).exists():
+            raise SystemExit(f"first: {mount} {directory}/{needed.partition('/')[0]}")
     folder = Path(tempfile.mkdtemp(prefix="torch-suite-", dir=directory / "tmp"))
     inside = f"/tmp/{folder.name}"
     # `env -C` because chroot(8) goes to the root directory.
