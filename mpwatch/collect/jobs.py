@@ -163,7 +163,6 @@ def _job(
                 known.cmdline,
                 known.is_python,
                 known.environment,
-                stat.arguments_at,
                 stat.is_fork,
             )
         )

@@ -48,8 +48,6 @@ class Stat(NamedTuple):
 
     process: ProcessId
     """Its identity; of a thread, the thread's own."""
-    arguments_at: int = 0
-    """Address of the command line: a fork has its parent's, an exec a new one; 0 if hidden."""
     is_fork: bool = False
     """Forked, and nothing executed since (PF_FORKNOEXEC): it still says so as a zombie."""
 
@@ -110,7 +108,6 @@ def parse_stat(line: bytes) -> Stat:
         rss_pages=int(fields[21]),
         exit_code=code or None,
         process=ProcessId(pid, start_ticks),
-        arguments_at=int(fields[45]) if len(fields) > 45 else 0,
         is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
     )
 

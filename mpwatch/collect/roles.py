@@ -4,7 +4,8 @@ Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 
 - multiprocessing starts its helpers as `python -c "from multiprocessing.MODULE import ..."`.
   Children of a forkserver are forks of it and keep its command line; only the parent differs.
-- A fork child has its parent's command line, at the same address; after an exec it lies elsewhere.
+- A fork child has its parent's command line; the kernel knows of each whether it has executed
+  anything since it was forked.
 - torch names the threads of a DataLoader worker `pt_data_worker` (2.7 and later); the main thread's
   name is the process's.
 - inductor compiles in `torch/_inductor/compile_worker/__main__.py` and in forks of that.
@@ -45,8 +46,6 @@ class Facts:
     cmdline: tuple[str, ...]
     is_python: bool
     environment: Mapping[str, str] = field(default_factory=dict)
-    arguments_at: int = 0
-    """Where its command line lies in its memory; 0 if unknown."""
     is_fork: bool = False
     """Whether it has executed nothing since it was forked."""
 
@@ -96,7 +95,7 @@ def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
     if any(_COMPILE_WORKER in argument for argument in fact.cmdline[:3]):
         return Part("compile-worker")
     if code.startswith(_SPAWN):
-        return _worker_or(fact, "spawned", "fork" if _is_fork(fact, parent) else "spawn")
+        return _worker_or(fact, "spawned", "fork" if fact.is_fork else "spawn")
     if fact.name == WORKER_NAME:
         return Part("loader-worker", "fork")
     if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
@@ -120,15 +119,6 @@ def _worker_or(fact: Facts, otherwise: Role, method: str | None) -> Part:
     if fact.name == WORKER_NAME:
         return Part("loader-worker", method or "forkserver")
     return Part(otherwise, method)
-
-
-def _is_fork(fact: Facts, parent: Facts | None) -> bool:
-    """Whether a process is a copy of its parent; that the words are equal may be chance."""
-    return (
-        parent is not None
-        and fact.cmdline == parent.cmdline
-        and fact.arguments_at == parent.arguments_at != 0
-    )
 
 
 def _own_program(fact: Facts, parents_part: Part | None) -> Role:

@@ -231,7 +231,13 @@ class _Crew:
         It follows from the lasting facts alone, so it stays while those do.
         """
         basis: list[object] = [
-            (m.stat.process, m.parent, m.stat.name, self._identities[m.stat.process])
+            (
+                m.stat.process,
+                m.parent,
+                m.stat.name,
+                m.stat.is_fork,
+                self._identities[m.stat.process],
+            )
             for m in members
         ]
         if basis != self._cast[0]:
@@ -261,7 +267,6 @@ class _Crew:
             cmdline=identity.cmdline,
             is_python=identity.is_python,
             environment=identity.environment,
-            arguments_at=member.stat.arguments_at,
             is_fork=member.stat.is_fork,
         )
 

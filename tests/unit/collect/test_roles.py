@@ -92,20 +92,14 @@ def test_spawn_children_are_workers_only_if_they_are_called_so() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("addresses", "method"), [((7, 7), "fork"), ((7, 8), "spawn"), ((0, 0), "spawn")]
-)
-def test_a_fork_of_a_spawned_process_has_its_command_line_in_the_same_place(
-    addresses: tuple[int, int], method: str
-) -> None:
-    facts = job(
+@pytest.mark.parametrize(("is_fork", "method"), [(True, "fork"), (False, "spawn")])
+def test_a_fork_of_a_spawned_process_has_executed_nothing(is_fork: bool, method: str) -> None:
+    *above, worker = job(
         (10, None, "python", TRAIN), (12, 10, "python", SPAWN), (13, 12, "pt_data_worker", SPAWN)
     )
-    above, worker = (
-        replace(fact, arguments_at=at) for fact, at in zip(facts[1:], addresses, strict=True)
-    )
+    worker = replace(worker, is_fork=is_fork)
 
-    parts = assign([facts[0], above, worker])
+    parts = assign([*above, worker])
 
     assert parts[worker.process] == Part("loader-worker", method)
 
