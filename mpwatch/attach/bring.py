@@ -30,6 +30,9 @@ TURNS_OF_A_VISIT = 8
 IMPORT_WITHIN_S = 2.0
 """How much longer a program may be importing its modules."""
 _IMPORT_PAUSE_S = 0.02
+PASSES_WITHIN_S = 1.0
+"""For how long a disk that is read, or py-spy taking a stack, is waited for."""
+_PASSES_PAUSE_S = 0.02
 
 
 def bring_in(
@@ -78,7 +81,8 @@ def bring_in(
         if already is None:
             already = _bring(Visit(target, step, rest), methods, timeout_s)
     except Refused as refusal:
-        already = Attached(process, "absent", reason=clean(refusal.reason, 1000), fix=refusal.fix)
+        reason = clean(refusal.reason, 1000)
+        already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
     except OSError as error:
         already = Attached(process, "absent", reason=f"it could not be examined: {error}")
     return _timed(already, started_s)
@@ -94,15 +98,25 @@ def deliver(
         seconds it stood still.
 
     Raises:
-        Refused: No method can be used; the message gives the reason of the last one tried.
+        Refused: No method can be used, also not after a while where that could have helped; the
+            message gives the reason of the last one tried.
     """
-    deadline_s = time.monotonic() + timeout_s + IMPORT_WITHIN_S
+    began_s = time.monotonic()
     while True:
-        answer, method, stopped_s = _deliver_once(visit, errand, methods, timeout_s)
+        try:
+            answer, method, stopped_s = _deliver_once(visit, errand, methods, timeout_s)
+        except Refused as refusal:
+            if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
+                raise
+            with visit.rest():
+                time.sleep(_PASSES_PAUSE_S)
+            visit.look_again()
+            continue
         if answer != LATER:
             return answer, method, stopped_s
-        if time.monotonic() > deadline_s:
-            raise Refused("it is in the middle of importing modules; try again in a moment")
+        if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
+            reason = "it is in the middle of importing modules; try again in a moment"
+            raise Refused(reason, passes=True)
         time.sleep(_IMPORT_PAUSE_S)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import subprocess
 import threading
 import time
@@ -14,7 +15,7 @@ from mpwatch.attach import interpreter, pending_call, rights, room, stub, their_
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.parcel import Parcel
-from mpwatch.attach.target import Target, read_stat
+from mpwatch.attach.target import Target, read_stat, read_target
 from mpwatch.attach.this_machine import this_machine
 
 Step = Callable[[str], None]
@@ -41,6 +42,14 @@ class Visit:
         self.rest = rest
         self.text_at: int | None = None
         """Where in its memory the text for a pending call was put."""
+
+    def look_again(self) -> None:
+        """Read anew what may have changed about the target.
+
+        Raises:
+            Refused: It has ended.
+        """
+        self.target = read_target(self.target.process)
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -155,7 +164,9 @@ class PendingCall:
         except ProcessLookupError:
             raise Refused("the process ended during the attempt") from None
         except OSError as error:
-            raise Refused(f"it could not be borrowed: {error}") from error
+            # We had the right a moment ago, so it is a tracer that came in between.
+            passes = error.errno == errno.EPERM
+            raise Refused(f"it could not be borrowed: {error}", passes=passes) from error
         finally:
             memory.close()
 
@@ -215,7 +226,7 @@ def _require_rights(target: Target) -> None:
         return
     found = rights.check(target.pid)
     if not found.is_allowed:
-        raise Refused(found.reason, found.fix)
+        raise Refused(found.reason, found.fix, passes=found.passes)
 
 
 def _require_stoppable(target: Target) -> None:
@@ -224,10 +235,12 @@ def _require_stoppable(target: Target) -> None:
         raise Refused("it is stopped", f"kill -CONT {target.pid}")
     if target.state == "t":
         raise Refused(
-            f"process {target.tracer_pid} has stopped it for debugging", "end that debugger first"
+            f"process {target.tracer_pid} has stopped it for debugging",
+            "end that debugger first",
+            passes=True,
         )
     if target.state == "D":
-        raise Refused("its main thread is in uninterruptible sleep (state D)")
+        raise Refused("its main thread is in uninterruptible sleep (state D)", passes=True)
 
 
 def _require_same(target: Target) -> None:

@@ -23,6 +23,8 @@ class Attached:
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
     took_s: float = 0.0
+    passes: bool = False
+    """What spoke against it may be over soon: see `Refused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,17 @@ class Detached:
 
 
 class Refused(Exception):
-    """This way cannot be taken with this process; the message is one sentence for the user."""
+    """This way cannot be taken with this process; the message is one sentence for the user.
 
-    def __init__(self, reason: str, fix: str = "") -> None:
+    Args:
+        reason: That sentence.
+        fix: The command or setting that would help, where there is one.
+        passes: It may be over in a moment without anybody's help: a disk is being read, py-spy
+            takes a stack.
+    """
+
+    def __init__(self, reason: str, fix: str = "", *, passes: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.fix = fix
+        self.passes = passes

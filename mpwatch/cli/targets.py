@@ -56,6 +56,7 @@ def bring(
 
     def tell(attached: Attached) -> None:
         reason = f"{attached.reason} {attached.fix}".strip()
-        report(HookStatus(attached.process, time.monotonic(), attached.state, reason))
+        at_s, state = time.monotonic(), attached.state
+        report(HookStatus(attached.process, at_s, state, reason, passes=attached.passes))
 
     bring_in_tree(samples, tell, again=again)

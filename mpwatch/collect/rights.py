@@ -49,6 +49,8 @@ class Obstacle:
     """One sentence."""
     fix: str
     """A command or a setting; empty if nothing helps."""
+    passes: bool = False
+    """It may be over in a moment without anybody's help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ class Rights:
     def fix(self) -> str:
         """What removes the first obstacle."""
         return self.obstacles[0].fix if self.obstacles else ""
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing else is in the way than what may be over in a moment."""
+        return bool(self.obstacles) and all(each.passes for each in self.obstacles)
 
 
 def check(pid: int, proc: str = "/proc") -> Rights:
@@ -130,6 +137,7 @@ def _obstacles(facts: Facts) -> list[Obstacle]:
             Obstacle(
                 f"process {facts.tracer_pid}{name} traces it already, and the kernel allows one",
                 f"end that debugger, or kill {facts.tracer_pid}",
+                passes=True,
             )
         )
     if facts.is_ptrace_filtered:

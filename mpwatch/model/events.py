@@ -87,3 +87,5 @@ class HookStatus:
     at_s: float
     state: HookState
     reason: str = ""
+    passes: bool = False
+    """What keeps the hook out may be over soon: it is worth another try."""

@@ -19,6 +19,7 @@ from mpwatch.model.commands import (
     Step,
     TakeStacks,
 )
+from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
@@ -156,10 +157,17 @@ class LiveSource:
     def _hear(self) -> None:
         """Take in what is said between two readings, and look again at who is followed."""
         has_stacks = False
-        for each in (*self._intake.listen(self._listen_s), *self._inbox.drain()):
+        heard = self._intake.listen(self._listen_s)
+        brought = self._inbox.drain()
+        for each in (*heard, *brought):
             self._apply(each)
             has_stacks = has_stacks or isinstance(each, StacksTaken)
+        for each in brought:
+            if isinstance(each, HookStatus):
+                self._bring_plan.has_heard(each)
         if self._is_ended or self._ticks == 0 or self._plan.followed is None:
+            return
+        if self._plan.followed in self._bring_plan.awaited(self._clock()):
             return
         if self._plan.is_follow_due(self._clock()):
             with self._lock:
@@ -173,9 +181,9 @@ class LiveSource:
             self._read()
         snapshot = self._current()
         if not self._is_ended:
+            self._bring_in(snapshot)
             self._look(snapshot)
             self._ask_gauges(snapshot)
-            self._bring_in(snapshot)
         self._deliver(snapshot)
 
     def _read(self) -> None:
@@ -222,7 +230,7 @@ class LiveSource:
     def _look(self, snapshot: Snapshot) -> None:
         if not self._options.stacks:
             return
-        for process in self._plan.due(snapshot):
+        for process in self._plan.due(snapshot, self._bring_plan.awaited(snapshot.at_s)):
             self._stacks_of(snapshot, Request(process))
 
     def _stacks_of(self, snapshot: Snapshot, request: Request) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple, Protocol
 
 from mpwatch.model.ids import ProcessId
@@ -98,8 +98,13 @@ class LookPlan:
         self._followed_at_s = self._looked_at_s[self.followed] = now_s
         return True
 
-    def due(self, snapshot: Snapshot) -> list[ProcessId]:
-        """Processes to look at now; the followed one has a rhythm of its own."""
+    def due(self, snapshot: Snapshot, spared: Set[ProcessId] = frozenset()) -> list[ProcessId]:
+        """Processes to look at now; the followed one has a rhythm of its own.
+
+        Args:
+            snapshot: What is known of the job.
+            spared: These are not to be touched at the moment.
+        """
         at_s = snapshot.at_s
         first: list[ProcessId] = []
         again: list[ProcessId] = []
@@ -112,7 +117,7 @@ class LookPlan:
             if not _has_python_stack(process):
                 continue
             last_s = self._looked_at_s.get(process.process)
-            if process.process == self.followed:
+            if process.process == self.followed or process.process in spared:
                 continue
             if last_s is None:
                 first.append(process.process)

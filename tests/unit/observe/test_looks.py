@@ -39,6 +39,14 @@ def test_each_process_is_looked_at_once_when_it_is_new() -> None:
     assert plan.due(second) == []
 
 
+def test_a_process_that_is_not_to_be_touched_has_its_first_look_later() -> None:
+    first, second = standing(1.0, 2.0)
+    plan = LookPlan()
+
+    assert plan.due(first, {MAIN}) == []
+    assert plan.due(second) == [MAIN]
+
+
 def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_rarely() -> None:
     plan = LookPlan()
     times = [float(second) for second in range(1, 61)]
