@@ -105,15 +105,15 @@ def _mapping(line: bytes) -> Mapping | None:
 
 def modules(mappings: Iterable[Mapping]) -> tuple[Module, ...]:
     """The files of which some part is executable, in address order."""
-    by_file: dict[tuple[int, int], list[Mapping]] = {}
-    for mapping in mappings:
-        if mapping.inode:
-            by_file.setdefault((mapping.device, mapping.inode), []).append(mapping)
-    return tuple(
-        Module(parts[0].path, tuple(parts))
-        for parts in by_file.values()
-        if any("x" in part.permissions for part in parts)
-    )
+    of_files = [(m.device, m.inode, m) for m in mappings if m.inode]
+    parts: dict[tuple[int, int], list[Mapping]] = {
+        (device, inode): [] for device, inode, m in of_files if "x" in m.permissions
+    }
+    for device, inode, mapping in of_files:
+        if (device, inode) in parts:
+            parts[device, inode].append(mapping)
+    found = [Module(each[0].path, tuple(each)) for each in parts.values()]
+    return tuple(sorted(found, key=lambda module: module.mappings[0].start))
 
 
 def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:

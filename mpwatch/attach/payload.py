@@ -9,10 +9,13 @@ this is over.
 
 from __future__ import annotations
 
+import _functools  # type: ignore[import-not-found]
+import _operator
 import _thread
 import gc
 import marshal
 import os
+import posix
 import sys
 import time
 
@@ -34,15 +37,27 @@ def run(parcel: str) -> None:
     No garbage is collected meanwhile. Thousands of new objects would bring the collection of all
     generations about, which takes a worker of torch 0.1 s and, where it was forked, has it copy
     all of the heap that it shares with its parent.
+
+    Another thread may fork meanwhile. In the child nobody would end what this one began, so the
+    interpreter is told to, by nothing but C: what it calls after a fork cannot be taken back.
     """
-    is_collecting = gc.isenabled()
-    try:
-        foreign = _run(parcel)
-    finally:
-        if is_collecting:
-            gc.enable()
+    foreign = _run_uncollected(parcel) if gc.isenabled() else _run(parcel)
     if foreign is not None:
         raise_later(foreign)
+
+
+def _run_uncollected(parcel: str) -> BaseException | None:
+    """Do the errand, and have garbage collected again, also in a child that is forked meanwhile."""
+    owed: dict[str, Any] = {}
+    call, take = _operator.methodcaller("__call__"), _functools.partial(owed.pop, "gc", bool)
+    try:
+        come_back = _functools.partial(next, map(call, iter(take, None)))
+        posix.register_at_fork(after_in_child=come_back)
+        owed["gc"] = gc.enable
+        return _run(parcel)
+    finally:
+        gc.enable()
+        owed.clear()
 
 
 def _run(parcel: str) -> BaseException | None:

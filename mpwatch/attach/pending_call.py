@@ -13,6 +13,7 @@ points the thread at the function nothing has changed; from then on the thread r
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 import time
@@ -248,16 +249,10 @@ def _blocked_call(pid: int) -> tuple[int, ...]:
 
 def _find_code(interpreter: Interpreter, memory: TargetMemory, code: bytes) -> int:
     """Address of an instruction sequence: in the vDSO, the C library or the interpreter."""
-
-    def rank(mapping: Mapping) -> int:
-        name = os.path.basename(mapping.path)
-        order = ("[vdso]", "libc.so", "libc-", "ld-musl", "libpthread", "python", "libpython")
-        return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
-
     executable = [
         m for m in interpreter.mappings if "x" in m.permissions and m.path != "[vsyscall]"
     ]
-    for mapping in sorted(executable, key=rank):
+    for mapping in sorted(executable, key=lambda mapping: _rank(mapping.path)):
         size = mapping.end - mapping.start
         key = mapping.path, mapping.device, mapping.inode, size, code
         try:
@@ -270,6 +265,14 @@ def _find_code(interpreter: Interpreter, memory: TargetMemory, code: bytes) -> i
             _remember(key, at)
             return mapping.start + at
     raise Refused("no code that returns from signals was found in it")
+
+
+@functools.lru_cache(maxsize=4096)
+def _rank(path: str) -> int:
+    """Where to look first."""
+    name = os.path.basename(path)
+    order = ("[vdso]", "libc.so", "libc-", "ld-musl", "libpthread", "python", "libpython")
+    return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
 
 
 def _remember(key: tuple[str, int, int, int, bytes], at: int) -> None:

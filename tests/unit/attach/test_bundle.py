@@ -30,9 +30,10 @@ opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 finders = list(sys.meta_path)
 said = load(hook, parcel)
-late = [name for name in sys.modules if name.startswith("_mpwatch_hook")]
+late = [name for name in list(sys.modules) if name.startswith("_mpwatch_hook")]
 sources = [sys.modules[name].__file__ for name in late]
 ours = [path for path in opened if path.startswith(hook)]
+assert not said, said
 package = sys.modules["_mpwatch_hook"]
 package.uninstrument()
 print(json.dumps([said, ours, len(late), sources, [f for f in sys.meta_path] == finders]))
@@ -46,8 +47,8 @@ def bring_in(tmp_path: Path, content: bytes | None) -> tuple[str, list[str], int
         [sys.executable, "-c", COUNT, payload.__file__, HOOK, str(tmp_path)],
         env={"XDG_RUNTIME_DIR": str(tmp_path)},
         capture_output=True,
-        check=True,
     )
+    assert done.returncode == 0, done.stderr.decode()
     said, ours, modules, sources, is_clean = json.loads(done.stdout)
     return said, ours, modules, sources, is_clean
 

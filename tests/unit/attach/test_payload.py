@@ -258,6 +258,41 @@ def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
     assert len(generations) <= 2 * 3  # what was put off comes once, and not for each 700 objects
 
 
+FORKS = """
+import gc, os, threading
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(10 + gc.isenabled())
+    global seen
+    seen = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled()
+forking = threading.Thread(target=fork)
+forking.start()
+forking.join()
+with open(PLACE, "w") as file:
+    file.write(repr(seen))
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_that_another_thread_forks_meanwhile_collects_garbage(parcel: Path) -> None:
+    place = parcel.parent / "seen"
+    program = FORKS.replace("PLACE", repr(str(place)))
+    hook(parcel, f"exec({program!r}, {{}})")
+    payload.run(str(parcel))
+    assert place.read_text() == "(11, False)"
+    child = os.fork()
+    if not child:
+        os._exit(10 + gc.isenabled())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11
+    gc.disable()  # a program's own wish: nothing is owed any more
+    child = os.fork()
+    if not child:
+        os._exit(10 + gc.isenabled())
+    gc.enable()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 10
+
+
 def test_a_handler_that_strikes_as_collecting_is_put_off_does_not_leave_it_off(
     parcel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
