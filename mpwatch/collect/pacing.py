@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SLOW_S = 30.0
@@ -12,8 +14,21 @@ PATIENCE = 50
 STEADY_LIMIT = 4
 """What was the same each time that it was read, and whose marks never moved, may become so many
 times as old."""
+NEAR_LIMIT = 2
+"""What hardly moved, and was found to be nearly as much as before, may become so many times as old:
+it is the usual coming and going."""
+MARKS_KEPT = 4
+"""A main's descriptors go up and down by dozens while its workers send batches."""
 NEAR = 3
 """A worker's descriptors go up and down by a few with every batch: no news for `SLOW_S`."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+NEWS_SHARE = 0.05
+SMALL_BYTES = 16 << 20
+"""What is private to a process that does little: a part of less is no news."""
+MEMORY_PATIENCE = 16
+MEMORY_LIMIT = 10
+"""Memory may become so many times as old as other parts, whatever happened: others let go of what
+was shared, too."""
 
 
 class Plan(NamedTuple):
@@ -44,6 +59,10 @@ def slow_s(processes: int) -> float:
     return min(SLOW_S, max(2.0, processes / 2))
 
 
+def _no_marks() -> deque[tuple[int, ...]]:
+    return deque(maxlen=MARKS_KEPT)
+
+
 @dataclass(slots=True)
 class Slow:
     """When an expensive part was read, what that cost, and what it saw then."""
@@ -54,6 +73,8 @@ class Slow:
     """What moves when the part is worth reading again."""
     patience: int = 1
     """How many times as old as usual it may become."""
+    usual: deque[tuple[int, ...]] = field(default_factory=_no_marks)
+    """The last marks: what goes up and down between them brings nothing new."""
 
     def age_s(self, at_s: float) -> float:
         """How old the reading is; without end if there is none."""
@@ -61,8 +82,17 @@ class Slow:
 
     def has_moved(self, mark: tuple[int, ...]) -> bool:
         """Whether what was seen then has moved by more than the usual coming and going."""
-        return len(mark) != len(self.mark) or any(
-            abs(now - then) > NEAR + then // 20 for now, then in zip(mark, self.mark, strict=True)
+        if is_near(mark, self.mark):
+            return False
+        usual = [each for each in self.usual if len(each) == len(mark)]
+        return not usual or any(
+            now < low - _slack(low) or now > high + _slack(high)
+            for now, low, high in zip(
+                mark,
+                map(min, zip(*usual, strict=True)),
+                map(max, zip(*usual, strict=True)),
+                strict=True,
+            )
         )
 
     def urgency(
@@ -82,15 +112,84 @@ class Slow:
     def is_due(self, mark: tuple[int, ...], at_s: float, interval_s: float = SLOW_S) -> bool:
         """Whether something moved or it was long ago, and it is not too expensive."""
         age_s = at_s - self.read_at_s
-        if mark == self.mark:
-            return age_s > interval_s * self.patience and age_s >= self.cost_s * PATIENCE
-        self.patience = 1
-        return age_s >= self.cost_s * PATIENCE and (self.has_moved(mark) or age_s > interval_s)
+        if mark != self.mark:
+            self.patience = min(NEAR_LIMIT, self.patience)
+            if self.has_moved(mark):
+                self.patience = 1
+                return age_s >= self.cost_s * PATIENCE
+        return age_s > interval_s * self.patience and age_s >= self.cost_s * PATIENCE
 
     def done(
-        self, mark: tuple[int, ...], at_s: float, cost_s: float, *, is_same: bool = False
+        self,
+        mark: tuple[int, ...],
+        at_s: float,
+        cost_s: float,
+        *,
+        is_same: bool = False,
+        is_like: bool = False,
     ) -> None:
-        """Note a reading, and whether it was the same as the one before."""
-        is_steady = is_same and mark == self.mark
-        self.patience = min(STEADY_LIMIT, 2 * self.patience) if is_steady else 1
+        """Note a reading, and whether it was the same as the one before, or nearly as much."""
+        if is_same and mark == self.mark:
+            self.patience = min(STEADY_LIMIT, 2 * self.patience)
+        else:
+            is_steady = (is_same or is_like) and not self.has_moved(mark)
+            self.patience = NEAR_LIMIT if is_steady else 1
         self.mark, self.read_at_s, self.cost_s = mark, at_s, cost_s
+        self.usual.append(mark)
+
+
+def _slack(number: int) -> int:
+    """By how much it comes and goes at any time."""
+    return NEAR + number // 20
+
+
+def is_near(now: tuple[int, ...], then: tuple[int, ...]) -> bool:
+    """Whether all of these numbers differ by no more than the usual coming and going."""
+    return len(now) == len(then) and all(
+        abs(one - other) <= _slack(other) for one, other in zip(now, then, strict=True)
+    )
+
+
+@dataclass(slots=True)
+class MemoryTurn:
+    """When the memory of a process was read, and what it may have become since.
+
+    A page becomes private by a fault, or because others let go of it; so memory without faults is
+    what it was, but for the latter. Not every fault makes one: a worker that maps a batch has some
+    each time and keeps nothing.
+    """
+
+    read_at_s: float = float("-inf")
+    cost_s: float = 0.0
+    touched: tuple[int, int] = (0, 0)
+    """Page faults and resident pages then."""
+    private_bytes: int = 0
+    patience: int = 1
+    """How many times the usual has to be touched: what was touched before did not stay."""
+
+    def urgency(self, touched: tuple[int, int], at_s: float, interval_s: float) -> float | None:
+        """How much a reading is wanted: by the part of it that may be new, and by its age."""
+        limit_s = MEMORY_LIMIT * interval_s
+        age_s = at_s - self.read_at_s
+        if self.read_at_s == float("-inf"):
+            return float("inf")
+        news = self._news(touched) / self.patience
+        if age_s < self.cost_s * PATIENCE or (news < NEWS_SHARE and age_s < limit_s):
+            return None
+        return news / NEWS_SHARE + age_s / limit_s
+
+    def done(
+        self, touched: tuple[int, int], at_s: float, cost_s: float, private_bytes: int | None
+    ) -> None:
+        """Note a reading, or that it could not be read."""
+        private_bytes = self.private_bytes if private_bytes is None else private_bytes
+        grown = abs(private_bytes - self.private_bytes)
+        has_grown = grown > NEWS_SHARE / 2 * max(self.private_bytes, SMALL_BYTES)
+        self.patience = 1 if has_grown else min(MEMORY_PATIENCE, 2 * self.patience)
+        self.touched, self.private_bytes = touched, private_bytes
+        self.read_at_s, self.cost_s = at_s, cost_s
+
+    def _news(self, touched: tuple[int, int]) -> float:
+        """What was touched since, as a part of what is private."""
+        pages = max(touched[0] - self.touched[0], abs(touched[1] - self.touched[1]))
+        return pages * PAGE_BYTES / max(self.private_bytes, SMALL_BYTES)

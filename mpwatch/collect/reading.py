@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -15,9 +14,9 @@ from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
 from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.maps import Mappings
-from mpwatch.collect.pacing import NEAR, Due, Plan, Slow
+from mpwatch.collect.pacing import NEAR, PAGE_BYTES, Due, MemoryTurn, Plan, Slow, is_near
 from mpwatch.collect.procfs import Stat
-from mpwatch.collect.rest import REST_S, Rest
+from mpwatch.collect.rest import ASLEEP_S, REST_S, Rest
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf
 from mpwatch.collect.surroundings import Surroundings
@@ -30,7 +29,6 @@ T = TypeVar("T")
 STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 NO_MEMORY = MemorySample()
 
 
@@ -60,9 +58,11 @@ class ProcessReader:
         self._files = KeptFiles(budget)
         self._rest = Rest()
         self._kept = Kept()
-        self._links, self._maps, self._memory = Slow(), Slow(), Slow()
+        self._links, self._maps, self._memory = Slow(), Slow(), MemoryTurn()
         self._has_new_maps = False
         self._used: int | None = None
+        self._read_at_s = -math.inf
+        self._pulse = b""
         self._status_read_at_s = -math.inf
         self._problems: dict[str, str] = {}
 
@@ -73,14 +73,36 @@ class ProcessReader:
     def rested(
         self, around: Surroundings, stat: Stat, identity: Identity, part: Part, plan: Plan
     ) -> ProcSample | None:
-        """The last reading, if the process is at rest and that is recent enough to stand for it."""
+        """The last reading, if the process is at rest and that is recent enough to stand for it.
+
+        Of one that has opened or closed something, a reading that says so and is else the same.
+        """
         last = self._kept.sample
         if last is None or plan.links or plan.maps or plan.memory or plan.resting:
             return None
-        if (last.fds.used if last.fds is not None else None) != self._used:
+        age_s = around.at_s - self._read_at_s
+        if not 0.0 < age_s < ASLEEP_S or not self._rest.holds(stat, identity, part):
             return None
-        is_recent = 0.0 < around.at_s - last.at_s < REST_S
-        return last if is_recent and self._rest.holds(stat, identity, part) else None
+        if not self._is_asleep(around.proc, age_s):
+            return None
+        if (last.fds.used if last.fds is not None else None) == self._used:
+            return last
+        self._kept.sample = self._assemble(around, stat, identity, part, is_ended=False)
+        return self._kept.sample
+
+    def _is_asleep(self, proc: str, age_s: float) -> bool:
+        """Whether the main thread is where it was; for a moment that need not be asked for."""
+        pid = self._process.pid
+        main = self._kept.threads.get(pid)
+        if main is None:
+            return age_s < REST_S
+        counters = threads.still_there(
+            f"{proc}/{pid}/task/{pid}", main, self._pulse, self._files.read
+        )
+        if counters is None:
+            return False
+        self._pulse = counters
+        return bool(counters) or age_s < REST_S
 
     def due(self, around: Surroundings, stat: Stat) -> Due:
         """Count descriptors and say which expensive parts have something new."""
@@ -94,7 +116,7 @@ class ProcessReader:
         return Due(
             self._links.urgency((self._used or 0,), at_s, around.slow_s),
             self._maps.urgency(self._maps_mark(stat), at_s, around.slow_s),
-            self._memory.age_s(at_s) if self._memory.is_due((), at_s, 0.0) else None,
+            self._memory.urgency(_touched(stat), at_s, around.slow_s),
         )
 
     def read(
@@ -109,6 +131,7 @@ class ProcessReader:
         """Read what the plan says and put it together with what is known."""
         is_ended = stat.state in ("Z", "X")
         self._rest.note(stat, identity, part)
+        self._read_at_s = around.at_s
         if is_ended:
             self._kept, self._problems = Kept(sample=self._kept.sample), {}
             self._files.close()
@@ -148,16 +171,17 @@ class ProcessReader:
         found = around.rollups.get(pid) if plan.memory and around.rollups is not None else None
         if found is not None:
             kept.memory = found
-            self._memory.done((), around.at_s, 0.0)
+            self._memory.done(_touched(stat), around.at_s, 0.0, found.private_bytes)
         elif plan.memory:
             with_memory = self._timed(
                 around, "memory", lambda proc, p: memory.read_rollup(proc, p, around.at_s), pid
             )
-            cost_s = 0.0
+            cost_s, private_bytes = 0.0, None
             if with_memory is not None:
                 kept.memory, cost_s = with_memory
+                private_bytes = kept.memory.private_bytes
             # One that may not be read waits its turn like others, or it would always come first.
-            self._memory.done((), around.at_s, cost_s)
+            self._memory.done(_touched(stat), around.at_s, cost_s, private_bytes)
         if has_news:
             joined = segments.join(
                 pid,
@@ -176,7 +200,9 @@ class ProcessReader:
         """Keep a listing; whether it says anything about segments."""
         before, self._kept.descriptors = self._kept.descriptors, found
         is_same = before is not None and before.links is found.links
-        self._links.done((self._used or 0,), around.at_s, cost_s, is_same=is_same)
+        is_like = before is not None and is_near((found.used,), (before.used,))
+        mark = (self._used or 0,)
+        self._links.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
         return before is None or bool(found.held or before.held)
 
     def _read_maps(self, around: Surroundings, stat: Stat) -> bool:
@@ -192,8 +218,10 @@ class ProcessReader:
         before = self._kept.mappings
         self._kept.mappings, cost_s = found
         is_same = self._kept.mappings is before
+        is_like = before is not None and is_near((self._kept.mappings.used,), (before.used,))
         self._has_new_maps = self._has_new_maps or not is_same
-        self._maps.done(self._maps_mark(stat), around.at_s, cost_s, is_same=is_same)
+        mark = self._maps_mark(stat)
+        self._maps.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
         return True
 
     def _maps_mark(self, stat: Stat) -> tuple[int, ...]:
@@ -384,3 +412,8 @@ class ProcessReader:
         if is_ended or (last is not None and last.cpu_ticks == stat.cpu_ticks):
             return (last.read_bytes, last.written_bytes) if last is not None else (None, None)
         return read_io(around.proc, self._process.pid)
+
+
+def _touched(stat: Stat) -> tuple[int, int]:
+    """What moves when memory becomes private: page faults, and pages that came in as one."""
+    return stat.minor_faults + stat.major_faults, stat.rss_pages

@@ -8,6 +8,10 @@ from mpwatch.collect.roles import Part
 
 REST_S = 2.5
 """A reading that stands for a process at rest is no older than this."""
+ASLEEP_S = 5.0
+"""The same where it is seen each time that its main thread is in the very call it was read in."""
+FEW_PAGES = 64
+"""A worker maps its next batch by some page faults; so few are no news for a moment."""
 LOOKS = 1
 """How many readings in a row it must have used no cpu since the one before: its cpu use is 0."""
 
@@ -26,26 +30,42 @@ class Rest:
     def note(self, stat: Stat, identity: Identity, part: Part) -> None:
         """The process was read."""
         before = self._stat
-        # A worker maps its next batch by a few page faults; that alone is no news for a second.
-        has_moved = (
-            before is None
-            or stat.cpu_ticks != before.cpu_ticks
-            or stat.state != before.state
-            or stat.thread_count != before.thread_count
-        )
-        self._looks = 0 if has_moved else self._looks + 1
+        self._looks = self._looks + 1 if before is not None and _is_idle(stat, before) else 0
         self._stat, self._identity, self._part = stat, identity, part
 
     def holds(self, stat: Stat, identity: Identity, part: Part) -> bool:
-        """Whether nothing shows that it has done anything since, nor for some readings before.
+        """Whether nothing shows that it has done much since, nor for some readings before.
 
         Its members compare by identity: whoever reads them hands out the same object while nothing
         in it has changed.
         """
+        before = self._stat
         return (
             self._looks >= LOOKS
+            and before is not None
             and stat.state in ("S", "I")
-            and stat is self._stat
+            and (stat is before or (_is_idle(stat, before) and _is_nearly(stat, before)))
             and identity is self._identity
             and part is self._part
         )
+
+
+def _is_idle(stat: Stat, before: Stat) -> bool:
+    """Whether no cpu time has passed, and it is in the same state with as many threads."""
+    return (
+        stat.cpu_ticks == before.cpu_ticks
+        and stat.state == before.state
+        and stat.thread_count == before.thread_count
+    )
+
+
+def _is_nearly(stat: Stat, before: Stat) -> bool:
+    """Whether nothing else has moved but a few pages."""
+    return (
+        stat.minor_faults - before.minor_faults <= FEW_PAGES
+        and abs(stat.rss_pages - before.rss_pages) <= FEW_PAGES
+        and stat.major_faults == before.major_faults
+        and stat.parent_pid == before.parent_pid
+        and stat.name == before.name
+        and stat.nice == before.nice
+    )

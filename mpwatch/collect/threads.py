@@ -74,6 +74,32 @@ def read_threads(
     return _read_these(proc, pid, tids, kept, resolver, at_s, read)
 
 
+def still_there(
+    folder: str, kept: KeptThread, seen: bytes, read: Callable[[str], bytes]
+) -> bytes | None:
+    """Ask a thread whether it is in the call in which it was read last.
+
+    Args:
+        folder: Where its files are.
+        kept: That reading.
+        seen: The counters at which this was last found to be so.
+        read: Reads the files that are read again and again.
+
+    Returns:
+        Its counters, empty where the kernel does not count; `None` if it is not, or that cannot be
+        told.
+    """
+    counters = _counters(folder, read)
+    if not counters or counters in (kept.counters, seen):
+        return counters
+    if not _is_steady(kept.sample):
+        return None
+    try:
+        return counters if read(f"{folder}/syscall") == kept.call else None
+    except OSError:
+        return None
+
+
 def forget(files: KeptFiles, proc: str, pid: int, tid: int) -> None:
     """Let go of the files of a thread that has ended."""
     for name in ("schedstat", "syscall"):

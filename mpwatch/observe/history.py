@@ -58,6 +58,7 @@ class HistoryKeeper:
         self._host: dict[HostMetric, _Line] = {}
         self._mapped = MappedBytes()
         self._started_at_s: float | None = None
+        self._rests: dict[ProcessId, float] = {}
 
     def add(
         self,
@@ -69,6 +70,9 @@ class HistoryKeeper:
         at_s = tree.at_s
         if self._started_at_s is None:
             self._started_at_s = at_s
+        self._rests = {
+            sample.process: at_s - sample.at_s for sample in tree.processes if sample.at_s < at_s
+        }
         children: dict[int, int] = {}
         for sample in tree.processes:
             children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
@@ -132,7 +136,8 @@ class HistoryKeeper:
     def history(self) -> History:
         """A view for rules; valid until the next `add`."""
         host: Mapping[HostMetric, Series] = MappingProxyType(self._host)
-        return History(MappingProxyType(self._series), host, self._started_at_s)
+        series = MappingProxyType(self._series)
+        return History(series, host, self._started_at_s, MappingProxyType(self._rests))
 
     def _begin(
         self, lines: dict[ProcessMetric, _Line], process: ProcessId, metric: ProcessMetric

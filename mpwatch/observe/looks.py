@@ -4,7 +4,8 @@ A process is looked at when a person asks for it or follows it, when it is seen 
 and when the whole job has begun to stand still: an idle worker of a job that moves is no news. One
 that was spawned is looked at a few times more while it is young: at first it only imports. A
 process with a hook is asked through it, in microseconds, so these take turns besides; others cost
-py-spy's 20 ms of cpu each, and of those only the root is looked at while it works.
+py-spy's 20 ms of cpu each, and of those only the root is looked at while it works: the more rarely
+the longer it goes on as it did.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ FIRST_LOOKS_PER_TICK = 4
 HOOKED_LOOKS_PER_TICK = 4
 HOOKED_S = 1.5
 ROOT_S = 10.0
+ROOT_LIMIT_S = 160.0
+"""A root that works on with the same company is looked at after twice as long each time."""
 REPEATED_LOOKS_PER_TICK = 2
 """Of processes without a hook."""
+BUSY_PERCENT = 5.0
 YOUNG_S = 30.0
 YOUNG_AGAIN_S = 2.0
 YOUNG_LOOKS_PER_TICK = 1
@@ -83,11 +87,38 @@ class StackThread:
             self._inbox.put(taken)
 
 
+class RootTurn:
+    """When the root that works is worth another look: soon after something began, else rarely."""
+
+    def __init__(self) -> None:
+        self._company: tuple[int | None, int, bool] | None = None
+        self._pause_s = ROOT_S
+
+    def is_due(self, snapshot: Snapshot, root: Process, since_s: float) -> bool:
+        """Whether to look again so long after the last look; saying so makes the next one later."""
+        company = (root.sample.thread_count, len(snapshot.processes), _runs_unseen(root))
+        if company != self._company:
+            self._company, self._pause_s = company, ROOT_S
+        if since_s < self._pause_s:
+            return False
+        self._pause_s = min(ROOT_LIMIT_S, 2 * self._pause_s)
+        return True
+
+
+def _runs_unseen(process: Process) -> bool:
+    """Whether a thread works of which no stack has been seen."""
+    return any(
+        not thread.stack and (thread.cpu_percent or 0.0) >= BUSY_PERCENT
+        for thread in process.threads
+    )
+
+
 class LookPlan:
     """Decides after each snapshot which processes are worth a look without being asked for."""
 
     def __init__(self) -> None:
         self._looked_at_s: dict[ProcessId, float] = {}
+        self._root_turn = RootTurn()
         self._followed_at_s = 0.0
         self.followed: ProcessId | None = None
 
@@ -112,7 +143,7 @@ class LookPlan:
         young: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         root = snapshot.get(snapshot.root)
-        stands = root is None or root.is_gone or (_stood_s(root) or 0.0) >= STILL_S
+        stands = root is None or root.is_gone or (_stood_s(root, at_s) or 0.0) >= STILL_S
         for process in snapshot.living():
             if not _has_python_stack(process):
                 continue
@@ -126,9 +157,10 @@ class LookPlan:
                     hooked.append((last_s, process.process))
             elif at_s - last_s >= YOUNG_AGAIN_S and _is_young(snapshot, process):
                 young.append((last_s, process.process))
-            elif process is root and at_s - last_s >= ROOT_S and not stands:
-                due.append(process.process)
-            elif stands and _is_worth_another(process, at_s - last_s):
+            elif process is root and not stands:
+                if self._root_turn.is_due(snapshot, process, at_s - last_s):
+                    due.append(process.process)
+            elif stands and _is_worth_another(process, at_s, at_s - last_s):
                 again.append(process.process)
         due.extend(first[:FIRST_LOOKS_PER_TICK])
         due.extend(process for _, process in sorted(hooked)[:HOOKED_LOOKS_PER_TICK])
@@ -150,19 +182,23 @@ def _has_python_stack(process: Process) -> bool:
     return process.sample.is_python and process.sample.state not in ("Z", "X", "D", "T", "t")
 
 
-def _is_worth_another(process: Process, since_s: float) -> bool:
+def _is_worth_another(process: Process, at_s: float, since_s: float) -> bool:
     """Whether it began to stand still after the last look, or has stood for long since."""
-    stood_s = _stood_s(process)
+    stood_s = _stood_s(process, at_s)
     if stood_s is None or stood_s < STILL_S:
         return False
     return stood_s < since_s or since_s >= AGAIN_S
 
 
-def _stood_s(process: Process) -> float | None:
-    """For how long none of its threads has used cpu; `None` if one has, or nothing was read."""
+def _stood_s(process: Process, at_s: float) -> float | None:
+    """For how long none of its threads has used cpu; `None` if one has, or nothing was read.
+
+    A reading that is older than the snapshot stands for a process that has rested since.
+    """
     stills = [thread.still_s for thread in process.threads]
     known = [still for still in stills if still is not None]
-    return min(known) if known and len(known) == len(stills) else None
+    rest_s = max(0.0, at_s - process.sample.at_s)
+    return min(known) + rest_s if known and len(known) == len(stills) else None
 
 
 def take_each(

@@ -12,6 +12,8 @@ REMEMBERED = 512
 """Processes whose last look is remembered: the least recently asked for is forgotten first."""
 OUTSIDE_S = 30.0
 """py-spy halts the process for some milliseconds: rarely, unless it is followed."""
+OUTSIDE_LIMIT_S = 240.0
+"""A cursor that stays where it is asks after twice as long each time: nobody may be there."""
 
 
 class Glance:
@@ -20,6 +22,8 @@ class Glance:
     def __init__(self) -> None:
         self._rests_on: ProcessId | None = None
         self._asked_s: dict[ProcessId, float] = {}
+        self._asked_here = 0
+        """How often since the cursor came to rest."""
 
     def due(self, process: Process | None, at_s: float) -> Command | None:
         """What to ask for at this snapshot, if anything.
@@ -31,15 +35,19 @@ class Glance:
             at_s: The moment of the snapshot.
         """
         rested = process is not None and process.process == self._rests_on
+        if not rested:
+            self._asked_here = 0
         self._rests_on = process.process if process else None
         if process is None or not rested or process.is_gone or not process.sample.is_python:
             return None
         if process.sample.state not in ("R", "S"):
             return None
-        every_s = HOOKED_S if process.hook.state == "ready" else OUTSIDE_S
+        outside_s = min(OUTSIDE_LIMIT_S, OUTSIDE_S * 2 ** max(0, self._asked_here - 1))
+        every_s = HOOKED_S if process.hook.state == "ready" else outside_s
         asked_s = self._asked_s.get(process.process)
         if asked_s is not None and (at_s - asked_s < every_s or _is_fresh(process, at_s, every_s)):
             return None
+        self._asked_here = min(8, self._asked_here + 1)
         self._asked_s.pop(process.process, None)
         self._asked_s[process.process] = at_s
         if len(self._asked_s) > REMEMBERED:

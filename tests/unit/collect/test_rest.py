@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
-from mpwatch.collect.pacing import STEADY_LIMIT, Slow
-from mpwatch.collect.rest import REST_S
+from mpwatch.collect.pacing import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
+from mpwatch.collect.reading import ProcessReader
+from mpwatch.collect.rest import ASLEEP_S, FEW_PAGES, REST_S
 from mpwatch.collect.tree import MANY, TreeCollector, Wanted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -15,6 +17,8 @@ from mpwatch.model.samples import ProcSample
 from .conftest import FakeProc
 
 CHILD = 15
+SLEEPS = "230 0x1 0x1 0x7ffd0 0x0 0x0 0x0 0x7ffd1 0x7f01\n"
+READS = "0 0x3 0x7ffd8 0x4 0x0 0x0 0x0 0x7ffd2 0x7f02\n"
 CHEAP = Wanted(links_count=0, maps_count=0, memory_count=0)
 
 
@@ -52,9 +56,59 @@ def ages(job: Job, count: int) -> list[float]:
     return found
 
 
-def test_a_process_at_rest_is_read_every_third_second(proc: FakeProc) -> None:
-    assert ages(Job(proc), 9) == [0.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0]
+def without_counters(proc: FakeProc) -> None:
+    """As where the kernel does not count how often a thread ran."""
+    proc.write(f"{CHILD}/task/{CHILD}/schedstat", "0 0 0\n")
+
+
+def in_call(proc: FakeProc, call: str, counters: str) -> None:
+    """Let the main thread of a child be in a call, having run so often."""
+    proc.thread(CHILD, CHILD, syscall=call, counters=counters)
+
+
+def test_a_process_whose_main_thread_is_seen_asleep_is_read_every_fifth_second(
+    proc: FakeProc,
+) -> None:
+    assert ages(Job(proc), 9) == [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0]
+    assert 4.0 < ASLEEP_S <= 5.0
+
+
+def test_one_whose_sleep_cannot_be_seen_is_read_every_third_second(proc: FakeProc) -> None:
+    job = Job(proc)
+    without_counters(proc)
+
+    assert ages(job, 9) == [0.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0]
     assert 2.0 < REST_S < 3.0
+
+
+def test_who_wakes_up_and_goes_back_to_the_same_sleep_rests(proc: FakeProc) -> None:
+    job = Job(proc)
+    in_call(proc, SLEEPS, "10 20 30\n")
+    assert ages(job, 3)[-1] == 1.0
+    for second in range(2, 5):
+        in_call(proc, SLEEPS, f"10 20 {30 + second}\n")
+        assert ages(job, 1) == [float(second)]
+
+
+def test_who_goes_from_one_sleep_to_another_is_read_at_once(proc: FakeProc) -> None:
+    job = Job(proc)
+    in_call(proc, SLEEPS, "10 20 30\n")
+    assert ages(job, 3)[-1] == 1.0
+    in_call(proc, READS, "10 20 31\n")
+
+    sample = job.child()
+
+    assert sample.at_s == job.clock.now_s
+    assert sample.threads is not None
+    assert sample.threads[0].syscall == 0
+
+
+def test_who_has_run_and_is_in_no_call_that_is_known_is_read_at_once(proc: FakeProc) -> None:
+    job = Job(proc)
+    assert ages(job, 3)[-1] == 1.0
+    in_call(proc, "running\n", "10 20 31\n")
+
+    assert ages(job, 1) == [0.0]
 
 
 def test_in_a_small_job_everybody_is_read_every_time(proc: FakeProc) -> None:
@@ -71,20 +125,38 @@ def test_who_has_used_cpu_is_read_at_once(proc: FakeProc) -> None:
     assert (sample.at_s, sample.cpu_ticks) == (job.clock.now_s, 6)
 
 
-def test_page_faults_are_read_at_once_and_are_followed_by_rest(proc: FakeProc) -> None:
+def faulted(proc: FakeProc, minor: int, major: int = 12) -> None:
+    """Let a child have had so many page faults; 11 and 12 at first."""
+    before = proc.stat(CHILD, 10, start=CHILD)
+    after = before.replace(b" 0 11 0 12 ", b" 0 %d 0 %d " % (minor, major))
+    assert after != before
+    proc.write(f"{CHILD}/stat", after)
+
+
+@pytest.mark.parametrize(("minor", "major"), [(12 + FEW_PAGES, 12), (12, 13)])
+def test_many_page_faults_and_those_that_waited_are_read_at_once_and_are_followed_by_rest(
+    proc: FakeProc, minor: int, major: int
+) -> None:
     job = Job(proc)
     assert ages(job, 3)[-1] == 1.0
-    faulted = proc.stat(CHILD, 10, start=CHILD).replace(b" 0 11 0 12 ", b" 0 42 0 12 ")
-    assert faulted != proc.stat(CHILD, 10, start=CHILD)
-    proc.write(f"{CHILD}/stat", faulted)
+    faulted(proc, minor, major)
 
     sample = job.child()
 
-    assert (sample.at_s, sample.minor_faults) == (job.clock.now_s, 42)
-    assert ages(job, 3) == [1.0, 2.0, 0.0]
+    assert (sample.at_s, sample.minor_faults) == (job.clock.now_s, minor)
+    assert ages(job, 5) == [1.0, 2.0, 3.0, 4.0, 0.0]
 
 
-def test_who_has_opened_a_file_is_read_at_once(proc: FakeProc) -> None:
+def test_a_few_page_faults_are_read_when_the_reading_is_old(proc: FakeProc) -> None:
+    job = Job(proc)
+    assert ages(job, 3)[-1] == 1.0
+    faulted(proc, 11 + FEW_PAGES)
+
+    assert ages(job, 4) == [2.0, 3.0, 4.0, 0.0]
+    assert job.child().minor_faults == 11 + FEW_PAGES
+
+
+def test_that_a_file_was_opened_is_read_at_once(proc: FakeProc) -> None:
     job = Job(proc)
     assert ages(job, 3)[-1] == 1.0
     proc.fd(CHILD, 3, "/data/a")
@@ -93,6 +165,26 @@ def test_who_has_opened_a_file_is_read_at_once(proc: FakeProc) -> None:
 
     assert sample.fds is not None
     assert (sample.at_s, sample.fds.used) == (job.clock.now_s, 1)
+
+
+def test_who_opens_files_all_the_time_is_read_in_full_all_the_same(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, full = Job(proc), []
+    really = ProcessReader.read
+
+    def note(reader: ProcessReader, around: Any, stat: Any, *more: Any) -> ProcSample:
+        if stat.pid == CHILD:
+            full.append(around.at_s - 1000.0)
+        return really(reader, around, stat, *more)
+
+    monkeypatch.setattr(ProcessReader, "read", note)
+    for second in range(1, 14):
+        proc.fd(CHILD, second, f"/data/{second}")
+        sample = job.child()
+        assert (sample.at_s, sample.fds and sample.fds.used) == (job.clock.now_s, second)
+
+    assert full == [1.0, 2.0, 7.0, 12.0]
 
 
 @pytest.mark.parametrize("state", ["D", "R", "T"])
@@ -127,8 +219,8 @@ def test_a_tick_of_a_job_at_rest_opens_a_few_files_a_process(
     monkeypatch.setattr(os, "open", note)
     ages(job, 3)
 
-    # `stat` each time, and once in three readings the thread's counters, `schedstat` alone.
-    assert len(paths) < 3 * (1.6 * size + 30)
+    # `stat` and the main thread's `schedstat` each time: of a real one they are held open.
+    assert len(paths) < 3 * (2.6 * size + 30)
 
 
 def test_what_was_the_same_when_read_again_may_become_older() -> None:
@@ -147,7 +239,39 @@ def test_patience_ends_with_the_first_small_move_and_with_a_reading_that_differs
     part = Slow()
     part.done((20,), 0.0, 0.0)
     part.done((20,), 10.0, 0.0, is_same=True)
-    assert not part.is_due((20,), 25.0, 10.0)
-    assert part.is_due((21,), 25.0, 10.0)
-    part.done((20,), 26.0, 0.0, is_same=False)
-    assert part.is_due((20,), 36.5, 10.0)
+    part.done((20,), 30.0, 0.0, is_same=True)
+    assert part.patience == 4
+    assert not part.is_due((20,), 65.0, 10.0)
+    assert part.is_due((21,), 51.0, 10.0)
+    part.done((20,), 52.0, 0.0, is_same=False)
+    assert part.is_due((20,), 62.5, 10.0)
+
+
+def test_what_hardly_moved_and_was_nearly_as_much_may_become_twice_as_old() -> None:
+    part, due_s = Slow(), []
+    part.done((20,), 0.0, 0.0)
+    for second in range(1, 80):
+        mark = (20 + second % 3,)
+        if part.is_due(mark, float(second), 10.0):
+            due_s.append(second)
+            part.done(mark, float(second), 0.0, is_like=True)
+
+    assert due_s == [11, 32, 53, 74]
+
+
+def test_what_goes_up_and_down_between_known_marks_is_no_news_and_what_leaves_them_is() -> None:
+    part = Slow()
+    due_s = []
+    for second in range(40):
+        mark = (100 + 90 * (second % 2),)
+        if part.is_due(mark, float(second), 30.0):
+            due_s.append(second)
+            part.done(mark, float(second), 0.0)
+
+    assert due_s == [0, 1, 32]
+    assert not part.is_due((150,), 40.0, 30.0)
+    assert part.is_due((190 + NEAR + 10,), 40.0, 30.0)
+    assert part.is_due((100 - NEAR - 6,), 40.0, 30.0)
+    for second in range(40, 80):
+        part.done((10 * second,), float(second), 0.0)
+    assert len(part.usual) == MARKS_KEPT

@@ -197,7 +197,7 @@ def test_memory_is_read_in_rotation(proc: FakeProc) -> None:
     for _ in range(4):
         processes = read(tree, Wanted()).processes
         seen += [p.process.pid for p in processes if p.memory and p.memory.read_at_s == clock.now_s]
-        clock.now_s += 2
+        clock.now_s += 11  # a small job's is read again after 20 s, touched or not
 
     assert sorted(seen[:2]) == [10, 11]
     assert seen[2:] == seen[:2]

@@ -11,6 +11,7 @@ from mpwatch.observe.looks import (
     AGAIN_S,
     FIRST_LOOKS_PER_TICK,
     HOOKED_LOOKS_PER_TICK,
+    ROOT_LIMIT_S,
     ROOT_S,
     YOUNG_LOOKS_PER_TICK,
     YOUNG_S,
@@ -102,7 +103,59 @@ def test_an_idle_worker_of_a_job_that_moves_is_not_looked_at_again() -> None:
         looked += plan.due(fold.snapshot())
 
     assert looked.count(WORKER_0) == 1
-    assert looked.count(MAIN) == 1 + int(58 / ROOT_S)
+    assert looked.count(MAIN) == 3  # after 0, 10 and 30 s
+
+
+def working(*courses: tuple[int, int], until_s: int = 400) -> list[float]:
+    """When the root is looked at that works, with so many threads from such a second on."""
+    fold, plan, looked = Fold(), LookPlan(), []
+    begins = dict(courses)
+    count = 1
+    for second in range(1, until_s):
+        at_s, count = float(second), begins.get(second, count)
+        busy = tuple(ThreadSample(100 + n, "python", "S", second) for n in range(count))
+        main = sample(MAIN, at_s, role="main", threads=busy)
+        fold.apply(tree(at_s, replace(main, is_python=True, thread_count=count)))
+        looked += [at_s] * len(plan.due(fold.snapshot()))
+    return looked
+
+
+def test_a_root_that_goes_on_as_it_did_is_looked_at_ever_more_rarely() -> None:
+    assert working() == [1.0, 11.0, 31.0, 71.0, 151.0, 311.0]
+    assert ROOT_S == 10.0
+    assert ROOT_LIMIT_S == 160.0
+
+
+def test_a_root_that_has_begun_something_new_is_looked_at_soon() -> None:
+    assert working((200, 3), until_s=250) == [1.0, 11.0, 31.0, 71.0, 151.0, 200.0, 220.0]
+
+
+def test_a_root_one_of_whose_threads_works_unseen_is_looked_at_soon() -> None:
+    fold, plan, looked = Fold(), LookPlan(), []
+    for second in range(1, 200):
+        at_s = float(second)
+        second_one = 50 * max(0, second - 120)
+        threads = (
+            ThreadSample(100, "python", "S", second),
+            ThreadSample(101, "x", "S", second_one),
+        )
+        main = sample(MAIN, at_s, role="main", threads=threads)
+        fold.apply(tree(at_s, replace(main, is_python=True, thread_count=2)))
+        looked += [at_s] * len(plan.due(fold.snapshot()))
+
+    assert looked[:5] == [1.0, 11.0, 31.0, 71.0, 121.0]
+
+
+def test_a_root_that_rests_is_looked_at_though_its_reading_is_old() -> None:
+    fold, plan, looked = Fold(), LookPlan(), []
+    for second in range(1, 9):
+        read_at_s = float(min(second, 4))
+        thread = ThreadSample(100, "python", "S", min(second, 2))
+        reading = replace(sample(MAIN, read_at_s, threads=(thread,)), is_python=True)
+        fold.apply(tree(float(second), reading))
+        looked += [second] * len(plan.due(fold.snapshot()))
+
+    assert looked == [1, 5]
 
 
 def test_processes_with_a_hook_take_turns() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.model.events import HookGauges
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -82,3 +83,18 @@ def test_cuda_tensors_that_are_not_released_are_remembered_as_the_hook_counts_th
     fold.snapshot()
     line = looking.seen.of(MAIN, "cuda_unreleased")
     assert [(point.at_s, point.value) for point in line] == [(2.0, 3), (4.0, 9)]
+
+
+def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> None:
+    looking = Looking()
+    fold = Fold(looking)
+    thread = ThreadSample(100, "python", "S", 9, waits_on=PIPE)
+    quiet = []
+    for second in range(8):
+        at_s = float(second)
+        read_at_s = min(at_s, 3.0)
+        fold.apply(tree(at_s, sample(MAIN, read_at_s, threads=(thread,))))
+        shown = fold.snapshot().processes[0]
+        quiet.append(quiet_s(shown, looking.seen))
+
+    assert quiet[2:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from mpwatch.model.commands import TakeStacks
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.tui.looking import OUTSIDE_S, Glance
+from mpwatch.tui.looking import OUTSIDE_LIMIT_S, OUTSIDE_S, Glance
 from tests.unit.diagnose.worlds import MAIN, main
 
 STACK = (Frame("work", "train.py", 3),)
@@ -29,11 +30,23 @@ def test_a_stack_that_was_taken_lately_for_another_reason_is_not_taken_again() -
     assert asked == [False, True, *[False] * 98]
 
 
-def test_one_that_nobody_else_looks_at_is_taken_again_and_again() -> None:
+def test_one_that_nobody_else_looks_at_is_taken_again_and_again_but_ever_more_rarely() -> None:
     glance, process = Glance(), seen(stack_at_s=None)
-    asked = [100.0 + n for n in range(100) if glance.due(process, 100.0 + n)]
+    asked = [n for n in range(1200) if glance.due(process, 100.0 + n)]
 
-    assert asked == [101.0, 101.0 + OUTSIDE_S, 101.0 + 2 * OUTSIDE_S, 101.0 + 3 * OUTSIDE_S]
+    gaps = [later - earlier for earlier, later in pairwise(asked)]
+    assert asked[0] == 1
+    assert gaps == [OUTSIDE_S, 2 * OUTSIDE_S, 4 * OUTSIDE_S, *[OUTSIDE_LIMIT_S] * 4]
+
+
+def test_a_cursor_that_was_moved_asks_as_often_as_at_first() -> None:
+    glance, process = Glance(), seen(stack_at_s=None)
+    for n in range(300):
+        glance.due(process, 100.0 + n)
+    glance.due(None, 400.0)
+    asked = [n for n in range(401, 500) if glance.due(process, float(n))]
+
+    assert asked == [402, 402 + OUTSIDE_S, 402 + 3 * OUTSIDE_S]
 
 
 def test_the_first_rest_of_a_cursor_asks_at_once_however_fresh_the_stack_is() -> None:
