@@ -181,10 +181,10 @@ def place(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
         extra = min(spare, max(0, columns[i].most - columns[i].width))
         sizes[i] += extra
         spare -= extra
-    spreading = [i for i in chosen if columns[i].spreads > columns[i].width]
+    spreading = [i for i in chosen if columns[i].spreads > sizes[i]]
     for n, i in enumerate(spreading):
         share = max(0, spare - ROOMY) // (len(spreading) - n)
-        extra = min(share, columns[i].spreads - columns[i].width)
+        extra = min(share, columns[i].spreads - sizes[i])
         sizes[i] += extra
         spare -= extra
     growing = [i for i in chosen if columns[i].grows]

@@ -13,7 +13,7 @@ from mpwatch.tui.present.page import Page
 COLUMNS = (
     Column("TIME", 12, keep=8),
     Column("KIND", 13, keep=7),
-    Column("PROCESS", 14, keep=6, most=22),
+    Column("PROCESS", 14, keep=6, most=22, spreads=32),
     Column("WHAT HAPPENED", 36, keep=9, grows=True),
 )
 _TONES: dict[str, Tone] = {

@@ -21,7 +21,7 @@ BRIEF_COLUMNS = (
 COLUMNS = (
     Column("SEVERITY", 8, keep=8),
     Column("RULE", 28, keep=5),
-    Column("PROCESS", 16, keep=6),
+    Column("PROCESS", 16, keep=6, spreads=30),
     Column("IN", 8, align="right", keep=4),
     Column("SINCE", 8, align="right", keep=3),
     Column("WHAT IS WRONG", 34, grows=True, keep=9),

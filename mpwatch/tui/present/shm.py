@@ -15,12 +15,12 @@ from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import share_tone
 
 COLUMNS = (
-    Column("MADE BY", 14, keep=9, most=17),
+    Column("MADE BY", 14, keep=9, most=17, spreads=30),
     Column("LINE", 22, keep=8, grows=True),
     Column("KIND", 11, keep=4),
     Column("SEGMENTS", 8, align="right", keep=7, letter="N"),
     Column("LIVE", 6, align="right", keep=8, letter="L"),
-    Column("MAPPED BY", 16, keep=6, most=22),
+    Column("MAPPED BY", 16, keep=6, most=22, spreads=48),
     Column("OLDEST", 7, align="right", keep=5, letter="O"),
     Column("COPIED", 6, align="right", keep=3),
 )

@@ -21,11 +21,11 @@ SourceLine: TypeAlias = Callable[[str, int], str]
 COLUMNS = (
     Column("PROCESS", 10, keep=9, most=18),
     Column("TID", 7, align="right", keep=6),
-    Column("NAME", 16, keep=4),
+    Column("NAME", 16, keep=4, spreads=32),
     Column("STATE", 8, keep=8),
     Column("CPU", 4, align="right", keep=7, letter="C"),
     Column("STILL", 6, align="right", keep=3),
-    Column("WAITS IN", 18, keep=5, most=26),
+    Column("WAITS IN", 18, keep=5, most=26, spreads=48),
     Column("STACK", 24, keep=9, grows=True),
 )
 

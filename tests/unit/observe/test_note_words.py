@@ -21,6 +21,26 @@ def test_many_storages_are_told_with_the_way_to_them() -> None:
     )
 
 
+def test_a_birth_names_the_child_and_what_it_runs() -> None:
+    data = {"name": "Process-4", "pid": 7, "method": "fork", "target": "train.work", "storages": 0}
+
+    assert note_words("birth", data).startswith("birth: Process-4; process 7; by fork; train.work")
+
+
+def test_generators_are_told_by_their_states() -> None:
+    data = {"worker_id": 0, "dataset": "Images", "hashes": {"random": "1a2b", "numpy.random": "3c"}}
+
+    assert note_words("generators", data) == "generators: of Images; random 1a2b, numpy.random 3c"
+
+
+def test_the_stack_that_initialised_cuda_is_told_from_the_innermost_call() -> None:
+    frames = [["_lazy_init", "/x/torch/cuda/__init__.py", 9], ["main", "/home/a/train.py", 12]]
+
+    assert note_words("cuda-init", {"frames": frames, "tid": 3}) == (
+        "cuda init: _lazy_init __init__.py:9 < main train.py:12"
+    )
+
+
 def test_any_other_note_is_told_by_the_fields_that_say_most() -> None:
     data = {"type": "ValueError", "text": "too [bold]many", "where": "main", "tid": 4}
 
