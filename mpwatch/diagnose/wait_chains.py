@@ -178,8 +178,8 @@ def _circle(links: Sequence[WaitLink], back_at: str) -> WaitChain:
         words = "A circle of waits that is too young to mean anything."
         return WaitChain(tuple(links), "progress", words)
     words = (
-        f"They have waited for each other, back to {back_at}, for "
-        f"{seconds_text(min(known))}: none of them will move by itself."
+        f"Back to {back_at}, for {seconds_text(min(known))}: each waits for the next, so none of"
+        " them moves."
     )
     return WaitChain(tuple(links), "cycle", words)
 

@@ -58,6 +58,16 @@ def gauge(share: float | None, width: int, tone: Tone = "") -> Line:
     return (Span(used, tone or "trend"), Span(free, "dim"))
 
 
+def headed(head: str, tone: Tone, text: str, width: int) -> tuple[Line, ...]:
+    """A text behind a head of its own tone, broken at spaces, all of it beside the head."""
+    taken = cell_len(head)
+    lines = wrapped(text, max(20, width - taken)) or (NOTHING,)
+    return (
+        (Span(head, tone), *lines[0]),
+        *((Span(" " * taken), *each) for each in lines[1:]),
+    )
+
+
 def width_of(content: Iterable[Span]) -> int:
     """Terminal cells a line takes; wide characters take two."""
     return sum(cell_len(span.text) for span in content)

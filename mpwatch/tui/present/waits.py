@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
-from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, cell, line, wrapped
+from mpwatch.tui.present.cells import Column, Line, Row, Span, Tone, cell, headed, line
 from mpwatch.tui.present.moment import MARKS, Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.threads import stack_lines
@@ -118,12 +118,13 @@ def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
     found = moment.findings_of.get(step.process, []) if step.process else []
     if found:
         finding = found[0]
-        lines = [*_said(step), line((f" {finding.rule}  ", "critical"), finding.summary)]
-        for number, text in enumerate(wrapped(finding.advice, max(20, width - 8))):
-            lines.append(line("   do   " if number == 0 else "        ", *text))
-        return tuple(lines)
+        return (
+            *_said(step, width),
+            *headed(f" {finding.rule}  ", "critical", finding.summary, width),
+            *headed("   do   ", "", finding.advice, width),
+        )
     process = moment.by_id.get(step.process) if step.process else None
-    lines = _said(step)
+    lines = _said(step, width)
     if step.edge is not None and step.edge.evidence:
         lines.append(line(" known from ", (step.edge.evidence, "dim")))
     if process is not None:
@@ -133,13 +134,13 @@ def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _said(step: Step) -> list[Line]:
+def _said(step: Step, width: int) -> list[Line]:
     """The step itself in full, however narrow its columns are."""
     if step.verdict is not None:
-        verdict = (f" {VERDICT_WORDS[step.verdict]}  ", _TONES[step.verdict])
-        return [line(verdict, step.words)]
+        head = f" {VERDICT_WORDS[step.verdict]}  "
+        return list(headed(head, _TONES[step.verdict], step.words, width))
     since = f"  for {seconds_text(step.since_s)}" if step.since_s is not None else ""
-    return [line((f" {step.who} ", "title"), step.words, since)]
+    return list(headed(f" {step.who} ", "title", f"{step.words} {since}", width))
 
 
 def _empty(moment: Moment) -> tuple[str, ...]:
