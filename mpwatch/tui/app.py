@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -28,6 +29,7 @@ from mpwatch.tui.screens.live import LiveScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
+from mpwatch.tui.sparse_update import Shown
 from mpwatch.tui.verbs import ReplayVerbs
 from mpwatch.tui.watch import Watch
 
@@ -72,11 +74,16 @@ class MpwatchApp(ReplayVerbs):
         self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)
         self.dashboard = Dashboard(self.watch_state)
         self._own_keymap = dict(keymap or {})
+        self._shown = Shown()
 
     def get_driver_class(self) -> type[Driver]:
         """Wait for keys quietly in a terminal; elsewhere as Textual does."""
         usual = super().get_driver_class()
         return QuietDriver if usual is LinuxDriver else usual
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Show a part of the screen, sending as little as that takes."""
+        super()._display(screen, self._shown.sparse(renderable))
 
     def on_mount(self) -> None:
         """Open the first screen and let the source begin."""

@@ -48,8 +48,8 @@ async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
         await pilot.pause()
         brief = app.dashboard.overview.brief
         segments = list(brief.render_line(0))
-        critical = next(s for s in segments if s.text.startswith("CRITICAL"))
-        plain = next(s for s in segments if s.text.startswith("main reaches"))
+        critical = next(s for s in segments if s.text.lstrip().startswith("CRITICAL"))
+        plain = next(s for s in segments if s.text.lstrip().startswith("main reaches"))
 
     assert critical.style is not None
     assert plain.style is not None

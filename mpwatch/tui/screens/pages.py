@@ -157,16 +157,18 @@ class PagesScreen(LiveScreen):
         """
         if digit not in self.pages or digit == self.current:
             return
-        self.view.display = False
-        self.current = digit
-        if digit not in self.views:
-            await self._body.mount(self._view(digit))
-        self.view.display = True
-        self._tabs.choose(digit)
-        # A page that was just made has no rows before it is laid out.
-        self.view.put_on(process)
-        self.show_moment()
-        self.view.main.focus()
+        # Nothing is sent before the page is there: over a slow link one would see it blank first.
+        with self.app.batch_update():
+            self.view.display = False
+            self.current = digit
+            if digit not in self.views:
+                await self._body.mount(self._view(digit))
+            self.view.display = True
+            self._tabs.choose(digit)
+            # A page that was just made has no rows before it is laid out.
+            self.view.put_on(process)
+            self.show_moment()
+            self.view.main.focus()
         self.call_after_refresh(self._settle, self.view)
 
     def _settle(self, view: AnyView) -> None:

@@ -16,6 +16,19 @@ Align = Literal["left", "right"]
 _PREFIX = "canvas--"
 
 
+def joined(segments: list[Segment]) -> Strip:
+    """Segments side by side, those of one style as one: each is sent with its style in full."""
+    out: list[Segment] = []
+    for segment in segments:
+        if not segment.text:
+            continue
+        if out and out[-1].style == segment.style:
+            out[-1] = Segment(out[-1].text + segment.text, segment.style)
+        else:
+            out.append(segment)
+    return Strip(out)
+
+
 class LineCanvas(ScrollView):
     """Draws toned lines; what is drawn where belongs to the classes built on it."""
 
@@ -109,6 +122,6 @@ class LineCanvas(ScrollView):
 
     def strip_of(self, content: Line, base: Style) -> Strip:
         """A whole line as wide as the widget, moved by the horizontal scroll."""
-        strip = Strip([Segment(s.text, self.toned(base, s.tone)) for s in content])
+        strip = joined([Segment(s.text, self.toned(base, s.tone)) for s in content])
         left = self.scroll_offset.x
         return strip.crop_extend(left, left + self.size.width, base)

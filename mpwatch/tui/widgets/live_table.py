@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from mpwatch.tui.present.cells import Column, Placed, Row, drawn, looks_alike, place
-from mpwatch.tui.widgets.line_canvas import LineCanvas
+from mpwatch.tui.widgets.line_canvas import LineCanvas, joined
 
 T = TypeVar("T")
 
@@ -239,7 +239,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
                 segments.append(Segment(" ", base))
             content = drawn(row.cells[index], width)
             segments += self.segments(content, width, self._columns[index].align, base)
-        return Strip(segments).crop_extend(0, self.size.width, base)
+        return joined(segments).crop_extend(0, self.size.width, base)
 
     def _header_strip(self) -> Strip:
         base = self.base_style + self.tone_style("header")
@@ -253,7 +253,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
                 name += "^" if self.is_reversed else "v"
                 style = base + self.tone_style("sorted")
             segments += self._head_cell(name, width, column, style)
-        return Strip(segments).crop_extend(0, self.size.width, base)
+        return joined(segments).crop_extend(0, self.size.width, base)
 
     def _head_cell(self, name: str, width: int, column: Column, style: Style) -> list[Segment]:
         # A mark of sorting may reach into the gap of a narrow column rather than cut its name.
