@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mpwatch.collect import procfs
+from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.model.host import CgroupSample
 from mpwatch.model.text import clean
+
+Read: TypeAlias = Callable[[str], bytes]
 
 _UNLIMITED = 1 << 60
 """Version 1 writes unlimited as the largest page-aligned number."""
@@ -39,6 +43,8 @@ class Group:
     """As the kernel names the group."""
     folders: tuple[str, ...]
     """From the group itself up to the mount point."""
+    read: Read
+    """Reads the files in them."""
 
 
 def parse_mounts(mountinfo: bytes) -> tuple[Mount, ...]:
@@ -68,13 +74,19 @@ def parse_membership(cgroup: bytes) -> dict[str, str]:
 class CgroupReader:
     """Reads the groups of one process: where they are once, their numbers each time."""
 
-    def __init__(self, proc: str, pid: int) -> None:
+    def __init__(self, proc: str, pid: int, budget: Budget | None = None) -> None:
         """Find the groups.
+
+        Args:
+            proc: Where procfs is.
+            pid: Whose groups.
+            budget: How many of the groups' files may be held open.
 
         Raises:
             OSError: The process is gone.
         """
         self.problems: list[str] = []
+        self._files = KeptFiles(budget or Budget(0))
         membership = parse_membership(procfs.read(f"{proc}/{pid}/cgroup"))
         try:
             mounts = parse_mounts(procfs.read(f"{proc}/self/mountinfo", 4 << 20))
@@ -116,7 +128,7 @@ class CgroupReader:
                 folders, problem = _visible(mount, path)
                 if problem:
                     self.problems.append(f"control group, {controller}: {problem}")
-                return Group(version, path, folders)
+                return Group(version, path, folders, self._files.read)
         self.problems.append(
             f"control group, {controller}: not mounted here, its limits are unknown"
         )
@@ -147,10 +159,10 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def _number(path: str) -> int | None:
+def _number(read: Read, path: str) -> int | None:
     """A file that holds one number; `None` for `max`, for unlimited and for a missing file."""
     try:
-        text = procfs.read(path, 64).strip()
+        text = read(path).strip()
     except OSError:
         return None
     if not text.isdigit():
@@ -159,10 +171,10 @@ def _number(path: str) -> int | None:
     return value if value < _UNLIMITED else None
 
 
-def _counter(path: str, name: bytes) -> int | None:
+def _counter(read: Read, path: str, name: bytes) -> int | None:
     """One line `name N` of a file."""
     try:
-        lines = procfs.read(path).splitlines()
+        lines = read(path).splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith(name + b" ")), None)
@@ -173,9 +185,9 @@ def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, 
 
     def limited() -> Iterator[tuple[int, str, int, int | None]]:
         for folder in group.folders:
-            most = _number(f"{folder}/{limit}")
+            most = _number(group.read, f"{folder}/{limit}")
             if most is not None:
-                used = _number(f"{folder}/{current}")
+                used = _number(group.read, f"{folder}/{current}")
                 yield most - (used or 0), folder, most, used
 
     _, folder, most, used = min(limited(), key=lambda found: found[0], default=(0, "", 0, None))
@@ -183,7 +195,7 @@ def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, 
         return folder, most, used
     # The root group of a hierarchy has no such file: the first that has one.
     for folder in group.folders:
-        used = _number(f"{folder}/{current}")
+        used = _number(group.read, f"{folder}/{current}")
         if used is not None:
             return folder, None, used
     return group.folders[0], None, None
@@ -194,9 +206,9 @@ def _memory_v2(group: Group) -> dict[str, int | float | None]:
     return {
         "memory_bytes": used,
         "memory_limit_bytes": limit,
-        "memory_peak_bytes": _number(f"{folder}/memory.peak"),
-        "limit_hits": _counter(f"{folder}/memory.events", b"max"),
-        "oom_kills": _counter(f"{folder}/memory.events", b"oom_kill"),
+        "memory_peak_bytes": _number(group.read, f"{folder}/memory.peak"),
+        "limit_hits": _counter(group.read, f"{folder}/memory.events", b"max"),
+        "oom_kills": _counter(group.read, f"{folder}/memory.events", b"oom_kill"),
     }
 
 
@@ -205,9 +217,9 @@ def _memory_v1(group: Group) -> dict[str, int | float | None]:
     return {
         "memory_bytes": used,
         "memory_limit_bytes": limit,
-        "memory_peak_bytes": _number(f"{folder}/memory.max_usage_in_bytes"),
-        "limit_hits": _number(f"{folder}/memory.failcnt"),
-        "oom_kills": _counter(f"{folder}/memory.oom_control", b"oom_kill"),
+        "memory_peak_bytes": _number(group.read, f"{folder}/memory.max_usage_in_bytes"),
+        "limit_hits": _number(group.read, f"{folder}/memory.failcnt"),
+        "oom_kills": _counter(group.read, f"{folder}/memory.oom_control", b"oom_kill"),
     }
 
 
@@ -216,24 +228,29 @@ def _pids(group: Group) -> dict[str, int | float | None]:
     return {
         "pids_current": used,
         "pids_limit": limit,
-        "pids_limit_hits": _counter(f"{folder}/pids.events", b"max"),
+        "pids_limit_hits": _counter(group.read, f"{folder}/pids.events", b"max"),
     }
 
 
 def _cpu(group: Group) -> dict[str, int | float | None]:
     """The smallest quota on the way up, in cpus, and how often this group was throttled."""
-    quotas = (quota for folder in group.folders if (quota := _quota(folder)) is not None)
+    quotas = (
+        quota for folder in group.folders if (quota := _quota(group.read, folder)) is not None
+    )
     return {
         "cpu_quota_cpus": min(quotas, default=None),
-        "throttled_periods": _counter(f"{group.folders[0]}/cpu.stat", b"nr_throttled"),
+        "throttled_periods": _counter(group.read, f"{group.folders[0]}/cpu.stat", b"nr_throttled"),
     }
 
 
-def _quota(folder: str) -> float | None:
+def _quota(read: Read, folder: str) -> float | None:
     """A group's own cpu quota."""
     try:
-        quota, period = procfs.read(f"{folder}/cpu.max", 64).split()
+        quota, period = read(f"{folder}/cpu.max").split()
     except (OSError, ValueError):
-        spent, per = _number(f"{folder}/cpu.cfs_quota_us"), _number(f"{folder}/cpu.cfs_period_us")
+        spent, per = (
+            _number(read, f"{folder}/cpu.cfs_quota_us"),
+            _number(read, f"{folder}/cpu.cfs_period_us"),
+        )
         return spent / per if spent is not None and per else None
     return int(quota) / int(period) if quota.isdigit() and int(period) else None

@@ -35,6 +35,11 @@ class HookClients:
         """The last status of each process: it is told once."""
         self._news: list[Input] = []
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a connection."""
+        return bool(self._links)
+
     def watch(self, samples: Sequence[ProcSample]) -> None:
         """Look for hooks in these processes, and forget those that are no longer among them."""
         at_s = self._clock()

@@ -8,14 +8,15 @@ import re
 
 from mpwatch.collect import procfs
 from mpwatch.collect.cgroups import CgroupReader
+from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.left_segments import left_segments
 from mpwatch.collect.port_owners import port_owners
 from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
 from mpwatch.model.segments import SegmentUse
 from mpwatch.model.text import clean
 
-RELOCATE_S = 10.0
-"""Where the groups are and what the kernel's own limits are hardly ever changes."""
+RELOCATE_S = 30.0
+"""Where the groups are, what the kernel's own limits are and who listens hardly ever changes."""
 LOOK_AGAIN_S = 2.0
 """How old the list of left segments may become, if there are any: their cleaner may come by."""
 
@@ -42,8 +43,10 @@ def room(path: str, shown: str) -> RoomSample:
 class HostCollector:
     """Reads the surroundings of one process."""
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str = "/proc", budget: Budget | None = None) -> None:
         self._proc = proc
+        self._budget = budget or Budget(0)
+        self._files = KeptFiles(self._budget)
         self._reader: CgroupReader | None = None
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
@@ -108,7 +111,7 @@ class HostCollector:
             self._left, self._left_at_s = left_segments(self._proc, pid), at_s
             self._port_owners = port_owners(self._proc, pid)
             try:
-                self._reader = CgroupReader(self._proc, pid)
+                self._reader = CgroupReader(self._proc, pid, self._budget)
             except OSError as error:
                 problems.append(f"control group: {error.strerror}")
                 return None
@@ -123,7 +126,7 @@ class HostCollector:
     def _load(self, problems: list[str]) -> tuple[float | None, int | None]:
         """Load over the last minute and threads that run or want to right now."""
         try:
-            words = procfs.read(f"{self._proc}/loadavg", 256).split()
+            words = self._files.read(f"{self._proc}/loadavg").split()
             return float(words[0]), int(words[3].split(b"/")[0])
         except OSError as error:
             problems.append(f"loadavg: {error.strerror}")
@@ -134,7 +137,7 @@ class HostCollector:
     def _memory(self, problems: list[str]) -> dict[bytes, int]:
         """Memory of the machine in bytes."""
         try:
-            found = _MEMORY.findall(procfs.read(f"{self._proc}/meminfo"))
+            found = _MEMORY.findall(self._files.read(f"{self._proc}/meminfo"))
         except OSError as error:
             problems.append(f"meminfo: {error.strerror}")
             return {}

@@ -12,7 +12,9 @@ from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.procfs import Stat
 from mpwatch.model.ids import ProcessId
 
-SCAN_INTERVAL_S = 5.0
+SCAN_INTERVAL_S = 10.0
+"""How often everybody is asked for children, and the machine for strays; those of whom the kernel
+says that it gave them a number are looked at each time."""
 MEMBERS_LIMIT = 10_000
 NEWBORN_LIMIT = 256
 """More new pids than this, and asking all members for their children is cheaper."""

@@ -164,8 +164,9 @@ class MemoryTurn:
     touched: tuple[int, int] = (0, 0)
     """Page faults and resident pages then."""
     private_bytes: int = 0
-    patience: int = 1
-    """How many times the usual has to be touched: what was touched before did not stay."""
+    patience: int = 2
+    """How many times the usual has to be touched: what was touched before did not stay. Of what was
+    read once it is not known."""
 
     def urgency(self, touched: tuple[int, int], at_s: float, interval_s: float) -> float | None:
         """How much a reading is wanted: by the part of it that may be new, and by its age."""

@@ -12,7 +12,7 @@ from mpwatch.collect.gpu import GpuCollector
 from mpwatch.collect.host import HostCollector
 from mpwatch.collect.identity import Identity, is_stale, read_identity
 from mpwatch.collect.jobs import Job, find_jobs
-from mpwatch.collect.kept_files import Budget
+from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.membership import Member, Membership
 from mpwatch.collect.pacing import Due, Plan, slow_s
 from mpwatch.collect.reading import ProcessReader
@@ -63,7 +63,9 @@ class TreeCollector:
         self._clocks = (clock, wall)
         budget = Budget.of_this_process(proc)
         self._membership = Membership(root, proc, clock, budget)
-        self._host = HostCollector(proc)
+        self._host = HostCollector(proc, budget)
+        self._files = KeptFiles(budget)
+        self._first: ProcessId | None = None
         self._gpus = gpu if gpu is not None else GpuCollector(clock)
         self._crew = _Crew(proc, budget)
 
@@ -110,9 +112,12 @@ class TreeCollector:
     def _read_host(self, members: list[Member], at_s: float, wall_s: float) -> HostSample:
         """The surroundings, as the first living process sees them."""
         first = next(m.stat.process for m in members if m.stat.state not in ("Z", "X"))
+        if first != self._first:
+            self._files.close()
+            self._first = first
         tmp = self._crew.identity(first).environment.get("TMPDIR")
         try:
-            data = procfs.read(f"{self._proc}/{first.pid}/status")
+            data = self._files.read(f"{self._proc}/{first.pid}/status")
             mask = procfs.parse_status(data).get(b"Cpus_allowed", b"").replace(b",", b"")
             affinity = int(mask, 16).bit_count() if mask else None
         except OSError:

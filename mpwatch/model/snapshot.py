@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
@@ -271,6 +271,30 @@ class Playback:
     is_paused: bool = False
 
 
+class _Index(NamedTuple):
+    """What is asked of the processes of one moment again and again, by forty rules at each look."""
+
+    processes: tuple[Process, ...]
+    living: tuple[Process, ...]
+    by_id: Mapping[ProcessId, Process]
+
+
+_index = _Index((), (), {})
+"""Of the processes asked about last: while it holds them, no others can have their identity."""
+
+
+def _indexed(processes: tuple[Process, ...]) -> _Index:
+    """Threads may ask at once; at worst both look through them."""
+    global _index
+    known = _index
+    if known.processes is not processes:
+        living = tuple([process for process in processes if process.ended is None])
+        # The first of an identity wins.
+        by_id = {process.process: process for process in reversed(processes)}
+        known = _index = _Index(processes, living, by_id)
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole job at one moment."""
@@ -300,11 +324,11 @@ class Snapshot:
 
     def get(self, process: ProcessId | None) -> Process | None:
         """The process with this identity, or `None`."""
-        return next((p for p in self.processes if p.process == process), None)
+        return None if process is None else _indexed(self.processes).by_id.get(process)
 
     def living(self) -> tuple[Process, ...]:
         """The processes that have not ended."""
-        return tuple(p for p in self.processes if p.ended is None)
+        return _indexed(self.processes).living
 
     def children_of(self, process: ProcessId) -> tuple[Process, ...]:
         """Direct children, ended ones included."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -48,16 +46,21 @@ class Intake:
             self.hooks.watch(tree.processes)
         return tree
 
-    def listen(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> list[Input]:
+    @property
+    def has_hooks(self) -> bool:
+        """Whether a hook is connected."""
+        return self.hooks is not None and self.hooks.has_any
+
+    def listen(self, timeout_s: float) -> list[Input]:
         """Wait for what hooks say and processes that end, at most this long."""
-        if self.hooks is None:
-            sleep(timeout_s)
         inputs = self._hear(timeout_s)
+        # Where no hook is listened to, it is an end that is waited for.
+        found = self.deaths.poll(timeout_s) if self.hooks is None else []
         # Children that live shorter than the time between two readings are caught here.
         born = self.tree.births()
         if born:
             self.deaths.watch(born)
-        ended = [self._counted(end) for end in self.deaths.poll()]
+        ended = [self._counted(end) for end in (*found, *self.deaths.poll())]
         self.has_changed = self.has_changed or bool(born or ended)
         if ended:
             # What a hook sent last may still lie in its socket, and comes before what it left.

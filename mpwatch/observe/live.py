@@ -30,13 +30,11 @@ from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
 from mpwatch.observe.looks import LookPlan, Request, StackThread
 from mpwatch.observe.own import OwnMeter
-from mpwatch.observe.pace import Pace
+from mpwatch.observe.pace import CALM_LISTEN_S, LISTEN_S, Pace
 from mpwatch.observe.recording import RecordingWriter
 from mpwatch.observe.recording_file import CannotRecord
 from mpwatch.observe.source import Deliver
 
-LISTEN_S = 0.1
-"""Hooks send at most ten times a second."""
 GAUGES_S = 2.0
 """How often a hook is asked for its gauges."""
 ENDED_REFRESH_S = 1.0
@@ -137,7 +135,8 @@ class LiveSource:
                     began_s = self._clock()
                     self._guarded(self._tick)
                     self._pace.has_read(began_s, self._cost_s)
-                self._listen_s = min(LISTEN_S, self._pace.left_s)
+                is_calm = self._pace.is_calm and not self._intake.has_hooks
+                self._listen_s = min(CALM_LISTEN_S if is_calm else LISTEN_S, self._pace.left_s)
                 self._guarded(self._hear)
                 if self._intake.has_changed and not self._is_ended:
                     self._pace.has_changed()

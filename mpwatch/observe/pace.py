@@ -7,6 +7,12 @@ from collections.abc import Callable
 
 SOON_S = 0.1
 """The first readings, and those after a birth or an end: then twice as long each time."""
+LISTEN_S = 0.1
+"""How long to listen between two looks for births: hooks send at most ten times a second."""
+CALM_LISTEN_S = 0.25
+CALM_S = 30.0
+"""A job in which nobody was born and nobody has ended for so long is listened to less often: each
+time that a program wakes up costs it a tenth of a millisecond, however little it does then."""
 PATIENCE = 20
 """A reading that took t seconds of cpu is not followed by an early one for t times this."""
 
@@ -25,6 +31,12 @@ class Pace:
         self._began_s = float("-inf")
         self._rest_s = 0.0
         self._due_s = float("-inf")
+        self._changed_s = clock()
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing has happened for a while."""
+        return self._clock() - self._changed_s >= CALM_S
 
     @property
     def left_s(self) -> float:
@@ -42,6 +54,7 @@ class Pace:
     def has_changed(self) -> None:
         """Note that a process was born or has ended."""
         self._gap_s = SOON_S
+        self._changed_s = self._clock()
         soon_s = self._began_s + min(self.period_s, max(SOON_S, self._rest_s))
         self._due_s = min(self._due_s, soon_s)
 

@@ -6,6 +6,7 @@ of cpu each second: a twentieth of all that htop takes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import threading
@@ -18,6 +19,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 READ_BYTES = 4096
+DRAIN_BYTES = 64
 AWAKE_S = 0.1
 """How often it is looked whether a key is complete, for a moment after the last input: an escape
 that nothing follows is the key itself."""
@@ -29,6 +31,8 @@ class Bell(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._turn = threading.Lock()
+        """The pipe and the event say the same, whoever rings at once."""
 
     def fileno(self) -> int:
         """Readable while the event is set."""
@@ -36,15 +40,18 @@ class Bell(threading.Event):
 
     def set(self) -> None:
         """Ring."""
-        if not self.is_set():
-            os.write(self._writer, b"!")
-        super().set()
+        with self._turn:
+            if not self.is_set():
+                os.write(self._writer, b"!")
+            super().set()
 
     def clear(self) -> None:
-        """Be quiet again."""
-        if self.is_set():
-            os.read(self._reader, 1)
-        super().clear()
+        """Be quiet again, whatever lies in the pipe: else a selector would never wait again."""
+        with self._turn:
+            with contextlib.suppress(BlockingIOError):
+                while os.read(self._reader, DRAIN_BYTES):
+                    pass
+            super().clear()
 
     def close(self) -> None:
         """Let go of both ends."""

@@ -19,7 +19,7 @@ from textual.drivers.web_driver import WebDriver
 from textual.message import Message
 
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.quiet_driver import QuietDriver
+from mpwatch.tui.quiet_driver import Bell, QuietDriver
 from tests.tui.scripted import ScriptedSource, healthy_job
 
 
@@ -127,3 +127,54 @@ def test_the_dashboard_uses_it_in_a_terminal_and_only_there(
     monkeypatch.setattr(App, "get_driver_class", lambda self: WebDriver)
     assert made.get_driver_class() is WebDriver
     assert issubclass(QuietDriver, LinuxDriver)
+
+
+def is_heard(bell: Bell) -> bool:
+    """Whether a selector would wake up for it."""
+    with selectors.PollSelector() as selector:
+        selector.register(bell, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def test_a_bell_that_many_ring_at_once_is_quiet_after_one_clearing() -> None:
+    bell = Bell()
+    for _ in range(50):
+        ringers = [threading.Thread(target=bell.set) for _ in range(8)]
+        for ringer in ringers:
+            ringer.start()
+        for ringer in ringers:
+            ringer.join()
+        assert bell.is_set()
+        assert is_heard(bell)
+        bell.clear()
+        assert not bell.is_set()
+        assert not is_heard(bell)
+    bell.close()
+
+
+def test_a_bell_is_quiet_after_clearing_whatever_lies_in_its_pipe() -> None:
+    bell = Bell()
+    bell.set()
+    os.write(bell._writer, b"!" * 200)
+    bell.clear()
+    bell.clear()
+    assert not is_heard(bell)
+    bell.set()
+    assert is_heard(bell)
+    bell.close()
+
+
+def test_a_bell_says_the_same_to_both_who_wait_whoever_rings_while_it_is_cleared() -> None:
+    bell = Bell()
+
+    def ring() -> None:
+        for _ in range(2000):
+            bell.set()
+
+    ringer = threading.Thread(target=ring)
+    ringer.start()
+    while ringer.is_alive():
+        bell.clear()
+    ringer.join()
+    assert is_heard(bell) == bell.is_set()
+    bell.close()

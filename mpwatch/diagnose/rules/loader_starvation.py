@@ -53,11 +53,11 @@ def _looks_starved(owner: Process, workers: Sequence[Process], history: History)
     main = wait_share(owner, history)
     if main is None or main < WAIT_SHARE or all_stand(workers, history):
         return False
-    shares = [wait_share(worker, history) for worker in workers]
     # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
     waited_s = waiting_s(owner, history)
     if waited_s >= STALL_S and not _are_busy(workers, history, waited_s):
         return False
+    shares = (wait_share(worker, history) for worker in workers)
     return all(share is not None and share <= IDLE_SHARE for share in shares)
 
 

@@ -130,7 +130,7 @@ class PagesScreen(LiveScreen):
             words = f" mpwatch   {self.watch_state.viewing.title}   waits for the first reading"
             self._header.show((cell(words),))
             return
-        with self.app.batch_update():
+        with self.painted_at_once():
             self._header.show((self.top_line(moment),))
             before = self.view.main
             self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from mpwatch.tui.present.cells import Line
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Align = Literal["left", "right"]
 _PREFIX = "canvas--"
@@ -27,6 +33,29 @@ def joined(segments: list[Segment]) -> Strip:
         else:
             out.append(segment)
     return Strip(out)
+
+
+class Gathered:
+    """The canvases of which parts are to be drawn again, all in one go."""
+
+    def __init__(self) -> None:
+        self.canvases: set[LineCanvas] = set()
+        self.has_layout = False
+        """Whether something has another size, so that drawing waits for the layout."""
+
+
+_gathered: Gathered | None = None
+
+
+@contextmanager
+def gathered() -> Iterator[Gathered]:
+    """Keep canvases from asking to be drawn, each with messages of its own; whoever does draws."""
+    global _gathered
+    before, _gathered = _gathered, Gathered()
+    try:
+        yield _gathered
+    finally:
+        _gathered = before
 
 
 class LineCanvas(ScrollView):
@@ -62,6 +91,23 @@ class LineCanvas(ScrollView):
         self._tones = {}
         self._base = None
         super().notify_style_update()
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Have parts of it drawn again: at the end of `gathered`, else as Textual does."""
+        now = _gathered
+        if now is not None:
+            now.has_layout = now.has_layout or layout
+            if regions and repaint and self.is_mounted and not (layout or recompose):
+                self._set_dirty(*regions)
+                now.canvases.add(self)
+                return self
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     @property
     def base_style(self) -> Style:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
 from mpwatch.collect.cgroups import CgroupReader, parse_membership, parse_mounts
-from mpwatch.collect.host import HostCollector
+from mpwatch.collect.host import RELOCATE_S, HostCollector
+from mpwatch.collect.kept_files import Budget
 from mpwatch.model.host import CgroupSample
 
 from .conftest import FakeProc
@@ -206,3 +208,33 @@ def test_what_dead_processes_left_is_looked_at_again_before_it_counts_as_left(
     (shm / "torch_77_1_0").unlink()
 
     assert host.collect(10, None, 1, 4.0, 5.0).left_segments == ()
+
+
+def test_files_that_are_read_each_second_are_held_open_and_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget = Budget(100)
+    host = HostCollector("/proc", budget)
+    pid = os.getpid()
+    host.collect(pid, None, None, 1.0, 2.0)
+    opened: list[str] = []
+    really = os.open
+
+    def note(path: str, *arguments: int, **more: int) -> int:
+        opened.append(str(path))
+        return really(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", note)
+    first = host.collect(pid, None, None, 2.0, 3.0)
+    held = 100 - budget.left
+
+    assert first.memory_total_bytes
+    assert first.runnable is not None
+    assert not [path for path in opened if path.endswith(("/meminfo", "/loadavg"))]
+    assert held >= 2
+    for moment in range(1, 5):
+        host.collect(pid, None, None, 2.0 + moment * (RELOCATE_S + 1), 3.0)
+        assert 100 - budget.left == held
+    del host
+    gc.collect()
+    assert budget.left == 100

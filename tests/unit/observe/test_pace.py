@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mpwatch.observe.pace import PATIENCE, SOON_S, Pace
+from mpwatch.observe.pace import CALM_LISTEN_S, CALM_S, LISTEN_S, PATIENCE, SOON_S, Pace
 
 
 class Reader:
@@ -87,3 +87,18 @@ def test_a_reading_that_takes_longer_than_its_period_is_followed_by_a_rest() -> 
     reader.pace.has_read(began_s, 0.0)
 
     assert reader.pace.left_s == 0.25
+
+
+def test_a_job_in_which_nothing_happens_is_calm_after_a_while_until_something_does() -> None:
+    reader = Reader(1.0)
+    reader.go_on(CALM_S - 1)
+    assert not reader.pace.is_calm
+    reader.go_on(1)
+    assert reader.pace.is_calm
+
+    reader.pace.has_changed()
+
+    assert not reader.pace.is_calm
+    reader.go_on(CALM_S)
+    assert reader.pace.is_calm
+    assert LISTEN_S < CALM_LISTEN_S <= 0.25
