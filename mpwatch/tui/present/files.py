@@ -74,7 +74,7 @@ def _row(process: Process, moment: Moment) -> Row:
     row = Row(
         process.process,
         (
-            cell(process.label, "title"),
+            cell(moment.name(process.process), "title"),
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
             gauge(share, 12, share_tone(share)),
@@ -121,7 +121,7 @@ def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
     if made:
         pid = int(made.group(1))
         maker = next((p for p in moment.snapshot.processes if p.pid == pid), None)
-        return f"torch segments made by {maker.label if maker else f'pid {pid}'}"
+        return f"torch segments made by {moment.name(maker.process) if maker else f'pid {pid}'}"
     return _NUMBER.sub("", target).removesuffix(":")
 
 
@@ -131,7 +131,7 @@ def socket_holders(moment: Moment) -> dict[int, str]:
     for process in moment.snapshot.living():
         for link in (process.sample.fds.links or ()) if process.sample.fds else ():
             if link.kind == "socket" and link.inode is not None:
-                found.setdefault(link.inode, process.label)
+                found.setdefault(link.inode, moment.name(process.process))
     return found
 
 
@@ -182,7 +182,7 @@ PAGE: Page[Process] = Page(
     key=lambda process: process.process,
     row=_row,
     text=lambda process, moment: (
-        f"{process.label} {process.pid} {process.role} "
+        f"{moment.name(process.process)} {process.pid} {process.role} "
         + " ".join(process.sample.fds.by_kind or () if process.sample.fds else ())
     ),
     empty=_empty,

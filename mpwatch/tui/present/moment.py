@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -151,12 +151,41 @@ class Moment:
         """The worst finding about a process, or `None`."""
         return max((f.severity for f in self.findings_of.get(process, ())), default=None)
 
+    @cached_property
+    def names(self) -> Mapping[ProcessId, str]:
+        """What to call each process where it stands alone, told apart from all others.
+
+        Each rank has a worker 0, so there it is `worker 0 of rank 3`; a second `spawned` has its
+        pid, and so has a worker of an epoch that is over.
+        """
+        living, everybody = (
+            Counter(key for process in found for key in ((process.label, None), self._kin(process)))
+            for found in (self.snapshot.living(), self.snapshot.processes)
+        )
+        found = {}
+        for process in self.snapshot.processes:
+            label, parent = self._kin(process)
+            count = everybody if process.is_gone else living
+            if count[label, None] == 1:
+                found[process.process] = label
+            elif parent and count[label, parent] == 1 and count[parent, None] == 1:
+                found[process.process] = f"{label} of {parent}"
+            else:
+                found[process.process] = f"{label} {process.pid}"
+        return found
+
+    def _kin(self, process: Process) -> tuple[str, str]:
+        """What a process is called and, of a worker, what its parent is."""
+        known = (self.by_id.get(p) for p in (process.parent, process.original_parent) if p)
+        parent = next((p for p in known if p is not None), None)
+        is_worker = process.sample.worker_id is not None
+        return process.label, parent.label if is_worker and parent is not None else ""
+
     def name(self, process: ProcessId | None) -> str:
         """How people call a process: `worker 3`; unknown ones by their pid."""
         if process is None:
             return "?"
-        found = self.by_id.get(process)
-        return found.label if found else f"pid {process.pid}"
+        return self.names.get(process, f"pid {process.pid}")
 
     def full_name(self, process: ProcessId | None) -> str:
         """Name and pid: `worker 3 (41829)`."""

@@ -69,7 +69,7 @@ def _row(item: InProcess, moment: Moment) -> Row:
     return Row(
         (process.process, thread.tid),
         (
-            cell(process.label, "title" if thread.tid == process.pid else ""),
+            cell(moment.name(process.process), "title" if thread.tid == process.pid else ""),
             cell(str(thread.tid), "dim"),
             cell(thread.name),
             cell(state, state_tone(state)),
@@ -170,7 +170,8 @@ def _text(item: InProcess, moment: Moment) -> str:
     state = letter_words(thread.state)
     stack = " ".join(frame_words(frame) for frame in thread.stack)
     waits = wait_words(thread.waits_on)
-    return f"{process.label} {process.pid} {thread.tid} {thread.name} {state} {waits} {stack}"
+    name = moment.name(process.process)
+    return f"{name} {process.pid} {thread.tid} {thread.name} {state} {waits} {stack}"
 
 
 def _process(item: InProcess) -> ProcessId:

@@ -1,0 +1,60 @@
+"""What processes are called where each stands alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process
+from mpwatch.tui.present.moment import Moment
+from tests.tui.cast import main_process, worker
+from tests.tui.scripted import loader_job
+
+
+def named(*processes: Process) -> list[str]:
+    moment = Moment(replace(loader_job(), processes=processes))
+    return [moment.name(process.process) for process in processes]
+
+
+def rank(number: int) -> Process:
+    main = main_process()
+    return replace(main, process=ProcessId(100 + number, 1), label=f"rank {number}")
+
+
+def worker_of(parent: Process, number: int, pid: int) -> Process:
+    return replace(worker(number), process=ProcessId(pid, 1), parent=parent.process)
+
+
+def test_a_process_that_is_the_only_one_of_its_name_is_called_by_it() -> None:
+    main = main_process()
+    assert named(main, worker_of(main, 0, 7), worker_of(main, 1, 8)) == [
+        "main", "worker 0", "worker 1",
+    ]  # fmt: skip
+
+
+def test_workers_of_several_ranks_are_told_apart_by_their_rank() -> None:
+    ranks = rank(0), rank(1)
+    workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
+    assert named(*ranks, *workers) == [
+        "rank 0", "rank 1", "worker 0 of rank 0", "worker 0 of rank 1",
+    ]  # fmt: skip
+
+
+def test_two_loaders_of_one_process_are_told_apart_by_pids() -> None:
+    main = main_process()
+    workers = [worker_of(main, 0, 7), worker_of(main, 0, 8)]
+    assert named(main, *workers)[1:] == ["worker 0 7", "worker 0 8"]
+
+
+def test_a_worker_of_an_epoch_that_is_over_takes_no_name_from_a_living_one() -> None:
+    main = main_process()
+    ended = replace(worker_of(main, 0, 7), ended=Ended(ProcessId(7, 1), 1.0))
+    assert named(main, ended, worker_of(main, 0, 8))[1:] == ["worker 0 7", "worker 0"]
+
+
+def test_children_of_no_loader_have_their_pids() -> None:
+    spawned = [
+        replace(main_process(), process=ProcessId(pid, 1), label="spawned") for pid in (7, 8)
+    ]
+    assert named(*spawned) == ["spawned 7", "spawned 8"]
