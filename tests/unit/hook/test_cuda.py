@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
-
-import pytest
 
 from mpwatch.hook import answers
 from mpwatch.hook.points.cuda import POINTS
@@ -27,13 +24,6 @@ class Cuda(ModuleType):
             raise AttributeError(name)
         self._initialized = True
         return lambda *_: 0
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.ring.close()
 
 
 def test_readings_never_initialise_cuda(session: Session) -> None:

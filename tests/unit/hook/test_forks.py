@@ -5,7 +5,6 @@ import gc
 import json
 import sys
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from types import GeneratorType, ModuleType
 from typing import Any
@@ -37,11 +36,9 @@ class Thread:
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
+def session(session: Session) -> Session:
     session.state = "on"
-    yield session
-    session.ring.close()
+    return session
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,6 @@ numpy = pytest.importorskip("numpy")
 class Dataset:
     def __init__(self, generator: Any) -> None:
         self.generator = generator
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.ring.close()
 
 
 def state_of(session: Session, generator: Any) -> str:

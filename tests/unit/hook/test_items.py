@@ -11,13 +11,6 @@ from mpwatch.hook.session import Session
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.ring.close()
-
-
 def puts(session: Session, item: Any) -> int:
     """How many puts of tensors are counted after one that is in the sample."""
     session.items.look(item)

@@ -126,8 +126,9 @@ def test_what_a_torch_keeps_elsewhere_stays_away_and_takes_nothing_along(
         readings.of(iterator).positions()
 
 
-def test_a_hook_that_left_lets_go_of_all_iterators_and_takes_hold_of_none() -> None:
-    session = Session("instrument")
+def test_a_hook_that_left_lets_go_of_all_iterators_and_takes_hold_of_none(
+    session: Session,
+) -> None:
     undo = loader._gauges(types.ModuleType("torch.utils.data.dataloader"), session)
     one, other = Iterator(), Iterator()
     loader._begin(session, session.loaders.of(one), one)
@@ -140,4 +141,3 @@ def test_a_hook_that_left_lets_go_of_all_iterators_and_takes_hold_of_none() -> N
 
     assert [content() for content in contents] == [None, None]
     assert "loaders" not in session.gauges
-    session.ring.close()

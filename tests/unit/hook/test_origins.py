@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,11 +44,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def session(clock: Clock) -> Iterator[Session]:
-    session = Session("instrument")
+def session(session: Session, clock: Clock) -> Session:
     session.system.monotonic_ns = clock
-    yield session
-    session.ring.close()
+    return session
 
 
 def sites(session: Session) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -19,14 +18,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module.work = lambda: "done"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, NAME, module)
     return module
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.patcher.uninstall()
-    session.ring.close()
 
 
 def wrap(original: Any, session: Session) -> Any:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import multiprocessing.queues
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,11 +44,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def session(clock: Clock) -> Iterator[Session]:
-    session = Session("instrument")
+def session(session: Session, clock: Clock) -> Session:
     session.system.monotonic_ns = clock
-    yield session
-    session.ring.close()
+    return session
 
 
 def wrapped(session: Session, clock: Clock, name: str) -> tuple[Queue, Callable[..., Any]]:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from mpwatch.hook.server import STOP_S, Run
 from mpwatch.hook.session import Session
@@ -21,14 +18,6 @@ class Clock:
     def sleep(self, duration_s: float) -> None:
         self.now_ns += int(duration_s * 1e9)
         assert self.now_ns < 10**12 + 10**10, "it waits for ever"
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.server.close("test")
-    session.ring.close()
 
 
 def test_a_fork_waits_for_a_thread_that_does_not_end_no_longer_than_it_may(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,13 +9,6 @@ from mpwatch.hook.points import sharing
 from mpwatch.hook.session import Session
 
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.ring.close()
 
 
 def rows(session: Session) -> list[tuple[int, int, int]]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +11,6 @@ from mpwatch.hook.session import Session
 
 numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    session = Session("instrument")
-    yield session
-    session.ring.close()
 
 
 def parts(session: Session, *batches: Any) -> dict[str, list[Any]]:
