@@ -3,6 +3,15 @@
 A signal handler runs between any two bytecodes of the main thread, also those of the hook, and may
 raise: Ctrl-C does, and so does the SIGCHLD handler of torch's DataLoader when a worker died. Such
 an exception belongs to the program.
+
+What passes a wrapper is as it would be without: its type, text, cause, and the lines of its
+traceback, from which `unframe` takes the wrapper's own. Not on Python 3.10, where that line stays,
+once, before those of what was called. There a bare `raise` puts back the traceback that was the
+exception's as the `except` began (`do_raise` and the opcode RERAISE of its ceval.c), whatever it
+has now, and of the entry that this begins with only `tb_next` can be set. Any other way to let an
+exception out of a function written in Python, `raise error` or a generator's `throw`, adds an entry
+for that function. One written in C would add none, but what stands in the place of a function has
+to be one itself: it is bound to instances, pickled by name, and its signature asked for.
 """
 
 from __future__ import annotations
@@ -72,8 +81,7 @@ def _number_in(frame: FrameType, numbers: list[int]) -> int:
 def unframe(error: BaseException) -> None:
     """Take the wrapper's own line off a traceback that passes through it.
 
-    Call it in the wrapper's `except` clause, right before a bare `raise`. Python 3.10 keeps a copy
-    of the traceback aside for the bare `raise`, so there the line stays.
+    Call it in the wrapper's `except` clause, right before a bare `raise`. On Python 3.10 it stays.
     """
     step = error.__traceback__
     if step is not None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -74,3 +76,42 @@ def test_an_exception_that_cannot_be_shown_still_has_a_text() -> None:
             raise KeyError("no")
 
     assert errors.text_of(Shy()) == "<KeyError while reading the message>"
+
+
+def innermost(number: int) -> None:
+    try:
+        raise KeyError(number)
+    except KeyError as cause:
+        raise ValueError("no such number") from cause
+
+
+def original(number: int) -> None:
+    if number:
+        original(number - 1)
+    innermost(number)
+
+
+def wrapper(number: int) -> None:
+    try:
+        original(number)
+    except BaseException as error:
+        errors.unframe(error)
+        raise
+
+
+def test_an_exception_passes_wrappers_with_all_that_it_had() -> None:
+    """On Python 3.10 the line of a wrapper stays, as `unframe` says; nothing else may."""
+    bare, wrapped = caught(lambda: original(2)), caught(lambda: wrapper(2))
+
+    assert (type(wrapped), str(wrapped)) == (type(bare), str(bare))
+    assert repr(wrapped.__cause__) == repr(bare.__cause__) == "KeyError(0)"
+    assert wrapped.__context__ is wrapped.__cause__
+    assert wrapped.__suppress_context__ is bare.__suppress_context__
+    lines = [(each.name, each.lineno) for each in traceback.extract_tb(wrapped.__traceback__)]
+    ours = [index for index, (name, _) in enumerate(lines) if name == "wrapper"]
+    assert ours == ([2] if sys.version_info < (3, 11) else [])
+    without = [line for line in lines if line[0] != "wrapper"]
+    assert (
+        without[2:]
+        == [(each.name, each.lineno) for each in traceback.extract_tb(bare.__traceback__)][2:]
+    )
