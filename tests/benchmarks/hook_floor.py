@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -18,6 +19,8 @@ class Floor:
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
+        # What takes out a wrapper that is just being set is kept with the session.
+        self._session: Any = SimpleNamespace(patcher=SimpleNamespace(prepared=None))
 
     def install(self) -> int:
         """Set them.
@@ -34,7 +37,7 @@ class Floor:
             if module is None or path is None:
                 continue
             try:
-                self._undo.append(attribute(path, _empty)(module, None))  # type: ignore[arg-type]
+                self._undo.append(attribute(path, _empty)(module, self._session))
             except LookupError:
                 continue  # this torch does not have it
         self._wrap_pickling()
