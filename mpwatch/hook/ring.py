@@ -1,8 +1,39 @@
 """The ring: the last things this process did, in a file that outlives it.
 
-Writing takes no lock and no system call: a number from `itertools.count` is atomic, and it says the
-slot. The file is mapped, so what was written is there even if the process is killed in the next
-instruction.
+Writing takes no lock: a number from `itertools.count` is atomic, and it says the slot. The file is
+mapped, so what was written is there even if the process is killed in the next instruction.
+
+A store behind the end of a mapped file is SIGBUS, and root may cut any file short. So nothing
+touches the mapping without a look directly before, `madvise` of the page, which answers EFAULT
+where a store would be SIGBUS (Linux 5.14; before it nothing can be asked, and there is no look).
+
+From the look to the store no other thread may have its turn, for that can take 5 ms. CPython gives
+the GIL away only as a function begins, as a loop goes back, and after a call. So the look is no
+call: it is the step of a `for` over an iterator in C, and the store, an assignment to a slice, is
+the body of that loop, which is left at once. `madvise` itself keeps the GIL. What remains are the
+95 ns of these two (CPython 3.11, 2.6 GHz). A file cut short from another core at that moment does
+no harm either, because the core that stores is told of it later than that: one of 400 processes
+that did nothing but record died (Linux 6.18). What ends a process is that the kernel takes its core
+away between the two and gives it to whoever cuts the file: of those 400 on the one core they shared
+with him 73 died, and all of them where a look held good for 10 ms.
+
+The look waits where the first touch of a page waits, for the lock of the process's mappings: up to
+90 ms while C code forks a process of 4 GB (`os.fork` has the GIL all that time anyway).
+
+Two other ways. Seals would forbid it, but Linux 6.18 grants them to nameless memory only, which
+does not outlive the process. A system call that copies the record would answer EFAULT in one with
+the store, but those of the standard library give the GIL away, which costs 5 ms where another
+thread computes, and need a descriptor, which may be somebody else's by then.
+
+Whatever happens ends in a record, so its cost is the hook's. Of 0.7 us (CPython 3.11, 2.6 GHz, all
+in the caches) the look takes 250 ns, what is around it and the store 100, packing 130, the clock
+70, number and slot 65, the call 45, the thread's id 40; without looks it was 0.36. Between
+processes that wake each other it is the number of bytecodes that counts, 77 with the call, at some
+50 ns each; so nothing is put into a variable that is needed once, unless that brings the store
+nearer to the look. To pack into the mapping itself would take 50 ns less, but come 200 ns after the
+look. What was tried and gains less than 25 ns: fewer fields in a shorter `Struct`, kind and thread
+packed as one number, names bound as defaults (from Python 3.13 on it loses 15). A closure, because
+a name in a cell costs a third of an attribute.
 """
 
 from __future__ import annotations
@@ -12,37 +43,35 @@ import errno
 import itertools
 import struct
 import sys
+from mmap import PAGESIZE
 
 from . import errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .pristine import System
 
     Record = Callable[..., None]
+    Place = tuple[Iterator[None], list[int], Any]
+    """A look, where it is to look, and the memory it looks at: read together they never mismatch.
 
-_MASK = 0xFFFFFFFFFFFFFFFF
-_PAGE = 4096
+    Threads share the second. Each says where to look and looks before another has its turn.
+    """
+
+_TO_PAGE = -PAGESIZE
 _MAP_PRIVATE, _MAP_ANONYMOUS = 2, 32  # Linux, all architectures that have wheels of torch
 _MADV_DONTNEED = 4
 """Private memory reads as zeros after it, and takes no room until it is written again."""
 _MADV_POPULATE_WRITE = 23
-"""Linux 5.14: touch pages for writing, and answer EFAULT where a plain store would be SIGBUS."""
-_CHECK_NS = 10_000_000
-"""How long a look at the file holds good. Each costs a system call of 1 to 6 us: not 0.1 %.
-
-Within this time a file that somebody cuts short is SIGBUS for the process, and there is no way
-around it that could be paid for. Only a privileged process, or this user after `chmod`, can do it.
-Seals would forbid it, but Linux 6.18 grants them to nameless memory only, which does not outlive
-the process; a lease answers with SIGIO, which ends a program that does not expect it; a look at
-each record, or a system call in place of the store, takes 1.1 us where the store takes 0.25 us.
-"""
+_HOLE = bytes(wire.RECORD_BYTES)
 _UNTRACKED = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 """Before Python 3.13 a mapping keeps a descriptor of its own."""
-_UNWRITABLE = (struct.error, ValueError, TypeError, IndexError, OSError)
+_UNFIT = (struct.error, ValueError, TypeError, IndexError)
+_GONE = (OSError, ValueError)
+"""The file is not behind the mapping any more, or this is closed."""
 _CUT_SHORT = "the ring file was cut short by somebody else"
 
 
@@ -52,13 +81,11 @@ class Ring:
     __slots__ = (
         "_private",
         "_system",
-        "checked_until_ns",
         "count",
-        "memory",
-        "on_look",
         "on_lost",
         "on_new_thread",
         "path",
+        "place",
         "slots",
     )
 
@@ -69,20 +96,18 @@ class Ring:
         self.path: str | None = None
         size = wire.HEADER_BYTES + slots * wire.RECORD_BYTES
         # It costs nothing until it is touched, and is there when memory is short.
-        self._private: Any = system.mmap(-1, size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
-        self.memory = self._private
-        self.checked_until_ns = _MASK
+        memory = system.mmap(-1, size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
+        self._private = _private_place(memory)
+        self.place = self._private
         self.on_lost: Callable[[str], None] | None = None
-        self.on_look: Callable[[], None] | None = None
-        """Called where a record looks at the file; see `look_out`."""
         self.on_new_thread: Callable[[], None] | None = None
-        """Called in each thread before its first record."""
+        """Called in each thread before its first record; while it is set, no thread gets beyond."""
 
     def open_file(self, path: str, pid: int, start_ticks: int) -> None:
         """Move the ring into a new file.
 
         The file is opened for reading only once it is mapped, so that nobody but root can cut it
-        short: a store behind the end of a file is SIGBUS.
+        short.
 
         Raises:
             OSError: It could not be made. All of its blocks are reserved here, because a page that
@@ -95,29 +120,28 @@ class Ring:
         try:
             system.os.posix_fallocate(fd, 0, size)
             memory = system.mmap(fd, size, **_UNTRACKED)
-            self._copy_into(memory, 0)
+            place = _file_place(memory)
+            self._copy(self.place, place, 0)
+            header = wire.HEADER.pack(
+                wire.MAGIC,
+                wire.PROTOCOL,
+                wire.HEADER_BYTES,
+                wire.RECORD_BYTES,
+                self.slots,
+                pid,
+                start_ticks,
+                system.time_ns(),
+                system.monotonic_ns(),
+            )
+            _put(place, 0, header)
         except BaseException:
             system.os.unlink(path)
             raise
         finally:
             system.os.close(fd)
-        wire.HEADER.pack_into(
-            memory,
-            0,
-            wire.MAGIC,
-            wire.PROTOCOL,
-            wire.HEADER_BYTES,
-            wire.RECORD_BYTES,
-            self.slots,
-            pid,
-            start_ticks,
-            system.time_ns(),
-            system.monotonic_ns(),
-        )
         self.path = path
-        self.checked_until_ns = 0 if self._can_check(memory) else _MASK
-        self.memory = memory
-        self._private.madvise(_MADV_DONTNEED)
+        self.place = place
+        self._forget_private()
 
     def handed_out(self) -> int:
         """How many records were begun so far.
@@ -135,55 +159,24 @@ class Ring:
         """
         begin = first & (self.slots - 1)
         count = min(last - first, self.slots - begin)
-        offset = wire.HEADER_BYTES + begin * wire.RECORD_BYTES
-        length = count * wire.RECORD_BYTES
-        if not self.is_whole(offset, length):
-            self.lose_file(_CUT_SHORT)
-        return bytes(self.memory[offset : offset + length]), first + count
+        return self._read(begin, count), first + count
 
     def is_written(self, number: int) -> bool:
         """Whether record `number` is complete in its slot."""
-        offset = wire.HEADER_BYTES + (number & (self.slots - 1)) * wire.RECORD_BYTES
-        if not self.is_whole(offset, wire.RECORD_BYTES):
-            self.lose_file(_CUT_SHORT)
-        return bool(wire.LOST.unpack_from(self.memory, offset)[0] == number + 1)
+        return _is_in(self._read(number & (self.slots - 1), 1), number)
 
-    def is_whole(self, offset: int, length: int) -> bool:
-        """Whether these bytes of the mapping can be touched without SIGBUS."""
-        memory = self.memory
-        if self.path is None:
-            return True
-        begin = offset & ~(_PAGE - 1)
-        end = min(offset + length + _PAGE, len(memory))
+    def write(self, number: int, data: bytes) -> None:
+        """Put a record into its slot; if the file is not behind that any more, do without it."""
+        place, begin = self.place, self._offset(number & (self.slots - 1))
         try:
-            memory.madvise(_MADV_POPULATE_WRITE, begin, end - begin)
+            _put(place, begin, data)
         except OSError as error:
-            # An older kernel does not know the question.
-            return error.errno == errno.EINVAL
-        return True
+            self._lose_file(place, error)
+            _put(self._private, begin, data)
+        except ValueError:
+            return  # it was closed meanwhile
 
-    def check(self, offset: int, at_ns: int) -> None:
-        """Look whether the file is still behind a slot, and trust it for `_CHECK_NS`."""
-        if self.is_whole(offset, wire.RECORD_BYTES):
-            self.checked_until_ns = _MASK if self.path is None else at_ns + _CHECK_NS
-        else:
-            self.lose_file(_CUT_SHORT)
-        if self.on_look is not None:
-            self.checked_until_ns = at_ns + _CHECK_NS
-            self.on_look()
-
-    def look_out(self, call: Callable[[], None]) -> None:
-        """Call something with the next record and then every now and then, until it is let go."""
-        self.on_look = call
-        self.checked_until_ns = 0
-
-    def lose_file(self, reason: str) -> None:
-        """Go on in private memory; what the file held is not touched again."""
-        self._be_private()
-        if self.on_lost is not None:
-            self.on_lost(reason)
-
-    def step_aside(self) -> tuple[Any, int]:
+    def step_aside(self) -> tuple[Place, int]:
         """Write to private memory from here on: a fork is about to happen.
 
         What the child writes before it has a ring of its own then stays in its own copy of that
@@ -193,84 +186,133 @@ class Ring:
         Returns:
             What `step_back` needs.
         """
-        memory, number = self.memory, self.handed_out()
-        self.memory = self._private
-        return memory, number
+        place, number = self.place, self.handed_out()
+        self.place = self._private
+        return place, number
 
-    def step_back(self, memory: Any, number: int) -> None:
-        """Return to the memory from before `step_aside`, with what was written meanwhile."""
-        if memory is self._private:
+    def step_back(self, place: Place, number: int) -> None:
+        """Return to the place from before `step_aside`, with what was written meanwhile."""
+        if place is self._private:
             return
-        self.memory = memory
-        if self.handed_out() > number:
-            if not self.is_whole(0, len(memory)):
-                self.lose_file(_CUT_SHORT)
-                return
-            self._copy_from(self._private, memory, number)
-        self._private.madvise(_MADV_DONTNEED)
+        self.place = place
+        try:
+            self._copy(self._private, place, number)
+        except OSError as error:
+            # What was written meanwhile is where it should be.
+            self._lose_file(place, error)
+        if self.place is place:
+            self._forget_private()
 
     def restart(self) -> None:
         """Forget everything: this is a forked child, and the file belongs to its parent."""
         self.count = itertools.count()
-        self.on_look = None
         self._be_private()
 
     def close(self) -> None:
         """Let go of the file, at once; records written from here on go nowhere."""
-        memory = self.memory
+        place = self.place
         self._be_private()
-        if memory is not self._private:
-            # Whoever is about to write to it finds it closed, which costs that one record.
+        if place is not self._private:
+            # Whoever is about to read from it finds it closed.
             with contextlib.suppress(BufferError):
-                memory.close()
+                place[2].close()
+
+    def _lose_file(self, place: Place, error: OSError) -> None:
+        """Go on in private memory, unless the ring is somewhere else by now."""
+        if self.place is not place:
+            return
+        self.place, self.path = self._private, None
+        if self.on_lost is not None:
+            is_short = error.errno == errno.EFAULT
+            self.on_lost(_CUT_SHORT if is_short else f"the ring file is lost: {error.strerror}")
 
     def _be_private(self) -> None:
         """Be in private memory, with nothing in it."""
-        self._private.madvise(_MADV_DONTNEED)
-        self.memory = self._private
-        self.path = None
-        # Private memory cannot be cut short, so it needs no look.
-        self.checked_until_ns = _MASK
+        self._forget_private()
+        self.place, self.path = self._private, None
 
-    def _copy_into(self, memory: Any, number: int) -> None:
-        """Carry what was recorded so far into new memory."""
-        self._copy_from(self.memory, memory, max(number, self.handed_out() - self.slots))
+    def _forget_private(self) -> None:
+        self._private[2].madvise(_MADV_DONTNEED)
 
-    def _copy_from(self, source: Any, target: Any, number: int) -> None:
-        """Carry the complete records from `number` on from one memory into another."""
+    def _read(self, slot: int, count: int) -> bytes:
+        """So many slots, as they are at this moment; those of a file that is lost are empty."""
+        place = self.place
+        try:
+            return _get(place, self._offset(slot), self._offset(slot + count))
+        except OSError as error:
+            self._lose_file(place, error)
+            return _get(self._private, self._offset(slot), self._offset(slot + count))
+
+    def _copy(self, source: Place, target: Place, number: int) -> None:
+        """Carry the complete records from `number` on from one place to another."""
         last = self.handed_out()
         for each in range(max(number, last - self.slots), last):
-            offset = wire.HEADER_BYTES + (each & (self.slots - 1)) * wire.RECORD_BYTES
-            if wire.LOST.unpack_from(source, offset)[0] == each + 1:
-                end = offset + wire.RECORD_BYTES
-                target[offset:end] = source[offset:end]
+            offset = self._offset(each & (self.slots - 1))
+            data = _get(source, offset, offset + wire.RECORD_BYTES)
+            if _is_in(data, each):
+                _put(target, offset, data)
 
-    def _can_check(self, memory: Any) -> bool:
-        """Whether this kernel can tell a hole from memory (Linux 5.14 and later)."""
-        try:
-            memory.madvise(_MADV_POPULATE_WRITE, 0, _PAGE)
-        except OSError:
-            return False
-        return True
+    def _offset(self, slot: int) -> int:
+        return wire.HEADER_BYTES + slot * wire.RECORD_BYTES
+
+
+def _private_place(memory: Any) -> Place:
+    """Nobody can take this memory away."""
+    return itertools.repeat(None), [0, 0, 0], memory
+
+
+def _file_place(memory: Any) -> Place:
+    """Each step of the look raises where a store into the page of `where[1]` would kill.
+
+    Raises:
+        OSError: The first page is not there any more.
+    """
+    where = [_MADV_POPULATE_WRITE, 0, PAGESIZE]
+    try:
+        memory.madvise(*where)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return _private_place(memory)  # Linux before 5.14
+    return itertools.starmap(memory.madvise, itertools.repeat(where)), where, memory
+
+
+def _put(place: Place, begin: int, data: bytes) -> None:
+    """Write to one page."""
+    look, where, memory = place
+    end = begin + len(data)
+    where[1] = begin & _TO_PAGE
+    for _ in look:
+        memory[begin:end] = data
+        break
+
+
+def _get(place: Place, begin: int, end: int) -> bytes:
+    """Read from any number of pages."""
+    look, where, memory = place
+    parts = []
+    while begin < end:
+        page = begin & _TO_PAGE
+        stop = min(end, page + PAGESIZE)
+        where[1] = page
+        for _ in look:
+            part = memory[begin:stop]
+            break
+        parts.append(part)
+        begin = stop
+    return b"".join(parts)
+
+
+def _is_in(data: bytes, number: int) -> bool:
+    """Whether a slot holds this record."""
+    return bool(wire.LOST.unpack_from(data)[0] == number + 1)
 
 
 def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]:
-    """The function that writes one record of `ring`; it never raises and never blocks.
-
-    Whatever happens ends here, so its cost is the hook's. Of 0.38 us (CPython 3.11, 2.6 GHz, all in
-    the caches) the call takes 45 ns, the clock 70, the thread's id 40, number and slot 65, the
-    question whether the file needs a look 25, packing 130. Between processes that wake each other
-    it is the number of bytecodes that counts, 53 with the call, at some 50 ns each; so nothing is
-    put into a variable here that is needed once. What was tried and gains less than 25 ns: fewer
-    fields in a shorter `Struct`, kind and thread packed as one number, names bound as defaults
-    (from Python 3.13 on it loses 15). A closure, because a name in a cell costs a third of an
-    attribute.
-
-    Returns:
-        The function, and one to call in a forked child after `Ring.restart`.
-    """
+    """The function that writes a record, and one to call in a forked child after `Ring.restart`."""
     count, now = ring.count, system.monotonic_ns
-    pack_into, header, mask = wire.RECORD.pack_into, wire.HEADER_BYTES, ring.slots - 1
+    pack, header, mask = wire.RECORD.pack, wire.HEADER_BYTES, ring.slots - 1
+    to_page = _TO_PAGE
     local = system.local()
 
     def record(
@@ -289,23 +331,32 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
             tid = begin_thread()
         number = next(count)
         try:
-            if at_ns > ring.checked_until_ns:
-                ring.check(header + (number & mask) * 64, at_ns)
-            pack_into(
-                ring.memory, header + (number & mask) * 64, number + 1, at_ns, kind, flags, tid,
-                at_ns - began_ns, size, key, key2, aux,
-            )  # fmt: skip
-        except _UNWRITABLE as error:
+            data = pack(number + 1, at_ns, kind, flags, tid, at_ns - began_ns, size, key, key2, aux)
+        except _UNFIT as error:
             # A value out of range leaves a hole, which readers count as lost.
-            wire.LOST.pack_into(ring.memory, header + (number & mask) * 64, 0)
+            data = _HOLE
+            if not errors.is_ours(error):
+                raise
+        try:
+            look, where, memory = ring.place
+            begin = header + (number & mask) * 64
+            end = begin + 64
+            where[1] = begin & to_page
+            for _ in look:
+                memory[begin:end] = data
+                break
+        except _GONE as error:
+            ring.write(number, data)
             if not errors.is_ours(error):
                 raise
 
     def begin_thread() -> int:
         tid: int = system.get_native_id()
-        local.tid = tid
-        if ring.on_new_thread is not None:
-            ring.on_new_thread()
+        call = ring.on_new_thread
+        if call is None:
+            local.tid = tid
+        else:
+            call()
         return tid
 
     def restart() -> None:

@@ -137,7 +137,7 @@ class Server:
         """Start the thread that the system refused, unless that was a moment ago."""
         session = self._session
         if self._is_wanted and session.system.monotonic_ns() > self._again_ns:
-            session.ring.on_look = None
+            session.ring.on_new_thread = None
             self.start()
 
     def _be_refused(self, error: Exception) -> None:
@@ -148,7 +148,7 @@ class Server:
             session.note("hook-problem", what=what, text=str(error))
         self._refusals += 1
         self._again_ns = session.system.monotonic_ns() + AGAIN_NS
-        session.ring.look_out(self.start_again)
+        session.call_with_next_record(self.start_again)
 
     def stop(self) -> bool:
         """End the thread and wait until the kernel no longer counts it.

@@ -183,7 +183,7 @@ class Session:
     def _let_go(self) -> None:
         """Be known to nobody any more."""
         self.jobs.clear()
-        self.ring.on_new_thread = self.ring.on_look = self.ring.on_lost = None
+        self.ring.on_new_thread = self.ring.on_lost = None
         self.ring.close()
         if self.on_left is not None:
             self.on_left(self)
@@ -258,11 +258,15 @@ class Session:
         self.server.stop()
 
     def start_with_next_record(self) -> None:
-        """Let whoever records next start the thread: the fork is still being counted.
+        """Let whoever records next start the thread: the fork is still being counted."""
+        self.call_with_next_record(self.resume)
 
-        It costs records nothing: to them all threads are new ones, whose first record calls.
+    def call_with_next_record(self, call: Callable[[], None]) -> None:
+        """Have something called with each record from the next one on, until it is let go.
+
+        It costs other records nothing: to them all threads are new ones.
         """
-        self.ring.on_new_thread = self.resume
+        self.ring.on_new_thread = call
         self._restart_record()
         self.items.hurry()
 

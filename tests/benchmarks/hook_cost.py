@@ -53,7 +53,7 @@ def _steps() -> dict[str, Callable[[], None]]:
     assert session is not None
     record, now, count = session.record, session.system.monotonic_ns, itertools.count()
     pack_into = wire.RECORD.pack_into
-    memory, header = session.ring.memory, wire.HEADER_BYTES
+    memory, header = session.ring.place[2], wire.HEADER_BYTES
     local, mask = session.system.local(), session.ring.slots - 1
     local.tid = session.system.get_native_id()
     kind = wire.QUEUE_PUT

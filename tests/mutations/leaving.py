@@ -87,8 +87,8 @@ LEAVING = (
         7,
         "the file stays mapped",
         HOOK + "ring.py",
-        "                memory.close()\n",
-        "                self._kept = memory\n",
+        "                place[2].close()\n",
+        "                self._kept = place[2]\n",
         (UNIT + "test_ring.py",),
     ),
     Mutation(

@@ -92,7 +92,7 @@ TABLE = (
         2,
         "a value that does not fit into a record raises",
         HOOK + "ring.py",
-        "        except _UNWRITABLE as error:\n",
+        "        except _UNFIT as error:\n",
         "        except ZeroDivisionError as error:\n",
         (UNIT + "test_ring.py",),
     ),
@@ -108,9 +108,28 @@ TABLE = (
         2,
         "a ring file cut short kills the process",
         HOOK + "ring.py",
-        "            if at_ns > ring.checked_until_ns:\n",
-        "            if False:\n",
+        "            for _ in look:\n",
+        "            for _ in (None,):\n",
         (GUEST + "test_a_ring_cut_short_by_root_costs_the_file_and_not_the_process",),
+    ),
+    Mutation(
+        2,
+        "another thread may have its turn between the look at a ring file and the store",
+        HOOK + "ring.py",
+        "            for _ in look:\n",
+        "            for _ in look:\n                now()\n",
+        (UNIT + "test_ring.py",),
+    ),
+    Mutation(
+        2,
+        "a file cut short during a fork is written without a look",
+        HOOK + "ring.py",
+        "    for _ in look:\n        memory[begin:end] = data\n",
+        "    for _ in (None,):\n        memory[begin:end] = data\n",
+        (
+            UNIT + "test_ring.py::"
+            "test_whatever_touches_the_file_is_preceded_by_a_look_at_the_same_page",
+        ),
     ),
     Mutation(
         2,
@@ -159,7 +178,7 @@ TABLE = (
         "a child writes into its parent's file",
         HOOK + "forks.py",
         "            self._place = session.ring.step_aside()\n",
-        "            self._place = (session.ring.memory, session.ring.handed_out())\n",
+        "            self._place = (session.ring.place, session.ring.handed_out())\n",
         (UNIT + "test_forks.py",),
     ),
     Mutation(
@@ -182,7 +201,7 @@ TABLE = (
         3,
         "where threads are counted late the thread is never back",
         HOOK + "session.py",
-        "        self.ring.on_new_thread = self.resume\n",
+        "        self.call_with_next_record(self.resume)\n",
         "",
         (UNIT + "test_forks.py",),
     ),
@@ -290,7 +309,7 @@ TABLE = (
         3,
         "a thread that the system refused is not asked for again",
         HOOK + "server.py",
-        "        session.ring.look_out(self.start_again)\n",
+        "        session.call_with_next_record(self.start_again)\n",
         "",
         (
             REFUSED

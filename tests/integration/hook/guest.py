@@ -1,4 +1,4 @@
-"""The program `hook_guest.py`, with a way to talk to it."""
+"""The program `hook_guest.py`, or another that reads lines, with a way to talk to it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from tests.conftest import PROGRAMS
 class Guest:
     """The program; it ends with the test."""
 
-    def __init__(self, mode: str, *, within: Sequence[str] = (), **env: str) -> None:
+    def __init__(
+        self,
+        mode: str,
+        *,
+        within: Sequence[str] = (),
+        program: str = "hook_guest.py",
+        **env: str,
+    ) -> None:
         self.process = subprocess.Popen(
-            [*within, sys.executable, str(PROGRAMS / "hook_guest.py"), mode],
+            [*within, sys.executable, str(PROGRAMS / program), mode],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
