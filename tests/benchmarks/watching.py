@@ -4,8 +4,8 @@
 
 Starts a DataLoader job, then the dashboard, `htop -d 10` (if it is installed) and a program that
 does next to nothing (`watching_floor.py`) in terminals of 160 x 48 at the same time, and prints
-cpu-seconds a second of each and their ratios to htop; after that the time from the command to the
-first painted tree and the wall time of `dump --json --no-stacks`.
+cpu-seconds a second of each, their ratios to htop, and what each sends to its terminal; after that
+the time from the command to the first painted tree and the wall time of `dump --json --no-stacks`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Terminal:
     def __init__(self, command, rows=48, columns=160):
         self.began_s = time.monotonic()
         self.seen = b""
+        self.sent_bytes = 0
         self.pid, self._master = pty.fork()
         if self.pid == 0:
             os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
@@ -67,7 +68,9 @@ class Terminal:
         while True:
             try:
                 select.select([self._master], [], [])
-                self.seen = (self.seen + os.read(self._master, 65536))[-200_000:]
+                chunk = os.read(self._master, 65536)
+                self.sent_bytes += len(chunk)
+                self.seen = (self.seen + chunk)[-200_000:]
             except OSError:
                 return
             for word, mark in list(self._words.items()):
@@ -102,13 +105,14 @@ def compare_cpu(pid, seconds):
     if shutil.which("htop"):
         terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
     time.sleep(30)  # past the first looks, which fill the screen
-    before = {name: terminal.cpu_s() for name, terminal in terminals.items()}
+    before = {name: (t.cpu_s(), t.sent_bytes) for name, t in terminals.items()}
     time.sleep(seconds)
-    used = {name: (t.cpu_s() - before[name]) / seconds for name, t in terminals.items()}
+    used = {name: (t.cpu_s() - before[name][0]) / seconds for name, t in terminals.items()}
+    sent = {name: (t.sent_bytes - before[name][1]) / seconds for name, t in terminals.items()}
     for terminal in terminals.values():
         terminal.end()
     for name, share in used.items():
-        print(f"{name:16} {share:.3f} cpu-s/s")
+        print(f"{name:16} {share:.3f} cpu-s/s, {sent[name] / 1000:.1f} kB/s to the terminal")
     if "htop -d 10" in used:
         for name in ("mpwatch attach", "floor"):
             print(f"{name} to htop {used[name] / used['htop -d 10']:.2f}")
