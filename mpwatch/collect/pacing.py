@@ -14,7 +14,7 @@ PATIENCE = 50
 STEADY_LIMIT = 4
 """What was the same each time that it was read, and whose marks never moved, may become so many
 times as old."""
-NEAR_LIMIT = 2
+NEAR_LIMIT = 3
 """What hardly moved, and was found to be nearly as much as before, may become so many times as old:
 it is the usual coming and going."""
 MARKS_KEPT = 4
@@ -26,6 +26,8 @@ NEWS_SHARE = 0.05
 SMALL_BYTES = 16 << 20
 """What is private to a process that does little: a part of less is no news."""
 MEMORY_PATIENCE = 16
+FIRST_PATIENCE = 4
+"""Of what was read once it is not known whether it grows."""
 MEMORY_LIMIT = 10
 """Memory may become so many times as old as other parts, whatever happened: others let go of what
 was shared, too."""
@@ -164,9 +166,8 @@ class MemoryTurn:
     touched: tuple[int, int] = (0, 0)
     """Page faults and resident pages then."""
     private_bytes: int = 0
-    patience: int = 2
-    """How many times the usual has to be touched: what was touched before did not stay. Of what was
-    read once it is not known."""
+    patience: int = 1
+    """How many times the usual has to be touched: what was touched before did not stay."""
 
     def urgency(self, touched: tuple[int, int], at_s: float, interval_s: float) -> float | None:
         """How much a reading is wanted: by the part of it that may be new, and by its age."""
@@ -186,7 +187,10 @@ class MemoryTurn:
         private_bytes = self.private_bytes if private_bytes is None else private_bytes
         grown = abs(private_bytes - self.private_bytes)
         has_grown = grown > NEWS_SHARE / 2 * max(self.private_bytes, SMALL_BYTES)
-        self.patience = 1 if has_grown else min(MEMORY_PATIENCE, 2 * self.patience)
+        if self.read_at_s == float("-inf"):
+            self.patience = FIRST_PATIENCE
+        else:
+            self.patience = 1 if has_grown else min(MEMORY_PATIENCE, 2 * self.patience)
         self.touched, self.private_bytes = touched, private_bytes
         self.read_at_s, self.cost_s = at_s, cost_s
 

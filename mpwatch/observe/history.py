@@ -53,8 +53,9 @@ class HistoryKeeper:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
         self._series: dict[tuple[ProcessId, ProcessMetric], Series] = {}
         """All lines, as rules ask for them."""
-        self._read: dict[ProcessId, tuple[ProcSample, dict[ProcessMetric, float | None]]] = {}
-        """The numbers of each reading: one that stands for a process at rest has them still."""
+        self._read: dict[ProcessId, tuple[ProcSample, list[tuple[_Line, float]]]] = {}
+        """The numbers of each reading with their lines: one that stands for a process at rest has
+        them still."""
         self._host: dict[HostMetric, _Line] = {}
         self._mapped = MappedBytes()
         self._started_at_s: float | None = None
@@ -78,10 +79,16 @@ class HistoryKeeper:
             children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
         for sample in tree.processes:
             process = sample.process
-            values = self._values(sample)
-            values["cpu_percent"] = cpu_percent.get(process)
-            values["children"] = children.get(process.pid, 0)
-            self._add_all(process, at_s, values)
+            for line, number in self._values(sample):
+                line.add(at_s, number)
+            self._add_all(
+                process,
+                at_s,
+                {
+                    "cpu_percent": cpu_percent.get(process),
+                    "children": children.get(process.pid, 0),
+                },
+            )
             memory = sample.memory
             # A carried-over reading is not a new point.
             read_at_s = memory.read_at_s if memory is not None else None
@@ -91,28 +98,28 @@ class HistoryKeeper:
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
 
-    def _values(self, sample: ProcSample) -> dict[ProcessMetric, float | None]:
-        """The numbers of a reading, taken out of it once."""
-        known = self._read.get(sample.process)
+    def _values(self, sample: ProcSample) -> list[tuple[_Line, float]]:
+        """The numbers of a reading, taken out of it once, and the lines they belong to."""
+        process = sample.process
+        known = self._read.get(process)
         if known is None or known[0] is not sample:
             values = _process_values(sample)
             values["shm_bytes"] = self._mapped.of(sample)
-            known = self._read[sample.process] = sample, values
+            found = [
+                (self._line(process, metric), value)
+                for metric, value in values.items()
+                if value is not None
+            ]
+            known = self._read[process] = sample, found
         return known[1]
 
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
     ) -> None:
         """Add a point to each line of which there is a value."""
-        lines = self._lines.get(process)
-        if lines is None:
-            lines = self._lines[process] = {}
         for metric, value in values.items():
             if value is not None:
-                line = lines.get(metric)
-                if line is None:
-                    line = self._begin(lines, process, metric)
-                line.add(at_s, value)
+                self._line(process, metric).add(at_s, value)
 
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
@@ -139,10 +146,14 @@ class HistoryKeeper:
         series = MappingProxyType(self._series)
         return History(series, host, self._started_at_s, MappingProxyType(self._rests))
 
-    def _begin(
-        self, lines: dict[ProcessMetric, _Line], process: ProcessId, metric: ProcessMetric
-    ) -> _Line:
-        line = lines[metric] = self._series[process, metric] = _Line()
+    def _line(self, process: ProcessId, metric: ProcessMetric) -> _Line:
+        """A series of a process, begun if it is its first point."""
+        lines = self._lines.get(process)
+        if lines is None:
+            lines = self._lines[process] = {}
+        line = lines.get(metric)
+        if line is None:
+            line = lines[metric] = self._series[process, metric] = _Line()
         return line
 
 

@@ -52,7 +52,7 @@ def test_memory_that_may_have_grown_by_a_twentieth_is_read_again() -> None:
     turn = MemoryTurn()
     grows = read_at(turn, lambda s: (s * PAGES, (100 + s) * MIB), 40)
 
-    assert grows[:4] == [0, 5, 11, 17]
+    assert grows[:4] == [0, 20, 26, 33]
     assert turn.patience == 1
 
 
@@ -61,7 +61,7 @@ def test_faults_that_left_nothing_count_for_less_each_time_and_growth_for_all_ag
     stays = read_at(turn, lambda second: (second * PAGES, 100 * MIB), 290)
     gaps = [later - earlier for earlier, later in pairwise(stays)]
 
-    assert gaps == [5, 10, 20, 40, 80, 80]
+    assert gaps == [20, 40, 80, 80]
     assert turn.patience == MEMORY_PATIENCE
     turn.done((400 * PAGES, 0), 400.0, 0.0, 110 * MIB)
     assert turn.patience == 1
@@ -71,7 +71,7 @@ def test_pages_that_came_in_as_one_are_seen_in_what_is_resident() -> None:
     turn = MemoryTurn()
     turn.done((10, 1000), 0.0, 0.0, 100 * MIB)
 
-    assert turn.urgency((11, 1000 + 6 * PAGES), 1.0, 30.0) is not None
+    assert turn.urgency((11, 1000 + 21 * PAGES), 1.0, 30.0) is not None
     assert turn.urgency((11, 1000), 1.0, 30.0) is None
 
 
