@@ -16,7 +16,7 @@ from mpwatch.collect.kept_files import Budget, KeptFiles
 from mpwatch.collect.maps import Mappings
 from mpwatch.collect.pacing import NEAR, PAGE_BYTES, Due, MemoryTurn, Plan, Slow, is_near
 from mpwatch.collect.procfs import Stat
-from mpwatch.collect.rest import ASLEEP_S, REST_S, Rest
+from mpwatch.collect.rest import ASLEEP_S, REST_S, TRUSTED_S, Rest
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf
 from mpwatch.collect.surroundings import Surroundings
@@ -91,7 +91,9 @@ class ProcessReader:
         return self._kept.sample
 
     def _is_asleep(self, proc: str, age_s: float) -> bool:
-        """Whether the main thread is where it was; for a moment that need not be asked for."""
+        """Whether the main thread is where it was; for a moment that need not be asked."""
+        if age_s < TRUSTED_S:
+            return True
         pid = self._process.pid
         main = self._kept.threads.get(pid)
         if main is None:

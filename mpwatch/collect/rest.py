@@ -10,6 +10,8 @@ REST_S = 2.5
 """A reading that stands for a process at rest is no older than this."""
 ASLEEP_S = 5.0
 """The same where it is seen each time that its main thread is in the very call it was read in."""
+TRUSTED_S = 1.5
+"""So young a reading stands for it without asking where its main thread is."""
 FEW_PAGES = 64
 """A worker maps its next batch by some page faults; so few are no news for a moment."""
 LOOKS = 1

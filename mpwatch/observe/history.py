@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from mpwatch.collect.rest import TRUSTED_S
 from mpwatch.diagnose.loader_wait import loader_wait
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Series, Track
 from mpwatch.model.ids import ProcessId
@@ -72,7 +73,9 @@ class HistoryKeeper:
         if self._started_at_s is None:
             self._started_at_s = at_s
         self._rests = {
-            sample.process: at_s - sample.at_s for sample in tree.processes if sample.at_s < at_s
+            sample.process: at_s - sample.at_s
+            for sample in tree.processes
+            if at_s - sample.at_s >= TRUSTED_S  # from then on it was asked for
         }
         children: dict[int, int] = {}
         for sample in tree.processes:

@@ -9,7 +9,7 @@ import pytest
 
 from mpwatch.collect.pacing import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
 from mpwatch.collect.reading import ProcessReader
-from mpwatch.collect.rest import ASLEEP_S, FEW_PAGES, REST_S
+from mpwatch.collect.rest import ASLEEP_S, FEW_PAGES, REST_S, TRUSTED_S
 from mpwatch.collect.tree import MANY, TreeCollector, Wanted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -88,6 +88,16 @@ def test_who_wakes_up_and_goes_back_to_the_same_sleep_rests(proc: FakeProc) -> N
     for second in range(2, 5):
         in_call(proc, SLEEPS, f"10 20 {30 + second}\n")
         assert ages(job, 1) == [float(second)]
+
+
+def test_a_young_reading_stands_without_asking_where_the_main_thread_is(proc: FakeProc) -> None:
+    job = Job(proc)
+    in_call(proc, SLEEPS, "10 20 30\n")
+    ages(job, 2)
+    in_call(proc, READS, "10 20 31\n")
+
+    assert ages(job, 2) == [1.0, 0.0]
+    assert 1.0 < TRUSTED_S < 2.0
 
 
 def test_who_goes_from_one_sleep_to_another_is_read_at_once(proc: FakeProc) -> None:
