@@ -203,6 +203,8 @@ class ProcessReader:
         before, self._kept.descriptors = self._kept.descriptors, found
         is_same = before is not None and before.links is found.links
         is_like = before is not None and is_near((found.used,), (before.used,))
+        if self._is_being_filled():
+            is_same = is_like = False
         mark = (self._used or 0,)
         self._links.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
         return before is None or bool(found.held or before.held)
@@ -222,9 +224,24 @@ class ProcessReader:
         is_same = self._kept.mappings is before
         is_like = before is not None and is_near((self._kept.mappings.used,), (before.used,))
         self._has_new_maps = self._has_new_maps or not is_same
+        if self._is_being_filled():
+            is_same = is_like = False
         mark = self._maps_mark(stat)
         self._maps.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
         return True
+
+    def _is_being_filled(self) -> bool:
+        """Whether a segment of it occupies less than its size, as when it was looked at.
+
+        How much is held against what is free at each moment, so the listing may not become old: no
+        count of anything tells that more was written.
+        """
+        return any(
+            use.size_bytes is not None
+            and use.allocated_bytes is not None
+            and use.allocated_bytes < use.size_bytes
+            for use in self._kept.segments or ()
+        )
 
     def _maps_mark(self, stat: Stat) -> tuple[int, ...]:
         """What moves when mappings do: descriptors, threads, resident shared memory in MiB."""

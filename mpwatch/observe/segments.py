@@ -151,12 +151,18 @@ class SegmentTable:
 
 def _joined(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> _Joined:
     """One file with its holders, in the order of the processes."""
-    best = next((use for _, use in uses if use.allocated_bytes is not None), uses[0][1])
+    # Files are filled and hardly ever emptied: who saw the most looked last.
+    best = max(uses, key=lambda each: _allocated(each[1]))[1]
     return _Joined(
         best,
         tuple([process for process, use in uses if use.ranges]),
         tuple([process for process, use in uses if not use.ranges]),
     )
+
+
+def _allocated(use: SegmentUse) -> int:
+    """Bytes it occupied when it was looked at; less than any where that is not known."""
+    return -1 if use.allocated_bytes is None else use.allocated_bytes
 
 
 def _segment(join: _Joined, creator: ProcessId | None, call_site: str | None) -> Segment:

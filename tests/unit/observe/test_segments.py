@@ -47,6 +47,14 @@ def test_of_two_that_hold_a_file_the_one_who_could_examine_it_tells_its_size() -
     assert [process.pid for process in found.mappers] == [101, 102]
 
 
+def test_of_two_readings_of_a_file_that_is_filled_the_later_one_tells_what_it_occupies() -> None:
+    held = {101: (segment_use(5, allocated=4096),), 102: (segment_use(5, allocated=8192),)}
+
+    (found,) = joined(SegmentTable(), samples(dict(held)))
+
+    assert found.allocated_bytes == 8192
+
+
 @settings(deadline=None)
 @given(st.lists(READING, min_size=1, max_size=6))
 def test_what_is_joined_bit_by_bit_is_what_is_joined_at_once(
