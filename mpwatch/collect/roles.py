@@ -70,12 +70,13 @@ def assign(facts: Sequence[Facts]) -> dict[ProcessId, Part]:
     parts: dict[ProcessId, Part] = {}
     for fact in facts:
         above = known.get(fact.parent) if fact.parent is not None else None
-        part = _part(fact, above, parts.get(above.process) if above is not None else None)
+        aboves_part = parts.get(above.process) if above is not None else None
+        part = _part(fact, above, aboves_part, fact is facts[0])
         parts[fact.process] = part._replace(rank=_number(fact.environment.get("RANK")))
     return parts
 
 
-def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
+def _part(fact: Facts, parent: Facts | None, parents_part: Part | None, is_root: bool) -> Part:
     """The part of one process whose parent already has its own."""
     if _base(fact.cmdline) == SHM_MANAGER or fact.name == SHM_MANAGER[:15]:
         return Part("shm-manager")
@@ -102,7 +103,7 @@ def _part(fact: Facts, parent: Facts | None, parents_part: Part | None) -> Part:
         return Part("spawned", "fork")
     if is_launcher(fact.cmdline):
         return Part("launcher")
-    return Part(_own_program(fact, parents_part))
+    return Part(_own_program(fact, parents_part, is_root))
 
 
 def _remains(fact: Facts, parents_part: Part | None) -> Part:
@@ -121,10 +122,11 @@ def _worker_or(fact: Facts, otherwise: Role, method: str | None) -> Part:
     return Part(otherwise, method)
 
 
-def _own_program(fact: Facts, parents_part: Part | None) -> Role:
+def _own_program(fact: Facts, parents_part: Part | None, is_root: bool) -> Role:
     """The part of a Python program that multiprocessing did not start."""
     if parents_part is None:
-        return "main"
+        # An orphan, or one whose parent lived too shortly to be seen: a daemon of the program.
+        return "main" if is_root else "rank" if "RANK" in fact.environment else "other"
     if parents_part.role == "launcher":
         return "rank" if "RANK" in fact.environment else "main"
     # Below a shell or another wrapper the first Python is the program; below Python it is a tool.

@@ -58,6 +58,15 @@ def roles(*rows: tuple[int, int | None, str, tuple[str, ...]], **environments: s
     return [part.role for part in assign(job(*rows, **environments)).values()]
 
 
+def test_a_job_has_one_main_and_a_daemon_whose_parent_was_never_seen_is_none() -> None:
+    daemon = (PYTHON, "guardian.py")
+
+    assert roles((10, None, "python", TRAIN), (12, 11, "python", daemon)) == ["main", "other"]
+    assert roles(
+        (10, None, "python", TORCHRUN), (12, 11, "python", TRAIN), rank_of_12="1"
+    ) == ["launcher", "rank"]  # fmt: skip
+
+
 def test_fork_workers_are_told_from_other_fork_children_by_their_threads_name() -> None:
     parts = assign(
         job(
