@@ -19,6 +19,11 @@ READY_S = 60.0
 """Long enough for torch to be imported on a machine that does other things as well."""
 
 
+# A shell that runs tests in the background has them ignore ctrl-C, and with them all they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Program:
     """A real program of a test, with the lines it has printed so far."""
 
