@@ -4,50 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mpwatch.collect import fds, maps, memory, procfs, segments, threads
 from mpwatch.collect.blocked import WaitResolver
-from mpwatch.collect.counters import NO_COUNTERS, StatusCounters, read_io, read_status
+from mpwatch.collect.counters import StatusCounters, read_io, read_status
 from mpwatch.collect.fds import Descriptors
 from mpwatch.collect.identity import Identity
+from mpwatch.collect.kept import Kept
 from mpwatch.collect.kept_files import Budget, KeptFiles
-from mpwatch.collect.maps import Mappings
-from mpwatch.collect.pacing import NEAR, PAGE_BYTES, Due, MemoryTurn, Plan, Slow, is_near
+from mpwatch.collect.pacing import NEAR, Due, MemoryTurn, Plan, Slow, is_near
 from mpwatch.collect.procfs import Stat
 from mpwatch.collect.rest import ASLEEP_S, REST_S, TRUSTED_S, Rest
 from mpwatch.collect.roles import Part
 from mpwatch.collect.segments import CreatorOf
 from mpwatch.collect.surroundings import Surroundings
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdSample, MapSample, MemorySample, ProcSample, ThreadSample
-from mpwatch.model.segments import SegmentUse
+from mpwatch.model.samples import ProcSample
 
 T = TypeVar("T")
 
 STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
-
-NO_MEMORY = MemorySample()
-
-
-@dataclass(slots=True)
-class Kept:
-    """What was read of a process so far."""
-
-    threads: dict[int, threads.KeptThread] = field(default_factory=dict)
-    descriptors: Descriptors | None = None
-    mappings: Mappings | None = None
-    segments: tuple[SegmentUse, ...] | None = None
-    memory: MemorySample | None = None
-    sample: ProcSample | None = None
-    """The last one: what has not run since keeps its small counters."""
-    listing: tuple[ThreadSample, ...] | None = None
-    """The samples of `threads`."""
-    status: StatusCounters = NO_COUNTERS
-    moved: tuple[int, ...] = ()
-    """What shows that a process has run since `status` was read."""
 
 
 class ProcessReader:
@@ -203,7 +181,7 @@ class ProcessReader:
         before, self._kept.descriptors = self._kept.descriptors, found
         is_same = before is not None and before.links is found.links
         is_like = before is not None and is_near((found.used,), (before.used,))
-        if self._is_being_filled():
+        if self._kept.is_being_filled():
             is_same = is_like = False
         mark = (self._used or 0,)
         self._links.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
@@ -224,24 +202,11 @@ class ProcessReader:
         is_same = self._kept.mappings is before
         is_like = before is not None and is_near((self._kept.mappings.used,), (before.used,))
         self._has_new_maps = self._has_new_maps or not is_same
-        if self._is_being_filled():
+        if self._kept.is_being_filled():
             is_same = is_like = False
         mark = self._maps_mark(stat)
         self._maps.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
         return True
-
-    def _is_being_filled(self) -> bool:
-        """Whether a segment of it occupies less than its size, as when it was looked at.
-
-        How much is held against what is free at each moment, so the listing may not become old: no
-        count of anything tells that more was written.
-        """
-        return any(
-            use.size_bytes is not None
-            and use.allocated_bytes is not None
-            and use.allocated_bytes < use.size_bytes
-            for use in self._kept.segments or ()
-        )
 
     def _maps_mark(self, stat: Stat) -> tuple[int, ...]:
         """What moves when mappings do: descriptors, threads, resident shared memory in MiB."""
@@ -337,9 +302,9 @@ class ProcessReader:
             born_wall_s=identity.born_wall_s,
             threads=kept.listing,
             thread_count=stat.thread_count,
-            fds=self._fds(identity),
-            maps=self._map_sample(around),
-            memory=self._memory_sample(stat, is_ended),
+            fds=kept.fd_sample(identity, self._used, self._links.read_at_s),
+            maps=kept.map_sample(around.max_map_count, self._maps.read_at_s),
+            memory=None if is_ended else kept.memory_sample(stat),
             segments=kept.segments,
             minor_faults=stat.minor_faults,
             major_faults=stat.major_faults,
@@ -355,63 +320,6 @@ class ProcessReader:
             is_reused=self._links.read_at_s < around.at_s or self._maps.read_at_s < around.at_s,
             problems=(*identity.problems, *self._problems.values()),
         )
-
-    def _fds(self, identity: Identity) -> FdSample | None:
-        """The fresh count with the last listing."""
-        if self._used is None:
-            return None
-        listing, last = self._kept.descriptors, self._kept.sample
-        read_at_s = self._links.read_at_s if listing is not None else None
-        before = last.fds if last is not None else None
-        if (
-            before is not None
-            and before.used == self._used
-            and before.read_at_s == read_at_s
-            and before.soft_limit == identity.soft_limit
-        ):
-            return before
-        return FdSample(
-            used=self._used,
-            soft_limit=identity.soft_limit,
-            hard_limit=identity.hard_limit,
-            by_kind=listing.by_kind if listing is not None else None,
-            links=listing.links if listing is not None else None,
-            read_at_s=read_at_s,
-        )
-
-    def _map_sample(self, around: Surroundings) -> MapSample | None:
-        """The last reading of the mappings."""
-        found, last = self._kept.mappings, self._kept.sample
-        if found is None:
-            return None
-        before = last.maps if last is not None else None
-        if before is not None and before.read_at_s == self._maps.read_at_s:
-            return before
-        return MapSample(
-            used=found.used,
-            limit=around.max_map_count,
-            torch_count=found.torch_count,
-            libraries=found.libraries,
-            read_at_s=self._maps.read_at_s,
-        )
-
-    def _memory_sample(self, stat: Stat, is_ended: bool) -> MemorySample | None:
-        """The fresh resident sizes with the last `smaps_rollup`."""
-        if is_ended:
-            return None
-        shmem_kb, last = self._kept.status.shmem_kb, self._kept.sample
-        rollup = self._kept.memory or NO_MEMORY
-        rss_bytes = stat.rss_pages * PAGE_BYTES
-        shmem_bytes = shmem_kb * 1024 if shmem_kb is not None else None
-        before = last.memory if last is not None else None
-        if (
-            before is not None
-            and before.rss_bytes == rss_bytes
-            and before.shmem_bytes == shmem_bytes
-            and before.read_at_s == rollup.read_at_s
-        ):
-            return before
-        return replace(rollup, rss_bytes=rss_bytes, shmem_bytes=shmem_bytes)
 
     def _status(self, around: Surroundings, stat: Stat, is_ended: bool) -> StatusCounters:
         """The small counters of `status`; kept for a while, and while the process has not run."""
