@@ -33,6 +33,12 @@ def step(running: Running, count: int) -> list[str]:
     return answers
 
 
+def waits_for_a_line(pid: int) -> bool:
+    """Whether its main thread is blocked in a call on standard input."""
+    call = Path(f"/proc/{pid}/syscall").read_text().split()
+    return call[0] not in ("running", "-1") and call[1] == "0x0"
+
+
 @dataclass
 class Observed:
     """What an observer has seen of the job: at its beginning, and after the steps."""
@@ -207,6 +213,7 @@ def test_queues_and_loaders_are_known_at_once_whoever_holds_them(
 ) -> None:
     running = start("attach_stock", "late")
     step(running, 2)
+    assert eventually(lambda: waits_for_a_line(running.pid))
     attached = bring_in(running.process, timeout_s=0.1)
     assert attached.state == "pending"
     step(running, 1)
