@@ -112,6 +112,7 @@ class MpwatchApp(ReplayVerbs):
 
     def on_resize(self, event: events.Resize) -> None:
         """Say one clear sentence where there is no room for a screen."""
+        self._shown.forget()  # a terminal may move what it shows, or clear it
         too_small = event.size.width < LEAST_WIDTH or event.size.height < LEAST_HEIGHT
         is_shown = isinstance(self.screen, TooSmallScreen)
         if too_small and not is_shown:

@@ -119,9 +119,13 @@ class Moment:
         """
         found: dict[ProcessId | None, list[Process]] = defaultdict(list)
         for process in self.snapshot.processes:
-            known = (p for p in (process.parent, process.original_parent) if p in self.by_id)
-            found[next(known, None)].append(process)
+            found[self._parent(process)].append(process)
         return found
+
+    def _parent(self, process: Process) -> ProcessId | None:
+        """The parent it has or had, if that is observed."""
+        known = (p for p in (process.parent, process.original_parent) if p in self.by_id)
+        return next(known, None)
 
     @cached_property
     def findings_of(self) -> dict[ProcessId | None, list[Finding]]:
@@ -176,10 +180,8 @@ class Moment:
 
     def _kin(self, process: Process) -> tuple[str, str]:
         """What a process is called and, of a worker, what its parent is."""
-        known = (self.by_id.get(p) for p in (process.parent, process.original_parent) if p)
-        parent = next((p for p in known if p is not None), None)
-        is_worker = process.sample.worker_id is not None
-        return process.label, parent.label if is_worker and parent is not None else ""
+        parent = self._parent(process) if process.sample.worker_id is not None else None
+        return process.label, self.by_id[parent].label if parent is not None else ""
 
     def name(self, process: ProcessId | None) -> str:
         """How people call a process: `worker 3`; unknown ones by their pid."""

@@ -105,6 +105,8 @@ def _row(step: Step, moment: Moment) -> Row:
         )
     severity = moment.severity(step.process) if step.process else None
     pid = f" {step.process.pid}" if step.process else ""
+    if pid.strip() in step.who.replace("(", " ").replace(")", " ").split():
+        pid = ""  # it is told apart by it already
     since = seconds_text(step.since_s) if step.since_s is not None else ""
     return Row(
         step.key,

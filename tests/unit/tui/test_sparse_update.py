@@ -14,8 +14,10 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
+from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.sparse_update import BURST_S, Shown
 from mpwatch.tui.widgets.line_canvas import joined
+from tests.tui.scripted import ScriptedSource, loader_job
 
 WIDTH, HEIGHT = 24, 5
 STYLES = [Style(color="red"), Style(color="green", bold=True), Style()]
@@ -117,6 +119,18 @@ def test_only_the_cells_that_changed_are_sent(console: Console) -> None:
     less = Shown().sparse(update)
     assert isinstance(less, ChopsUpdate)
     assert less.render_segments(console) == "\x1b[1;11Hxx\x1b[1;21Hx"
+
+
+async def test_a_terminal_of_another_size_is_sent_everything() -> None:
+    app = MpwatchApp(ScriptedSource(loader_job()))
+    app._shown = Shown(lambda: 100.0)
+    async with app.run_test(size=(80, 24)) as pilot:
+        line = Strip([Segment("x")])
+        assert app._shown.is_new(0, 0, line)
+        assert not app._shown.is_new(0, 0, line)
+        await pilot.resize_terminal(100, 30)
+        await pilot.pause()
+        assert app._shown.is_new(0, 0, line)
 
 
 def test_neighbours_of_one_style_are_one_segment() -> None:

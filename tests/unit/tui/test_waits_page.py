@@ -1,0 +1,21 @@
+"""Who waits, as the picture calls them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.tui.present import waits
+from mpwatch.tui.present.moment import Moment
+from tests.tui.cast import main_process
+from tests.tui.scripted import loader_job
+from tests.unit.tui.rows import row_text
+
+
+@pytest.mark.parametrize("who", ["main", "main (7)", "main 7", "main 7 thread 9", "worker 77"])
+def test_a_pid_is_told_once(who: str) -> None:
+    process = main_process().process._replace(pid=7)
+    step = waits.Step(("link",), process, 0, who, "waits for exit of 8")
+
+    words = row_text(waits.PAGE, step, Moment(loader_job())).replace("(", " ").replace(")", " ")
+
+    assert words.split().count("7") == 1
