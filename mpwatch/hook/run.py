@@ -12,7 +12,14 @@ import os
 import runpy
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 NAME = "_mpwatch_run"
+
+_hook = None
+"""The hook's package, once it is in. Without an annotation: those would become the program's."""
 
 
 def command(arguments: list[str]) -> list[str]:
@@ -34,22 +41,17 @@ def main(arguments: list[str]) -> None:
     _enter()
     _clear(sys.modules["__main__"].__dict__)
     become = _run_module if is_module else _run_file
-    try:
-        become(arguments)
-    except BaseException as error:
-        _unframe(error)
-        raise
+    become(arguments)
 
 
 def _enter() -> None:
     """Bring the hook in by path; a program whose observer failed runs all the same."""
+    global _hook
     directory = os.path.dirname(os.path.abspath(__file__))
-    namespace: dict[str, object] = {"__name__": "mpwatch_run"}
+    namespace: dict[str, Any] = {"__name__": "mpwatch_run"}
     with open(f"{directory}/stowaway.py", encoding="utf-8") as file:
         exec(compile(file.read(), f"{directory}/stowaway.py", "exec"), namespace)
-    load = namespace["load"]
-    assert callable(load)
-    load(directory, "run")
+    _hook = namespace["load"](directory, "run")
 
 
 def _run_module(arguments: list[str]) -> None:
@@ -66,7 +68,8 @@ def _run_module(arguments: list[str]) -> None:
 
 def _run_file(arguments: list[str]) -> None:
     """Be `python FILE ARGS...`, in the real `__main__` module."""
-    path = arguments[0]
+    # As the interpreter makes it absolute since 3.9: `.` and `..` stay in it.
+    path = os.path.join(os.getcwd(), arguments[0])
     sys.argv[:] = arguments
     if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
         sys.path[0] = path
@@ -77,8 +80,7 @@ def _run_file(arguments: list[str]) -> None:
             text = file.read()
     except OSError as error:
         sys.stderr.write(
-            f"{sys.executable}: can't open file {os.path.abspath(path)!r}: "
-            f"[Errno {error.errno}] {error.strerror}\n"
+            f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n"
         )
         sys.exit(2)
     if not getattr(sys.flags, "safe_path", False):
@@ -92,11 +94,7 @@ def _run_file(arguments: list[str]) -> None:
         __loader__=importlib.machinery.SourceFileLoader("__main__", path),
         __file__=path,
     )
-    try:
-        exec(code, namespace)
-    except BaseException as error:
-        _unframe(error)
-        raise
+    exec(code, namespace)
 
 
 def _clear(namespace: dict[str, object]) -> None:
@@ -108,11 +106,14 @@ def _clear(namespace: dict[str, object]) -> None:
 
 def _unframe(error: BaseException) -> None:
     """Take the lines of this file off a traceback that passes: see `errors.unframe`."""
-    step = error.__traceback__
+    step = error.__traceback__ and error.__traceback__.tb_next
     while step is not None and step.tb_frame.f_code.co_filename == __file__:
         step = step.tb_next
-    if step is not None:
-        error.__traceback__ = step
+    if step is None and not isinstance(error, SyntaxError):
+        return  # something in here; but what is wrong in the program's text has no lines
+    error.__traceback__ = step
+    if _hook is not None:
+        _hook.errors.cut(error, step)
 
 
 def _as_module() -> object:
@@ -126,9 +127,11 @@ def _as_module() -> object:
 
 
 if __name__ == "__main__":
-    # The handler takes this file's line off tracebacks: the program's should be the first.
+    # Takes this file's lines off tracebacks: the program's should be the first. By then the names
+    # here are the program's own, so the function is found where `main` ran.
     try:
         _as_module()(sys.argv[1:])  # type: ignore[operator]
     except BaseException as error:
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        if error.__traceback__ and error.__traceback__.tb_next:
+            error.__traceback__.tb_next.tb_frame.f_globals["_unframe"](error)
         raise

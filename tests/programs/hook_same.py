@@ -7,7 +7,9 @@ here needs torch.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import gc
 import multiprocessing
 import os
 import queue
@@ -78,6 +80,82 @@ def queues() -> None:
     joinable = context().JoinableQueue()
     attempt(joinable.task_done)
     attempt(isinstance, queue.Empty(), Exception)
+
+
+def answers(fifo: Any) -> Any:
+    """A generator that deals with one exception of its own while others pass."""
+    try:
+        raise KeyError("first")
+    except KeyError:
+        for timeout in (None, 0.001):
+            try:
+                yield fifo.get(timeout is not None, timeout)
+            except queue.Empty as error:
+                yield error
+        say("at", end_of(sys.exc_info()[1]))
+        fifo.get(False)
+
+
+async def awaited(fifo: Any) -> None:
+    try:
+        fifo.get(False)
+    finally:
+        fifo.get(1, 2, 3, 4)
+
+
+class Asks:
+    """Asks an empty queue as it goes, be it at the interpreter's end."""
+
+    def __init__(self, fifo: Any) -> None:
+        self.fifo = fifo
+
+    def __del__(self) -> None:
+        self.fifo.get(False)
+
+
+def passing() -> None:
+    """Exceptions in the midst of others: in generators, coroutines, threads and finalizers."""
+    fifo = context().Queue()
+    try:
+        raise KeyError("outer")
+    except KeyError as outer:
+        several = answers(fifo)
+        for _ in range(2):
+            show(next(several))
+        attempt(next, several)
+        attempt(awaited(fifo).send, None)
+        thread = threading.Thread(target=attempt, args=(fifo.get, False))
+        thread.start()
+        thread.join()
+        say("at", end_of(sys.exc_info()[1]), sys.exc_info()[1] is outer)
+        show(outer)
+    try:
+        fifo.get(False)
+    except queue.Empty as error:
+        say("handled", sys.exc_info()[2] is error.__traceback__)
+    Asks(fifo)
+    globals()["last"] = Asks(fifo)
+
+
+def many() -> None:
+    """Thousands of exceptions, some of them struck by a signal, leave nothing behind."""
+    struck = 0
+    fifo = context().Queue()
+    for _ in range(20_000):
+        with contextlib.suppress(queue.Empty):
+            fifo.get(False)
+    signal.signal(signal.SIGALRM, on_alarm)
+    while struck < 300:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + struck % 50 * 1e-6)
+            while True:
+                with contextlib.suppress(queue.Empty):
+                    fifo.get(False)
+        except Alarm:
+            struck += 1
+    gc.collect()
+    left = [each for each in gc.get_objects() if isinstance(each, queue.Empty | Alarm)]
+    say("struck", struck, "left", len(left), sys.exc_info())
 
 
 def interrupted() -> None:

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook import run
+from tests.integration.hook.test_fork_warnings import INTERPRETERS, version_of
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import sys
+
+def fail(depth):
+    if depth:
+        fail(depth - 1)
+    print(__file__, fail.__code__.co_filename, sys.argv, sys.path[0], __name__, __package__)
+    print(sorted(globals()), sys.modules["__main__"].fail is fail)
+    print(globals().get("__annotations__"), sys.exc_info(), sys.flags, sys.warnoptions)
+    raise ValueError("as it should")
+
+if len(sys.argv) > 2:
+    sys.exit(" ".join(sys.argv))
+fail(2)
+"""
+COMMANDS = (
+    ("{at}/job.py",),
+    ("job.py", "--lr"),
+    ("job.py", "--lr", "0.1"),
+    ("./job.py",),
+    ("folder/../job.py",),
+    ("folder",),
+    ("./folder/",),
+    ("empty",),
+    ("-m", "job"),
+    ("-m", "folder"),
+    ("missing.py",),
+    ("folder/../missing.py",),
+    ("-m", "missing"),
+    ("wrong.py",),
+)
+PYTHONS = [Path(sys.executable), *INTERPRETERS]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name in ("folder", "empty"):
+        (tmp_path / name).mkdir()
+    for name in ("job.py", "folder/__main__.py"):
+        (tmp_path / name).write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text("def\n")
+    return tmp_path
+
+
+def outcome(command: list[str], place: Path) -> tuple[int, str, str]:
+    done = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=version_of)
+def test_a_program_is_found_shown_and_ends_as_the_interpreter_alone_would_have_it(
+    python: Path, place: Path
+) -> None:
+    for arguments in COMMANDS:
+        given = [part.format(at=place) for part in arguments]
+        alone = outcome([str(python), "-B", *given], place)
+        with_hook = outcome([str(python), "-B", *run.command(given)[1:]], place)
+        assert with_hook == alone
