@@ -55,6 +55,19 @@ async def test_opening_threads_follows_the_process_under_the_cursor_and_leaving_
     assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [("", "41823 main  waiting 31 %  born at "), ("j", "fork of main (41823) at ")],
+)
+async def test_a_process_says_when_it_was_born_and_of_whom(row: str, words: str) -> None:
+    app = MpwatchApp(ScriptedSource(loader_job()))
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press(*row, "enter")
+        await pilot.pause()
+
+        assert words in screen_text(app).splitlines()[1]
+
+
 async def test_following_can_be_switched_off() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)

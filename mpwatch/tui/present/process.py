@@ -39,7 +39,8 @@ def who(moment: Moment, process: Process) -> Line:
         how = f"{process.start_method} of " if process.start_method else "child of "
         spans.append(f"  {how}{moment.full_name(parent)}")
     if process.sample.born_wall_s is not None:
-        spans.append((f" at {wall_time(process.sample.born_wall_s)[:8]}", "dim"))
+        began = " at" if parent is not None else "  born at"
+        spans.append((f"{began} {wall_time(process.sample.born_wall_s)[:8]}", "dim"))
     hook = process.hook
     spans += ["  hook ", (hook.state, HOOK_TONES[hook.state])]
     if hook.reason:
