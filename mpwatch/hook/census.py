@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import errors
+from . import errors, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,17 +116,22 @@ def native_threads(session: Session) -> list[str]:
     names: list[str] = []
     try:
         entries = os.listdir("/proc/self/task")[:NATIVE]
-    except OSError:
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
         return names
     for entry in entries:
         if int(entry) != own:
             try:
-                fd = os.open(f"/proc/self/task/{entry}/comm", os.O_RDONLY | os.O_CLOEXEC)
+                comm = f"/proc/self/task/{entry}/comm"
+                (fd,) = places.opened(session.system, comm, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     name = os.read(fd, 32).decode(errors="replace").strip()
                 finally:
                     os.close(fd)
-            except OSError:
+            except OSError as error:
+                if not errors.is_ours(error):
+                    raise
                 continue  # it has ended since, or no descriptor is left
             # The hook's thread has left Python by now, but not always the kernel.
             if name != OWN:

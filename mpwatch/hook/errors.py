@@ -47,17 +47,12 @@ def is_ours(error: BaseException) -> bool:
 def signal_behind(error: BaseException) -> int | None:
     """Number of the signal whose handler raised, or `None` if no handler was involved.
 
-    `KeyboardInterrupt` is always taken for SIGINT: its usual handler is written in C and leaves no
-    frame behind.
+    A `KeyboardInterrupt` that shows no handler is taken for SIGINT's: the usual one of that is
+    written in C and leaves no frame behind.
     """
-    if isinstance(error, KeyboardInterrupt):
-        return int(_signal.SIGINT)
     codes: dict[CodeType, list[int]] = {}
     for number in range(1, _signal.NSIG):
-        try:
-            code = _code_of(_signal.getsignal(number))
-        except (ValueError, OSError):
-            continue
+        code = _code_of(_signal.getsignal(number))
         if code is not None:
             codes.setdefault(code, []).append(number)
     step: TracebackType | None = error.__traceback__
@@ -66,7 +61,7 @@ def signal_behind(error: BaseException) -> int | None:
         if numbers is not None:
             return _number_in(step.tb_frame, numbers)
         step = step.tb_next
-    return None
+    return int(_signal.SIGINT) if isinstance(error, KeyboardInterrupt) else None
 
 
 def _number_in(frame: FrameType, numbers: list[int]) -> int:
@@ -171,11 +166,9 @@ def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
         limit: Frames kept at most.
     """
     frames: list[list[Any]] = []
-    try:
-        frame = sys._getframe(skip + 1)
-    except ValueError:
-        return frames
-    step: Any = frame
+    step: Any = sys._getframe()
+    while step is not None and skip >= 0:
+        step, skip = step.f_back, skip - 1
     while step is not None and len(frames) < limit:
         code = step.f_code
         if not code.co_filename.startswith(_OWN):
@@ -188,7 +181,10 @@ def text_of(error: BaseException, limit: int = 1000) -> str:
     """The message of an exception, bounded; an exception that cannot be shown gives its reason."""
     try:
         return str(error)[:limit]
-    except Exception as failure:  # noqa: BLE001 - a foreign `__str__` may raise anything
+    except Exception as failure:
+        # A foreign `__str__` may raise anything.
+        if signal_behind(failure) is not None:
+            raise
         return f"<{type(failure).__name__} while reading the message>"
 
 

@@ -143,6 +143,8 @@ class Forks:
             place, self._place = self._place, None
             session.ring.step_back(*place)
         if session.state == "on":
+            # A step that was struck is taken again, and the fork still being counted.
+            session.let_no_record_start_it()
             session.record(wire.FORKED, self._began_ns, aux=self.threads or 0)
             session.sweeper.count_fork()
             if self._counts_late and self.threads == 1:

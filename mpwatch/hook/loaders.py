@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 import operator
 
+from . import errors
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -92,8 +94,9 @@ class Reading:
         }
         try:
             row.update(self.positions())
-        except KeyError:
-            return row
+        except KeyError as error:
+            if not errors.is_ours(error):
+                raise
         return row
 
 

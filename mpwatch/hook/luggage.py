@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import sys
 
+from . import errors
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +141,9 @@ def _tensors_in(thing: Any, depth: int, left: list[int]) -> int:
 def _attributes(thing: Any) -> list[tuple[str, Any]]:
     try:
         names = object.__getattribute__(thing, "__dict__")
-    except AttributeError:
+    except AttributeError as error:
+        if not errors.is_ours(error):
+            raise
         return []
     if type(names) is not dict:
         return []

@@ -6,6 +6,8 @@ import collections
 import itertools
 import json
 
+from . import errors, places
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -141,8 +143,10 @@ class Notes:
             while excess > 0:
                 _, data = (self._common or self._recent).popleft()
                 excess -= len(data) + _OBJECTS_BYTES
-        except IndexError:
-            return  # other threads made room as well
+        except IndexError as error:
+            # Otherwise other threads made room as well.
+            if not errors.is_ours(error):
+                raise
 
     def _keep(self, data: bytes, room: int) -> None:
         """Append one line to the file; one that finds no room or no descriptor is counted there.
@@ -159,17 +163,22 @@ class Notes:
             lines = self._problem(f"{self._unkept} notes are missing here") + lines
         if self._file_bytes + len(lines) > room:
             lines += self._problem(_FULL if room >= FILE_BYTES else _HALF_FULL)
+        size = self._file_bytes + len(lines)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(self.path, flags, 0o600)
-        except OSError:
+            (fd,) = places.opened(self._system, self.path, flags)
+        except OSError as error:
             self._unkept += 1
+            if not errors.is_ours(error):
+                raise
             return
-        self._file_bytes += len(lines)
+        self._file_bytes = size
         try:
             os.write(fd, lines)
             self._unkept = 0
-        except OSError:
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
             self._file_bytes = FILE_BYTES + LAST_BYTES + 1
         finally:
             os.close(fd)

@@ -6,11 +6,11 @@ import contextlib
 import os
 import stat
 
-from . import wire
+from . import errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from .pristine import System
 
@@ -31,6 +31,8 @@ def find_directory(system: System, environ: Mapping[str, str]) -> tuple[str | No
         try:
             problem = _refuse(system, path, uid)
         except OSError as error:
+            if not errors.is_ours(error):
+                raise
             problem = f"{path}: {error.strerror}"
         if problem is None:
             return path, "; ".join(problems)
@@ -42,7 +44,9 @@ def start_ticks(system: System, pid: int | str = "self") -> int | None:
     """Field 22 of a process's stat file, or `None` if there is no such process to be seen."""
     try:
         fields = _read(system, f"/proc/{pid}/stat")
-    except OSError:
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
         return None
     # The command is in parentheses and may itself hold spaces and parentheses.
     return int(fields[fields.rindex(b")") + 2 :].split()[19])
@@ -52,7 +56,9 @@ def thread_count(system: System) -> int | None:
     """Threads of this process as the kernel counts them, those of native libraries included."""
     try:
         fields = _read(system, "/proc/self/stat")
-    except OSError:
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
         return None
     return int(fields[fields.rindex(b")") + 2 :].split()[17])
 
@@ -66,15 +72,23 @@ def name_thread(system: System, tid: int, name: bytes) -> None:
         name: At most 15 bytes.
     """
     try:
-        fd = system.os.open(f"/proc/self/task/{tid}/comm", os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        system.os.write(fd, name)
-    except OSError:
-        return
-    finally:
-        system.os.close(fd)
+        (fd,) = opened(system, f"/proc/self/task/{tid}/comm", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            system.os.write(fd, name)
+        finally:
+            system.os.close(fd)
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
+
+
+def opened(system: System, path: str, flags: int, mode: int = 0o600) -> Iterator[int]:
+    """Open a file as a descriptor is unpacked from this, right before a `try` that closes it.
+
+    No signal handler runs between that and the store. As the result of a call the descriptor would
+    be lost, and stay open, where a handler raises as the call returns.
+    """
+    return map(system.os.open, (path,), (flags,), (mode,))
 
 
 def remove(system: System, path: str | None) -> None:
@@ -82,8 +96,9 @@ def remove(system: System, path: str | None) -> None:
     if path is not None:
         try:
             system.os.unlink(path)
-        except OSError:
-            return
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
 
 
 def _refuse(system: System, path: str, uid: int) -> str | None:
@@ -108,7 +123,7 @@ def _refuse(system: System, path: str, uid: int) -> str | None:
 
 def _read(system: System, path: str) -> bytes:
     """The first 4 KiB of a file."""
-    fd = system.os.open(path, system.os.O_RDONLY | system.os.O_CLOEXEC)
+    (fd,) = opened(system, path, system.os.O_RDONLY | system.os.O_CLOEXEC)
     try:
         data: bytes = system.os.read(fd, 4096)
     finally:

@@ -45,7 +45,7 @@ import struct
 import sys
 from mmap import PAGESIZE
 
-from . import errors, wire
+from . import errors, places, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Ring:
         system = self._system
         size = wire.HEADER_BYTES + self.slots * wire.RECORD_BYTES
         flags = system.os.O_RDWR | system.os.O_CREAT | system.os.O_EXCL | system.os.O_CLOEXEC
-        fd = system.os.open(path, flags | system.os.O_NOFOLLOW, 0o400)
+        (fd,) = places.opened(system, path, flags | system.os.O_NOFOLLOW, 0o400)
         try:
             system.os.posix_fallocate(fd, 0, size)
             memory = system.mmap(fd, size, **_UNTRACKED)
@@ -171,10 +171,14 @@ class Ring:
         try:
             _put(place, begin, data)
         except OSError as error:
+            if not errors.is_ours(error):
+                raise
             self._lose_file(place, error)
             _put(self._private, begin, data)
-        except ValueError:
-            return  # it was closed meanwhile
+        except ValueError as error:
+            # Otherwise it was closed meanwhile.
+            if not errors.is_ours(error):
+                raise
 
     def step_aside(self) -> tuple[Place, int]:
         """Write to private memory from here on: a fork is about to happen.
@@ -198,6 +202,8 @@ class Ring:
         try:
             self._copy(self._private, place, number)
         except OSError as error:
+            if not errors.is_ours(error):
+                raise
             # What was written meanwhile is where it should be.
             self._lose_file(place, error)
         if self.place is place:
@@ -240,6 +246,8 @@ class Ring:
         try:
             return _get(place, self._offset(slot), self._offset(slot + count))
         except OSError as error:
+            if not errors.is_ours(error):
+                raise
             self._lose_file(place, error)
             return _get(self._private, self._offset(slot), self._offset(slot + count))
 
@@ -271,7 +279,7 @@ def _file_place(memory: Any) -> Place:
     try:
         memory.madvise(*where)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno != errno.EINVAL or not errors.is_ours(error):
             raise
         return _private_place(memory)  # Linux before 5.14
     return itertools.starmap(memory.madvise, itertools.repeat(where)), where, memory

@@ -12,7 +12,7 @@ import collections
 import contextlib
 import errno
 
-from . import places
+from . import errors, places
 from .connection import Connection, is_welcome
 
 TYPE_CHECKING = False
@@ -118,8 +118,11 @@ class Server:
             return
         try:
             self._tokens.pop()
-        except IndexError:
-            return
+        except BaseException as error:
+            if isinstance(error, IndexError) and errors.is_ours(error):
+                return
+            self._tokens.append(True)  # a signal handler's, and the token is out
+            raise
         run = Run()
         try:
             if self._is_broken:
@@ -127,6 +130,8 @@ class Server:
             self._run = run
             self._session.system.start_new_thread(self._serve, (run,))
         except (OSError, RuntimeError) as error:
+            if not errors.is_ours(error):
+                raise
             run.is_done = True
             self._tokens.append(True)
             self._be_refused(error)
@@ -198,7 +203,9 @@ class Server:
             return run.is_done
         try:
             self._session.system.os.stat(f"/proc/self/task/{run.tid}")
-        except OSError:
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
             return run.is_done
         return False
 
@@ -213,7 +220,9 @@ class Server:
             client.connect(self.path)
         except BlockingIOError:
             return  # the backlog is full, so the thread is awake
-        except (OSError, TypeError):
+        except (OSError, TypeError) as error:
+            if not errors.is_ours(error):
+                raise
             # No descriptor left, or the socket file is gone. This needs neither, but afterwards
             # the listener is of no use, and `start` makes a new one. Not here: the new one would
             # get the old one's number, and `poll` look at that when it wakes.

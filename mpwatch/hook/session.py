@@ -145,10 +145,14 @@ class Session:
                 stem + wire.RING_SUFFIX, self.identity.pid, self.identity.start_ticks
             )
         except OSError as error:
+            if not errors.is_ours(error):
+                raise
             self.problems.append(f"ring: {error.strerror or error}")
         try:
             self.server.listen(stem + wire.SOCKET_SUFFIX)
         except OSError as error:
+            if not errors.is_ours(error):
+                raise
             self.problems.append(f"socket: {error.strerror or error}")
         self.notes.save(stem + wire.NOTES_SUFFIX)
         self.sweeper.directory = directory
@@ -253,9 +257,13 @@ class Session:
 
     def stop_thread(self) -> None:
         """End the thread for a fork, and let no record start it while that lasts."""
+        self.let_no_record_start_it()
+        self.server.stop()
+
+    def let_no_record_start_it(self) -> None:
+        """Take `start_with_next_record` back."""
         if self.ring.on_new_thread == self.resume:
             self.ring.on_new_thread = None
-        self.server.stop()
 
     def start_with_next_record(self) -> None:
         """Let whoever records next start the thread: the fork is still being counted."""

@@ -19,5 +19,6 @@ HOOK = "mpwatch/hook/"
 
 COST = GUEST + "test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_invisible_thread"
 IDENTITY = GUEST + "test_uninstrument_restores_every_object_and_closes_everything"
+RUN = "tests/integration/hook/test_run.py"
 STORM = FORKS + "test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray"
 PLACES = UNIT + "test_places.py"

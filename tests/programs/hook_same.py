@@ -20,6 +20,7 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -153,9 +154,45 @@ def many() -> None:
                     fifo.get(False)
         except Alarm:
             struck += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
     gc.collect()
     left = [each for each in gc.get_objects() if isinstance(each, queue.Empty | Alarm)]
     say("struck", struck, "left", len(left), sys.exc_info())
+
+
+def opened() -> Iterator[str]:
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(f"/proc/self/fd/{fd}")
+
+
+def put_in_vain(fifo: Any, until_s: float) -> None:
+    """Put into a closed queue until an alarm; a function, for jumps back are not in every `try`."""
+    ends_s = time.monotonic() + 5
+    signal.setitimer(signal.ITIMER_REAL, until_s)
+    while time.monotonic() < ends_s:
+        with contextlib.suppress(ValueError):
+            fifo.put(1)
+
+
+def kinds() -> None:
+    """Handlers that raise what anybody might: each is heard of, and no file stays open."""
+    fifo = context().Queue()
+    fifo.close()
+    for kind in (TimeoutError, FileNotFoundError, RuntimeError, KeyError, IndexError, TypeError):
+
+        def handler(*_: object, kind: Any = kind) -> None:
+            raise kind("struck")
+
+        signal.signal(signal.SIGALRM, handler)
+        struck = 0
+        for number in range(150):
+            try:
+                put_in_vain(fifo, 0.00005 + number * 2e-6)
+            except kind:
+                struck += 1
+        say(kind, struck)
+    say("files", [path for path in opened() if path.endswith((".notes", "/comm", "/stat"))])
 
 
 def interrupted() -> None:

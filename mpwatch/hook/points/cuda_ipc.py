@@ -93,7 +93,9 @@ class Lent:
         path = self._folder.encode() + b"/" + name.lstrip(b"/")
         try:
             fd: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
             return None
         return fd
 

@@ -19,6 +19,7 @@ CASES = (
     "queues",
     "passing",
     "many",
+    "kinds",
     "interrupted",
     "starting",
     "ends",

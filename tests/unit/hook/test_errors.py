@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes  # as torch and `forks` do where it is needed
+import gc
 import signal
 import sys
 import traceback
@@ -72,6 +73,32 @@ def test_an_exception_injected_from_outside_is_not_ours() -> None:
 
     assert not errors.is_ours(Cancelled())
     assert not errors.is_ours(KeyboardInterrupt())
+
+
+def stops(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_is_the_signals_whose_handler_made_it_and_else_the_keyboards() -> None:
+    before = signal.signal(signal.SIGUSR1, stops)
+    try:
+        with pytest.raises(KeyboardInterrupt) as info:
+            signal.raise_signal(signal.SIGUSR1)
+        assert errors.signal_behind(info.value) == signal.SIGUSR1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert errors.signal_behind(KeyboardInterrupt()) == signal.SIGINT
+
+
+class Struck(Exception):
+    def __str__(self) -> str:
+        signal.raise_signal(signal.SIGUSR1)
+        return "never"
+
+
+def test_a_handler_that_raises_while_a_text_is_read_is_let_through(handler: None) -> None:
+    error = caught(lambda: errors.text_of(Struck()))
+    assert errors.signal_behind(error) == signal.SIGUSR1
 
 
 def test_an_exception_that_cannot_be_shown_still_has_a_text() -> None:
@@ -183,9 +210,12 @@ def test_exceptions_that_passed_leave_no_reference_behind() -> None:
 
     bare = caught(lambda: original(1))
     assert references() == (sys.getrefcount(bare), sys.getrefcount(bare.__traceback__))
+    # Those that `pytest.raises` caught are cycles.
+    gc.collect()
     before = sys.getrefcount(ValueError), sys.getrefcount(None)
     for _ in range(1000):
         caught(lambda: wrapper(1))
+    gc.collect()
     after = sys.getrefcount(ValueError), sys.getrefcount(None)
     assert all(abs(new - old) < 500 for new, old in zip(after, before, strict=True))
 

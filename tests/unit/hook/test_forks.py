@@ -103,6 +103,19 @@ def test_the_record_of_a_second_fork_starts_nothing_either(
     assert thread.starts == 1
 
 
+def test_a_step_that_was_struck_and_is_taken_again_starts_nothing_either(
+    session: Session, thread: Thread
+) -> None:
+    forks = Forks(LATE)
+    fork(forks, session, threads=1)
+    forks._after_in_parent(session)
+    assert thread.starts == 0
+
+    session.record(wire.QUEUE_PUT, 0)
+
+    assert thread.starts == 1
+
+
 def test_bringing_the_hook_in_again_starts_the_thread_that_waits(
     session: Session, thread: Thread
 ) -> None:
