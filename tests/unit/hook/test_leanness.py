@@ -52,3 +52,23 @@ def test_modules_of_the_package_alone_lose_what_nobody_reads() -> None:
     assert package.outside.__annotations__
     assert other.outside.__annotations__
     assert other.Thing.__doc__ == "A thing."
+
+
+def test_functions_lose_their_docstrings_and_say_what_they_said() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.words", package)
+    text = (
+        'def told(number, more="more"):\n    """It tells."""\n    return [number, "told", more]\n'
+        'def bare(): return "It tells."\n'
+        'def made():\n    """It makes."""\n    kept = "kept"\n    return lambda: kept\n'
+    )
+    exec(text, vars(inner))
+
+    be_lean(package)
+
+    told, bare, made = (vars(inner)[name] for name in ("told", "bare", "made"))
+    assert told(1) == [1, "told", "more"]
+    assert (bare(), made()()) == ("It tells.", "kept")
+    assert told.__doc__ is made.__doc__ is None
+    constants = [*told.__code__.co_consts, *made.__code__.co_consts]
+    assert not [each for each in constants if isinstance(each, str) and each.startswith("It ")]
