@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpwatch.diagnose.stack_shapes import frame_words, main_thread, user_frame
 from mpwatch.diagnose.stillness import quiet_s
+from mpwatch.diagnose.unread_pipe import ADVICE as READ_BOTH
+from mpwatch.diagnose.unread_pipe import unread_pipe
 from mpwatch.diagnose.wait_ends import is_forked_alone
 from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
@@ -29,8 +33,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     if not any(each is not None and each >= CERTAIN_S for each in quiet):
         return
     waits = snapshot.waits if snapshot.waits.edges else wait_graph(snapshot)
+    told: list[WaitChain] = []
     for chain in waits.chains:
-        if chain.verdict not in ("cycle", "dead-end"):
+        if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, told):
             continue
         certain = _certain_end(snapshot, chain)
         links = chain.links if certain is None else chain.links[-1:]
@@ -39,7 +44,19 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if chain.verdict == "cycle" and _only_writes(waits, chain):
             needed = WRITING_S
         if stood is not None and stood >= needed:
-            yield _finding(chain, stood)
+            told.append(chain)
+            yield _finding(snapshot, waits, chain, stood)
+
+
+def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
+    """Whether it only says who else waits for a circle that was told.
+
+    The end of such a chain is the circle, entered at the same point (see `wait_chains`).
+    """
+    return any(
+        chain.verdict == each.verdict == "cycle" and chain.links[-len(each.links) :] == each.links
+        for each in told
+    )
 
 
 def _only_writes(waits: WaitGraph, chain: WaitChain) -> bool:
@@ -73,23 +90,44 @@ def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) ->
     return min(times, default=None)
 
 
-def _finding(chain: WaitChain, stood_s: float) -> Finding:
+def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: float) -> Finding:
     """Put it into words."""
     first, last = chain.links[0], chain.links[-1]
+    evidence = [chain.sentence, f"nobody in it has moved for {seconds_text(stood_s)}"]
+    evidence += _places(snapshot, chain)
+    cause = (
+        "They wait for each other in a circle."
+        if chain.verdict == "cycle"
+        else f"What {first.who} waits for ends at {last.who}, and nobody can provide it."
+    )
+    advice = (
+        "Take the stacks of the processes named (mpwatch dump) to see the lines that wait. "
+        "Ending the last one of the chain usually makes the others raise an error."
+    )
+    unread = unread_pipe(snapshot, waits, chain)
+    if unread is not None:
+        evidence.append(unread.evidence)
+        cause, advice = unread.cause, READ_BOTH
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=first.process,
         tid=first.tid,
         summary=f"{first.who} stands still and will not move by itself: {chain.conclusion}",
-        evidence=(chain.sentence, f"nobody in it has moved for {seconds_text(stood_s)}"),
-        cause=(
-            "They wait for each other in a circle."
-            if chain.verdict == "cycle"
-            else f"What {first.who} waits for ends at {last.who}, and nobody can provide it."
-        ),
-        advice=(
-            "Take the stacks of the processes named (mpwatch dump) to see the lines that wait. "
-            "Ending the last one of the chain usually makes the others raise an error."
-        ),
+        evidence=tuple(evidence),
+        cause=cause,
+        advice=advice,
     )
+
+
+def _places(snapshot: Snapshot, chain: WaitChain) -> Iterator[str]:
+    """The user's own line that each of a chain is at, where its sentence does not say it."""
+    seen: set[ProcessId] = set()
+    for link in chain.links:
+        process = snapshot.get(link.process)
+        if process is None or process.is_gone or process.process in seen:
+            continue
+        seen.add(process.process)
+        frame = user_frame(thread.stack) if (thread := main_thread(process)) is not None else None
+        if frame is not None and frame_words(frame) not in chain.sentence:
+            yield f"{link.who} is at {frame_words(frame)}"

@@ -8,6 +8,9 @@ from mpwatch.diagnose.loader_wait import is_loader_poll
 from mpwatch.diagnose.stack_shapes import frame_words, main_shape, main_thread, user_frame
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.diagnose.tree import called, of_role
+from mpwatch.diagnose.unread_pipe import ADVICE as READ_BOTH
+from mpwatch.diagnose.unread_pipe import UnreadPipe, unread_by
+from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitKind
@@ -35,9 +38,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             continue
         quiet = quiet_s(worker, history) if _is_blocked(worker, thread) else None
         if quiet is not None and quiet >= BLOCKED_S:
-            yield _finding(worker, thread, quiet)
+            waits = snapshot.waits if snapshot.waits.edges else wait_graph(snapshot)
+            unread = unread_by(snapshot, waits, worker.process)
+            yield _finding(worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
-            yield _finding(worker, thread, since)
+            yield _finding(worker, thread, since, None)
 
 
 def _is_blocked(worker: Process, thread: Thread) -> bool:
@@ -64,8 +69,15 @@ def _task_too_long_s(worker: Process) -> float | None:
     return load.task_since_s if is_long else None
 
 
-def _finding(worker: Process, thread: Thread, since_s: float) -> Finding:
-    """Put it into words."""
+def _finding(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe | None) -> Finding:
+    """Put it into words.
+
+    Args:
+        worker: Who is blocked.
+        thread: The thread of it that is.
+        since_s: For how long.
+        unread: The full pipe that it does not read, where that is why it will never go on.
+    """
     wait = thread.waits_on
     evidence = [f"{called(worker)} has not moved for {seconds_text(since_s)}, state {thread.state}"]
     if wait is not None:
@@ -78,6 +90,8 @@ def _finding(worker: Process, thread: Thread, since_s: float) -> Finding:
     if worker.loader is not None and worker.loader.task is not None:
         index = "" if worker.loader.index is None else f", index {worker.loader.index}"
         evidence.append(f"in batch {worker.loader.task}{index}")
+    if unread is not None:
+        return _of_unread(worker, unread, since_s, (*evidence, unread.evidence))
     is_hopeless = since_s >= HOPELESS_S
     hint = "" if worker.hook.state == "ready" else " Bring the hook in to see which sample it is."
     return Finding(
@@ -96,4 +110,22 @@ def _finding(worker: Process, thread: Thread, since_s: float) -> Finding:
             "its own; read with retries or from a local copy. A process in state D goes on when "
             "the storage does, and not before." + hint
         ),
+    )
+
+
+def _of_unread(
+    worker: Process, unread: UnreadPipe, since_s: float, evidence: tuple[str, ...]
+) -> Finding:
+    """Put into words that a worker and a program it started wait for each other."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=worker.process,
+        summary=(
+            f"{called(worker)} and {called(unread.writer)} have waited for each other for "
+            f"{seconds_text(since_s)}"
+        ),
+        evidence=evidence,
+        cause=unread.cause,
+        advice=READ_BOTH,
     )
