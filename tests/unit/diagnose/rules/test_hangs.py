@@ -91,6 +91,32 @@ def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself
     assert "holds already" in finding.cause
 
 
+AWAITS = ("threading.py:wait", "concurrent/futures/_base.py:result", "data.py:fetch:19")
+
+
+def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_lock() -> None:
+    job = world(threaded_main("ThreadPoolExecutor-0_0"), alone(*AWAITS))
+
+    finding = only(fork_with_threads_lock.check, job)
+
+    assert "has waited 60 s for a thread that was not forked with it" in finding.summary
+    assert "lock" not in finding.summary + finding.cause
+    assert "worker_init_fn" in finding.advice
+    assert "at data.py:19 fetch" in finding.evidence
+
+
+def test_one_that_waits_for_a_lock_and_one_for_a_thread_are_not_told_together() -> None:
+    twin = replace(alone(*AWAITS), process=pid(301), label="spawned 301")
+    job = world(threaded_main("prefetcher"), twin, alone())
+
+    findings = found(fork_with_threads_lock.check, job)
+
+    assert {finding.process: " lock " in finding.summary for finding in findings} == {
+        pid(300): True,
+        pid(301): False,
+    }
+
+
 def still_for(still_s: float, child: Process) -> Process:
     return replace(child, threads=(replace(child.threads[0], still_s=still_s),))
 
