@@ -20,7 +20,7 @@ from mpwatch.diagnose.deaths import (
 )
 from mpwatch.diagnose.generations import GAP_TICKS
 from mpwatch.diagnose.loader_wait import is_loader_poll
-from mpwatch.diagnose.stack_shapes import main_shape, main_thread
+from mpwatch.diagnose.stack_shapes import calls, main_shape, main_thread, own_frames
 from mpwatch.diagnose.tree import WORK_ROLES, called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -29,6 +29,8 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "worker-exited-unexpectedly"
+IN_A_ROW = 4
+"""So many that were started after others had ended alike are not the workers of the next epoch."""
 INTERRUPTED_S = 4.0
 """How long a parent that a ctrl-c interrupted as well may take to end."""
 
@@ -54,6 +56,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if is_doubtful and not _has_settled(snapshot, process, ended):
             continue
         found = _finding(snapshot, process, ended, members)
+        if (head := _keeps_replacing(snapshot, members)) is not None:
+            found = _in_a_row(snapshot, found, head, members)
         if is_doubtful and _ended_well(snapshot, process):
             found = replace(found, severity=Severity.INFO, cause=_INTERRUPTED)
         yield found
@@ -164,6 +168,40 @@ def _finding(
     )
 
 
+def _keeps_replacing(
+    snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
+) -> Process | None:
+    """The living parent that started most of them after others had ended; `None` if none did."""
+    head = family_head(snapshot, members[0][0])
+    first_wall_s = snapshot.wall_s + members[0][1].at_s - snapshot.at_s
+    born = (process.sample.born_wall_s for process, _ in members)
+    later = [each for each in born if each is not None and each > first_wall_s]
+    is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(members)
+    return head if head is not None and not head.is_gone and is_in_a_row else None
+
+
+def _in_a_row(
+    snapshot: Snapshot, found: Finding, head: Process, members: Sequence[tuple[Process, Ended]]
+) -> Finding:
+    """Say it of the parent: of those that ended the first are forgotten as others follow."""
+    process, ended = members[-1]
+    is_pool = any(calls(own_frames(t.stack), "pool.py:_handle_workers") for t in head.threads)
+    raised = _raised(snapshot, process)
+    return replace(
+        found,
+        process=head.process,
+        subject=ended.words,
+        summary=(f"{called(head)} keeps starting processes that end unexpectedly: {ended.words}"),
+        evidence=(
+            f"{len(members)} of those still known ended so, the last {called(process)}",
+            *raised,
+            *last_seen(process),
+        ),
+        cause=_CAUSE_POOL if is_pool else found.cause,
+        advice=found.advice if raised or not is_pool else _ADVICE_POOL,
+    )
+
+
 def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
     """The last exception it told of, or how it left of its own will, with the line."""
     told = [
@@ -191,6 +229,16 @@ _INTERRUPTED = (
     "All of them ended at once with the code of an uncaught exception, and their parent ended "
     "well: after a ctrl-c, which Python raises in every process of the terminal, that is ordinary. "
     "Otherwise each raised an exception of its own."
+)
+_CAUSE_POOL = (
+    "A Pool starts a new worker for each that ended, without end and without a word. All of them "
+    "fail alike: most often the initializer raises, or a task cannot be unpickled there. Whoever "
+    "waits for a result waits for ever."
+)
+_ADVICE_POOL = (
+    "Read the standard error of the job: each worker writes its traceback there. Call the "
+    "initializer once in main to see it raise. concurrent.futures.ProcessPoolExecutor raises "
+    "BrokenProcessPool instead of starting them again."
 )
 _QUIET = (
     "It left without an error while its parent still counted on it: os._exit or sys.exit in "

@@ -22,6 +22,7 @@ from tests.unit.diagnose.worlds import (
     MIB,
     NOW_S,
     WAITING_MAIN,
+    WALL_S,
     cgroup,
     fds,
     found,
@@ -185,6 +186,49 @@ def test_a_worker_that_fails_is_named_while_its_parent_lives() -> None:
     assert finding.severity is Severity.CRITICAL
     assert "exit code 3" in finding.summary
     assert any("main (100) still runs" in each for each in finding.evidence)
+
+
+def in_a_row(count: int, *, first: int = 0) -> list[Process]:
+    """Processes of which each is started when the one before has ended."""
+    return [
+        process(
+            200 + n,
+            "spawned",
+            start_method="fork",
+            ended=gone(200 + n, at_s=NOW_S - 60 + 2 * n, exit_code=1),
+            born_wall_s=WALL_S - 61 + 2 * n,
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def test_a_parent_that_starts_them_again_and_again_is_told_once_and_stays_the_one_named() -> None:
+    early = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(12)))
+    late = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(12, first=8)))
+
+    assert early.key == late.key
+    assert late.process == pid(MAIN)
+    assert "main (100) keeps starting processes that end unexpectedly: exit code 1" in late.summary
+    assert late.evidence[0] == "12 of those still known ended so, the last spawned 219 (219)"
+
+
+def test_a_pool_that_starts_its_workers_again_is_said_to_be_one() -> None:
+    handler = thread(101, "multiprocessing/pool.py:_handle_workers", "threading.py:run")
+    pool = main(threads=[thread(MAIN, "multiprocessing/pool.py:wait"), handler])
+
+    finding = only(worker_exited_unexpectedly.check, world(pool, *in_a_row(12)))
+
+    assert "initializer" in finding.cause
+    assert "standard error" in finding.advice
+
+
+def test_workers_of_one_start_and_a_few_replaced_ones_are_named_as_ever() -> None:
+    few = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(4)))
+    ended = world(main(ended=gone(MAIN, at_s=NOW_S - 1, exit_code=1)), *in_a_row(12))
+
+    assert few.process == pid(200)
+    assert few.summary == "spawned 200 (200) and 3 more ended unexpectedly: exit code 1"
+    assert only(worker_exited_unexpectedly.check, ended).process == pid(200)
 
 
 def test_workers_that_fail_alike_are_told_together() -> None:
