@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mpwatch.diagnose.stack_shapes import collective_of, main_thread, own_frames
+from mpwatch.diagnose.stack_shapes import calls, collective_of, main_thread, own_frames
 from mpwatch.diagnose.tree import family_head
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
@@ -38,12 +38,39 @@ def is_in_backward(process: Process) -> bool:
     )
 
 
+def joins_for_s(process: Process) -> float | None:
+    """For how long its main thread has been waiting to join the process group; `None` if not.
+
+    Where it waits the first one polls, and the others wait for bytes: both for the same all along.
+    A stack that was taken before says nothing of that.
+    """
+    thread = main_thread(process)
+    if thread is None or thread.waits_s is None or (thread.stack_age_s or 0.0) > thread.waits_s:
+        return None
+    is_joining = calls(own_frames(thread.stack), "distributed_c10d.py:init_process_group")
+    return thread.waits_s if is_joining else None
+
+
 def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
     """Living ranks with a common parent, by number, where any of them may be in a collective.
 
     Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
     being siblings, and by what they call.
     """
+    for family in _families(snapshot):
+        if len(family) > 1 and any(in_collective(p) or is_in_backward(p) for p in family):
+            yield family
+
+
+def joining_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
+    """Living ranks with a common parent of which each waits to join the process group."""
+    for family in _families(snapshot):
+        if all(joins_for_s(process) is not None for process in family):
+            yield family
+
+
+def _families(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
+    """The living ranks of each parent, by number."""
     families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
     for process in snapshot.living():
         if process.role not in ("rank", "spawned"):
@@ -51,6 +78,4 @@ def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
         head = family_head(snapshot, process)
         families[None if head is None else head.process].append(process)
     for family in families.values():
-        if len(family) > 1 and any(in_collective(p) or is_in_backward(p) for p in family):
-            ranks = sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks))
-            yield tuple(ranks)
+        yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))

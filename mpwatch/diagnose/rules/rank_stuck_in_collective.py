@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.ranks import in_collective, is_in_backward, rank_groups
+from mpwatch.diagnose.ranks import (
+    in_collective,
+    is_in_backward,
+    joining_groups,
+    joins_for_s,
+    rank_groups,
+)
 from mpwatch.diagnose.stacks import merge
-from mpwatch.diagnose.stillness import STANDING_S, quiet_s
+from mpwatch.diagnose.stillness import STANDING_S, quiet_s, stands
 from mpwatch.diagnose.tree import all_called, called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -14,6 +20,11 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "rank-stuck-in-collective"
+ALL_STAND_S = 20.0
+"""Where most of them are elsewhere: so long none of those may have moved either."""
+JOINING_S = 30.0
+LONG_JOINING_S = 120.0
+"""Other machines may take minutes to start: before that it is no more than worth knowing."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -26,7 +37,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         inside = [rank for rank in ranks if calls[rank.process] is not None]
         late = [rank for rank in ranks if calls[rank.process] is None and _has_stack(rank)]
         names = {calls[rank.process] for rank in inside}
-        if len(names) != 1 or len(inside) < len(late):
+        if len(names) != 1:
+            continue
+        if len(inside) < len(late) and not _all_stand(late, history):
             continue
         waits = [quiet for rank in inside if (quiet := quiet_s(rank, history)) is not None]
         if len(waits) < len(inside) or min(waits) < STANDING_S:
@@ -34,6 +47,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         gone = [p for p in snapshot.processes if p.is_gone and p.role == inside[0].role]
         if late or gone:
             yield _finding(inside, late, gone, f"{names.pop()}", min(waits))
+    for ranks in joining_groups(snapshot):
+        joining = [seconds for rank in ranks if (seconds := joins_for_s(rank)) is not None]
+        if min(joining) >= JOINING_S:
+            yield _not_complete(ranks, min(joining))
 
 
 def _collective(rank: Process, history: History) -> str | None:
@@ -42,6 +59,11 @@ def _collective(rank: Process, history: History) -> str | None:
     if name is None and is_in_backward(rank) and (quiet_s(rank, history) or 0.0) >= STANDING_S:
         return "the backward pass"
     return name
+
+
+def _all_stand(late: Sequence[Process], history: History) -> bool:
+    """Whether those that are elsewhere have not moved for long either."""
+    return all(stands(rank, history, ALL_STAND_S) for rank in late)
 
 
 def _has_stack(rank: Process) -> bool:
@@ -81,5 +103,41 @@ def _finding(
             "Look at the stack of the rank that is not there. Give all ranks the same number of "
             "steps (drop_last, or the Join context), let exceptions end the rank, and raise the "
             "timeout only for phases known to be long, as it also delays the report of a hang."
+        ),
+    )
+
+
+def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
+    """Put into words that all ranks of this job wait for more of them than there are."""
+    first = ranks[0]
+    asked = [
+        f"{name} is {value}"
+        for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        if (value := first.sample.environment.get(name)) is not None
+    ]
+    evidence = [
+        f"{all_called(ranks)} in init_process_group for at least {seconds_text(since_s)}",
+        f"{merge(ranks).sentence}",
+    ]
+    if asked:
+        evidence.append(f"in the environment of {called(first)}: {', '.join(asked)}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO,
+        process=first.process,
+        summary=(
+            f"{counted(len(ranks), 'rank')} {'waits' if len(ranks) == 1 else 'wait'} in "
+            "init_process_group for others that have not joined"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "A process group is made when world_size ranks have joined. All that were started here "
+            "are there: those of another machine are late or not started, world_size counts more "
+            "than there are, or some of them wait at another address, port or file."
+        ),
+        advice=(
+            "Compare world_size with the number of ranks started on all machines, and the rank of "
+            "each: all of 0 to world_size - 1 have to be there, each once. MASTER_ADDR and "
+            "MASTER_PORT, or init_method, have to be the same for all, and the port open."
         ),
     )

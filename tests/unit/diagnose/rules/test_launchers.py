@@ -80,7 +80,8 @@ def test_a_rank_that_is_gone_is_named() -> None:
         (rank(0, "all_reduce"), rank(1, "all_reduce")),
         (rank(0, "all_reduce", still_s=1.0), rank(1)),
         (rank(0, "all_reduce", still_s=None), rank(1)),  # type: ignore[arg-type]
-        (rank(0, "all_reduce"), rank(1), rank(2)),
+        (rank(0, "all_reduce"), rank(1, still_s=1.0), rank(2)),
+        (rank(0, "all_reduce"), rank(1, still_s=15.0), rank(2, still_s=15.0)),
         (rank(0), rank(1)),
         (rank(0, "all_reduce"),),
         (rank(0, "all_reduce"), process(301, "rank", threads=[thread(301)])),
@@ -88,6 +89,60 @@ def test_a_rank_that_is_gone_is_named() -> None:
 )
 def test_ranks_that_meet_or_just_compute_are_quiet(ranks: tuple[Process, ...]) -> None:
     assert found(rank_stuck_in_collective.check, world(AGENT, *ranks)) == []
+
+
+def test_one_that_waits_for_most_of_them_is_told_where_none_of_those_moves_either() -> None:
+    finding = only(
+        rank_stuck_in_collective.check, world(AGENT, rank(0, "broadcast"), rank(1), rank(2))
+    )
+
+    assert "1 rank waits in broadcast for rank 1 (301) and rank 2 (302)" in finding.summary
+    assert any("train.py:80 save" in each for each in finding.evidence)
+
+
+def joining(number: int, waits_s: float | None, **fields: Any) -> Process:
+    stack = (
+        "torch/distributed/rendezvous.py:_create_c10d_store",
+        f"{C10D}:init_process_group",
+        "train.py:worker:8",
+    )
+    own = thread(300 + number, *stack, still_s=None, waits_s=waits_s, **fields)
+    return process(
+        300 + number,
+        "spawned",
+        threads=[own],
+        environment={"WORLD_SIZE": "4", "MASTER_ADDR": "node0"},
+    )
+
+
+def test_ranks_that_all_wait_to_join_lack_others() -> None:
+    finding = only(
+        rank_stuck_in_collective.check, world(main(), joining(0, 36.0), joining(1, 35.0))
+    )
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == "2 ranks wait in init_process_group for others that have not joined"
+    assert "35 s" in finding.evidence[0]
+    assert "WORLD_SIZE is 4, MASTER_ADDR is node0" in finding.evidence[-1]
+
+
+def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
+    job = world(main(), joining(0, 150.0), joining(1, 130.0))
+
+    assert only(rank_stuck_in_collective.check, job).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (joining(0, 36.0), joining(1, 12.0)),
+        (joining(0, 36.0), joining(1, None)),
+        (joining(0, 36.0), joining(1, 36.0, stack_age_s=50.0)),
+        (joining(0, 36.0), process(301, "spawned", threads=[thread(301, "train.py:load")])),
+    ],
+)
+def test_ranks_that_just_join_or_have_more_to_come_are_quiet(ranks: tuple[Process, ...]) -> None:
+    assert found(rank_stuck_in_collective.check, world(main(), *ranks)) == []
 
 
 def in_backward(number: int, still_s: float, group: str = "gloo_tcp_loop") -> Process:
