@@ -79,13 +79,30 @@ def died_with_parent(snapshot: Snapshot, process: Process, ended: Ended) -> bool
 
 def violent_deaths_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
     """Children and siblings of a process that were killed or crashed: what they held stays held."""
+    return _deaths_near(snapshot, process, frozenset(("killed", "crash")))
+
+
+def terminations_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+    """Children and siblings that a polite signal ended without being asked: they held on too.
+
+    Python does not handle SIGTERM: `Process.terminate` ends a process wherever it is. That is also
+    how processes are stopped that hold nothing, so it says less than a kill.
+    """
+    found = _deaths_near(snapshot, process, frozenset(("shutdown",)))
+    return tuple(each for each in found if each.ended and each.ended.signal == Signals.SIGTERM)
+
+
+def _deaths_near(
+    snapshot: Snapshot, process: Process, kinds: frozenset[Death]
+) -> tuple[Process, ...]:
+    """Children and siblings of a process that ended in one of some ways."""
     head = family_head(snapshot, process)
     heads = {process.process} if head is None else {process.process, head.process}
     return tuple(
         other
         for other in snapshot.processes
         if other.ended is not None
-        and death_of(other.ended) in ("killed", "crash")
+        and death_of(other.ended) in kinds
         and (parent := family_head(snapshot, other)) is not None
         and parent.process in heads
     )

@@ -12,7 +12,7 @@ from mpwatch.diagnose.rules import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.unit.diagnose.worlds import (
     MAIN,
     found,
@@ -92,6 +92,47 @@ def test_a_parent_that_collects_results_meanwhile_does_not_hold_the_lock_of_the_
     job = world(collecting, waiting, dead, segments=(lock(300, MAIN),))
 
     assert "spawned 300 (300) waits" in only(queue_lock_held_by_dead.check, job).summary
+
+
+TERMINATED = process(400, "spawned", ended=gone(400, signal=15))
+ENTERS = ("multiprocessing/synchronize.py:__enter__", "train.py:trial:13")
+JOINS = WaitedOn("child", "wait4", ("pid 300",))
+JOINING = main(threads=[thread(MAIN, "multiprocessing/process.py:join", waits=JOINS)])
+
+
+def test_a_lock_taken_along_by_a_terminated_process_is_named_where_nobody_else_can_hold_it() -> (
+    None
+):
+    job = world(JOINING, at_lock(300, *ENTERS), TERMINATED, segments=(lock(MAIN, 300),))
+
+    finding = only(queue_lock_held_by_dead.check, job)
+
+    assert "waits for a lock that a terminated process took with it" in finding.summary
+    assert "spawned 400 (400) ended: signal 15 (SIGTERM)" in finding.evidence
+    assert "terminate()" in finding.cause
+    assert "consumer" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        world(main(threads=[thread(MAIN, "train.py:f")]), at_lock(300, *ENTERS), TERMINATED),
+        world(JOINING, at_lock(300, "train.py:round"), TERMINATED),
+        world(JOINING, at_lock(300, *ENTERS), process(400, ended=gone(400, exit_code=143))),
+        world(
+            JOINING,
+            at_lock(300, *ENTERS),
+            process(301, threads=[thread(301, "train.py:save", waits=WaitedOn("timer", "sleep"))]),
+            TERMINATED,
+        ),
+    ],
+)
+def test_a_terminated_process_says_nothing_where_the_lock_may_be_held_or_is_none(
+    job: Snapshot,
+) -> None:
+    known = replace(job, segments=(lock(MAIN, 300, 301),))
+
+    assert found(queue_lock_held_by_dead.check, known) == []
 
 
 def test_a_semaphore_inside_of_a_condition_is_not_held() -> None:
