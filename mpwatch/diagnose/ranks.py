@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.stack_shapes import calls, collective_of, main_thread, own_frames
 from mpwatch.diagnose.tree import family_head
@@ -38,17 +38,29 @@ def is_in_backward(process: Process) -> bool:
     )
 
 
-def joins_for_s(process: Process) -> float | None:
-    """For how long its main thread has been waiting to join the process group; `None` if not.
-
-    Where it waits the first one polls, and the others wait for bytes: both for the same all along.
-    A stack that was taken before says nothing of that.
-    """
+def is_joining(process: Process) -> bool:
+    """Whether its main thread waits to join the process group, by its last stack."""
     thread = main_thread(process)
-    if thread is None or thread.waits_s is None or (thread.stack_age_s or 0.0) > thread.waits_s:
-        return None
-    is_joining = calls(own_frames(thread.stack), "distributed_c10d.py:init_process_group")
-    return thread.waits_s if is_joining else None
+    if thread is None or thread.waits_on is None:
+        return False
+    return calls(own_frames(thread.stack), "distributed_c10d.py:init_process_group")
+
+
+def joining_for_s(ranks: Sequence[Process]) -> float:
+    """For how long at least all of them have been waiting to join.
+
+    The one that has the store looks a hundred times a second whether all are there, and its wait
+    seems to begin anew whenever it is met at that; the others wait for bytes.
+    """
+    threads = [thread for rank in ranks if (thread := main_thread(rank)) is not None]
+    quiet = [t for t in threads if t.waits_on is not None and t.waits_on.kind != "timer"]
+    return min(
+        (
+            0.0 if t.waits_s is None or (t.stack_age_s or 0.0) > t.waits_s else t.waits_s
+            for t in quiet or threads
+        ),
+        default=0.0,
+    )
 
 
 def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
@@ -65,7 +77,7 @@ def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
 def joining_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
     """Living ranks with a common parent of which each waits to join the process group."""
     for family in _families(snapshot):
-        if all(joins_for_s(process) is not None for process in family):
+        if all(map(is_joining, family)):
             yield family
 
 

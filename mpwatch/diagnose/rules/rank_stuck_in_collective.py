@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from mpwatch.diagnose.ranks import (
     in_collective,
     is_in_backward,
+    joining_for_s,
     joining_groups,
-    joins_for_s,
     rank_groups,
 )
 from mpwatch.diagnose.stacks import merge
@@ -48,9 +48,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if late or gone:
             yield _finding(inside, late, gone, f"{names.pop()}", min(waits))
     for ranks in joining_groups(snapshot):
-        joining = [seconds for rank in ranks if (seconds := joins_for_s(rank)) is not None]
-        if min(joining) >= JOINING_S:
-            yield _not_complete(ranks, min(joining))
+        since_s = joining_for_s(ranks)
+        if since_s >= JOINING_S:
+            yield _not_complete(ranks, since_s)
 
 
 def _collective(rank: Process, history: History) -> str | None:

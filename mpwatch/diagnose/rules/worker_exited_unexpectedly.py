@@ -171,12 +171,15 @@ def _finding(
 def _keeps_replacing(
     snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
 ) -> Process | None:
-    """The living parent that started most of them after others had ended; `None` if none did."""
+    """The living parent that started most of them after others had ended; `None` if none did.
+
+    Of one that ended before it could be read the time of its birth is not known.
+    """
     head = family_head(snapshot, members[0][0])
     first_wall_s = snapshot.wall_s + members[0][1].at_s - snapshot.at_s
-    born = (process.sample.born_wall_s for process, _ in members)
-    later = [each for each in born if each is not None and each > first_wall_s]
-    is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(members)
+    born = [each for p, _ in members if (each := p.sample.born_wall_s) is not None]
+    later = [each for each in born if each > first_wall_s]
+    is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(born)
     return head if head is not None and not head.is_gone and is_in_a_row else None
 
 

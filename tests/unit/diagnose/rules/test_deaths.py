@@ -212,6 +212,16 @@ def test_a_parent_that_starts_them_again_and_again_is_told_once_and_stays_the_on
     assert late.evidence[0] == "12 of those still known ended so, the last spawned 219 (219)"
 
 
+def test_those_that_ended_before_they_could_be_read_hide_no_row_of_ends() -> None:
+    unread = [
+        process(n, "spawned", ended=gone(n, exit_code=1), born_wall_s=None) for n in range(300, 340)
+    ]
+
+    finding = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(12), *unread))
+
+    assert finding.process == pid(MAIN)
+
+
 def test_a_pool_that_starts_its_workers_again_is_said_to_be_one() -> None:
     handler = thread(101, "multiprocessing/pool.py:_handle_workers", "threading.py:run")
     pool = main(threads=[thread(MAIN, "multiprocessing/pool.py:wait"), handler])
