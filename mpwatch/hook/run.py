@@ -6,6 +6,7 @@ Executed by path, so that neither the program nor its children need to find mpwa
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -68,8 +69,11 @@ def _run_module(arguments: list[str]) -> None:
 
 def _run_file(arguments: list[str]) -> None:
     """Be `python FILE ARGS...`, in the real `__main__` module."""
-    # As the interpreter makes it absolute since 3.9: `.` and `..` stay in it.
-    path = os.path.join(os.getcwd(), arguments[0])
+    # As the interpreter makes it absolute since 3.9: `.` and `..` stay in it, and where the working
+    # directory has been removed it remains as it is.
+    path = arguments[0]
+    with contextlib.suppress(OSError):
+        path = os.path.join(os.getcwd(), path)
     sys.argv[:] = arguments
     if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
         sys.path[0] = path

@@ -53,8 +53,8 @@ TABLE = (
         1,
         "a program that is run goes by the path that was given",
         HOOK + "run.py",
-        "os.path.join(os.getcwd(), arguments[0])",
-        "arguments[0]",
+        "path = os.path.join(os.getcwd(), path)",
+        "pass",
         (RUN,),
     ),
     Mutation(

@@ -71,3 +71,16 @@ def test_a_program_is_found_shown_and_ends_as_the_interpreter_alone_would_have_i
         alone = outcome([str(python), "-B", *given], place)
         with_hook = outcome([str(python), "-B", *run.command(given)[1:]], place)
         assert with_hook == alone
+
+
+def test_where_the_working_directory_was_removed_a_program_is_found_or_not_as_by_the_interpreter(
+    place: Path,
+) -> None:
+    alone, with_hook = place / "empty", place / "folder" / "empty"
+    for program in (str(place / "job.py"), "job.py"):
+        ends = []
+        for at, given in ((alone, [program]), (with_hook, run.command([program])[1:])):
+            at.mkdir(exist_ok=True)
+            leave = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh"]
+            ends.append(outcome([*leave, sys.executable, "-B", *given], at))
+        assert ends[0] == ends[1]
