@@ -36,6 +36,7 @@ Shape: TypeAlias = Literal[
     "queue-get",
     "collective",
     "imports-main",
+    "lock-file",
     "debugger",
     "sleeps",
 ]
@@ -236,6 +237,7 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
     ("joins-thread", (("threading.py:join",),)),
     ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
     ("queue-get", (("queues.py:get",),)),
+    ("lock-file", (("filelock/_api.py:acquire",),)),
 )
 
 

@@ -28,6 +28,9 @@ from mpwatch.model.waits import WaitEdge
 BUSY_PERCENT = 3.0
 """A thread that uses more than this moves, even if caught waiting; one that polls does not."""
 
+LOCK_FILE = "a lock file"
+"""How a wait in the package filelock is called, on which the hub clients of models rely."""
+
 _Users: TypeAlias = dict[SegmentId, tuple[ProcessId, ...]]
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
@@ -195,6 +198,9 @@ def _edge_from_stack(
         return _made(
             process, thread, kind, "its queue's feeder thread", (process.process,), "stack"
         )
+    if shape == "lock-file":
+        # It looks again every few milliseconds: its sleep says nothing.
+        return _made(process, thread, "unknown", LOCK_FILE, (), "stack")
     if shape == "debugger":
         return _made(
             process, thread, kind, "a person at the debugger", (), "stack", is_ordinary=True

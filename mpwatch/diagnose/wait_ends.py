@@ -14,7 +14,7 @@ from mpwatch.diagnose.stack_shapes import (
     user_frame,
 )
 from mpwatch.diagnose.tree import SERVICE_ROLES
-from mpwatch.diagnose.wait_edges import Surroundings, is_busy
+from mpwatch.diagnose.wait_edges import LOCK_FILE, Surroundings, is_busy
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -24,6 +24,11 @@ _SHARED: frozenset[WaitKind] = frozenset(
     ("pipe-read", "pipe-write", "socket-read", "socket-write", "poll", "semaphore")
 )
 """Waits that some process has to end."""
+
+_LOCK_FILE_ENDS = (
+    "Whoever holds the lock file has to let go of it, in this job or another. A SoftFileLock stays "
+    "where its holder was killed: such a file has to be removed."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> Wait
         return WaitEnd("progress", words, "The child is no longer there.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
         return WaitEnd("dead-end", words, "Nobody but itself holds the other end any more.")
+    if edge.what == LOCK_FILE:
+        return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
 
 

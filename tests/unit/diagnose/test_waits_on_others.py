@@ -110,3 +110,19 @@ def test_ranks_that_are_all_in_one_collective_form_a_circle() -> None:
     job = world(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
 
     assert chain(job).verdict == "cycle"
+
+
+def test_who_looks_for_a_lock_file_again_and_again_does_not_wake_up_by_itself() -> None:
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.03)
+    stack = (
+        "site-packages/filelock/_api.py:_poll_until_acquired",
+        "site-packages/filelock/_api.py:acquire",
+        "train.py:download:13",
+    )
+    rank = process(300, "rank", fds=fds(3, links=()), threads=[thread(300, *stack, waits=sleeps)])
+
+    found = chain(world(rank))
+
+    assert found.verdict == "unknown"
+    assert "waits for a lock file, train.py:13 download" in found.sentence
+    assert "has to be removed" in found.conclusion
