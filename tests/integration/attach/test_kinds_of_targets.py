@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -101,15 +102,26 @@ def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
         target = sample(popen.pid).process
         assert eventually(lambda: is_blocked(popen.pid))
         refused = bring_in(target, timeout_s=0.2)
-        writer = os.open(tmp_path / "pyvenv.cfg", os.O_WRONLY | os.O_NONBLOCK)
-        os.write(writer, f"home = {Path(python).parent}\n".encode())
-        os.close(writer)
+        # It may have been blocked by something before that.
+        opened: list[int] = []
+        assert eventually(lambda: opens_for_writing(tmp_path / "pyvenv.cfg", opened))
+        os.write(opened[0], f"home = {Path(python).parent}\n".encode())
+        os.close(opened[0])
         assert refused.state == "absent"
         assert "still starting" in refused.reason
         assert eventually(lambda: bring_in(target).state == "ready", 10)
     finally:
         popen.kill()
         popen.wait()
+
+
+def opens_for_writing(fifo: Path, opened: list[int]) -> bool:
+    """Whether somebody is there to read from a FIFO; it is open then."""
+    try:
+        opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        assert error.errno == errno.ENXIO
+    return bool(opened)
 
 
 def sample(pid: int, **changes: object) -> ProcSample:
