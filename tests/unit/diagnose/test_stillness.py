@@ -2,9 +2,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpwatch.diagnose.stillness import STANDING_S, quiet_s, stands
+import pytest
+
+from mpwatch.diagnose.stillness import (
+    STANDING_S,
+    mean_cpu_percent,
+    quiet_s,
+    stands,
+    watched_s,
+)
 from mpwatch.model.history import History, Point
-from tests.unit.diagnose.worlds import MAIN, NOW_S, history, line, main, thread
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    NOW_S,
+    cpu,
+    history,
+    line,
+    main,
+    process,
+    thread,
+    world,
+)
 
 STANDING = main(threads=[thread(MAIN, still_s=60.0)])
 
@@ -72,3 +90,50 @@ def test_who_went_over_to_another_wait_has_moved_though_it_took_no_cpu() -> None
     moved = main(threads=[thread(MAIN, still_s=60.0, waits_s=2.0)])
 
     assert quiet_s(moved, past([40.0] * 31)) == 2.0
+
+
+def test_a_tick_now_and_then_is_not_moving() -> None:
+    ticks = list(line(0.0))
+    ticks[15] = ticks[15]._replace(value=1.0)
+    past = history({(200, "cpu_percent"): ticks})
+
+    assert quiet_s(process(200), past) == pytest.approx(30)
+
+
+def test_work_ends_a_quiet_time() -> None:
+    worked = list(line(0.0))
+    worked[15] = worked[15]._replace(value=40.0)
+    past = history({(200, "cpu_percent"): worked})
+
+    assert quiet_s(process(200), past) == pytest.approx(15)
+
+
+def test_a_thread_that_often_wakes_up_is_moving_whatever_cpu_it_uses() -> None:
+    past = history(
+        {
+            (200, "cpu_percent"): line(0.0),
+            (200, "voluntary_switches"): line(900, per_s=3),
+            (201, "cpu_percent"): line(0.0),
+            (201, "voluntary_switches"): line(900, per_s=0.2),
+        }
+    )
+
+    assert quiet_s(process(200), past) == 1
+    assert quiet_s(process(201), past) == 30
+
+
+def test_without_a_history_the_thread_says_how_still_it_was() -> None:
+    assert quiet_s(process(200, threads=[thread(200, still_s=7.0)]), history()) == 7.0
+    assert quiet_s(process(200), history()) is None
+
+
+def test_a_mean_needs_half_of_its_time() -> None:
+    short = history({(200, "cpu_percent"): line(50.0, seconds=3)})
+
+    assert mean_cpu_percent(process(200), short) is None
+    assert mean_cpu_percent(process(200), cpu(w200=50)) == pytest.approx(50)
+
+
+def test_watching_began_at_some_time_or_never() -> None:
+    assert watched_s(world(main()), history(started_at_s=NOW_S - 9)) == 9
+    assert watched_s(world(main()), History()) == 0

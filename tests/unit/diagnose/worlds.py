@@ -285,3 +285,30 @@ def only(check: Check, snapshot: Snapshot, past: History = NO_HISTORY) -> Findin
 
 def with_threads(process: Process, threads: Iterable[Thread]) -> Process:
     return replace(process, threads=tuple(threads))
+
+
+def cpu(**loads: float) -> History:
+    """CPU use over the last 30 s: `cpu(main=10, w200=95)`."""
+    return history(
+        {
+            (MAIN if name == "main" else int(name[1:]), "cpu_percent"): line(load)
+            for name, load in loads.items()
+        }
+    )
+
+
+def dead_worker(at_s: float = NOW_S - 5, role: str = "loader-worker", **how: Any) -> Process:
+    return process(
+        200,
+        role,  # type: ignore[arg-type]
+        ended=Ended(pid(200), at_s, **how),
+        maps=maps(900, libraries=("libcv2.so",)),
+        threads=[thread(200, "data.py:decode:31")],
+        more={"private_bytes": 412 * MIB},
+    )
+
+
+def dead_main(
+    at_s: float = NOW_S - 4, threads: Any = (), hook: Hook | None = None, **how: Any
+) -> Process:
+    return main(ended=Ended(pid(MAIN), at_s, **how), threads=threads, hook=hook)

@@ -6,29 +6,23 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules import (
-    feeder_thread_drops_batch,
     fork_openmp,
     fork_unsafe_library,
     fork_vs_pin_thread,
     fork_with_threads_lock,
     standing_still,
-    stuck_worker_io,
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, Thread, WorkerLoad
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.unit.diagnose.worlds import (
-    FETCHING_WORKER,
-    IDLE_WORKER,
     MAIN,
-    WAITING_MAIN,
     fds,
     found,
     gone,
     history,
     line,
-    log,
     main,
     maps,
     only,
@@ -218,161 +212,6 @@ def test_workers_older_than_the_pin_thread_or_spawned_are_no_risk() -> None:
     assert found(fork_vs_pin_thread.check, world(unknown, forked)) == []
 
 
-POLL = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=5.0)
-
-
-def waiting(*stack: str, wait: WaitedOn = POLL, **more: Any) -> Process:
-    return main(threads=[thread(MAIN, *stack, waits=wait, still_s=STILL)], **more)
-
-
-def idle(number: int, *stack: str, still_s: float = STILL, **more: Any) -> Process:
-    return process(
-        number,
-        fds=fds(9, links=[pipe(6, 500, True)]),
-        threads=[thread(number, *stack, waits=POLL, still_s=still_s)],
-        **more,
-    )
-
-
-def test_a_lost_batch_is_named_from_stacks() -> None:
-    job = world(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), idle(201, *IDLE_WORKER))
-
-    finding = only(feeder_thread_drops_batch.check, job)
-
-    assert finding.severity is Severity.CRITICAL
-    assert "waited 60 s for a batch" in finding.evidence[0]
-    assert "standard error" in finding.advice
-
-
-def test_a_lost_batch_is_named_from_system_calls_alone() -> None:
-    assert only(feeder_thread_drops_batch.check, world(waiting(), idle(200))).subject == "wait"
-
-
-def test_a_main_that_somebody_stopped_waits_for_nothing() -> None:
-    held = waiting(*WAITING_MAIN)
-    held = replace(held, sample=replace(held.sample, state="T"))
-
-    assert found(feeder_thread_drops_batch.check, world(held, idle(200, *IDLE_WORKER))) == []
-
-
-def test_the_hook_says_which_batch_was_lost_and_why() -> None:
-    loader = Loader(pid(MAIN), 1, 1, next_task=417, outstanding=2, waiting_since_s=30.0)
-    other = Loader(pid(MAIN), 2, 1)
-    loss = log("lost-item", 200, "lost item: OSError; [Errno 28]")
-    job = world(
-        waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), loaders=(other, loader), log=(loss,)
-    )
-
-    drop, wait = found(feeder_thread_drops_batch.check, job)
-
-    assert drop.process == pid(200)
-    assert "batch 417, which was lost" in wait.summary
-    assert any("[Errno 28]" in each for each in wait.evidence)
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        world(waiting(*WAITING_MAIN), idle(200, *FETCHING_WORKER)),
-        world(waiting("train.py:evaluate"), idle(200, *IDLE_WORKER)),
-        world(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER, still_s=1.0)),
-        world(main(threads=[thread(MAIN, *WAITING_MAIN, still_s=2.0)]), idle(200, *IDLE_WORKER)),
-        world(main(threads=[thread(MAIN, *WAITING_MAIN, state="R")]), idle(200, *IDLE_WORKER)),
-        world(main(), idle(200, *IDLE_WORKER)),
-        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",))), idle(200)),
-        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=60)), idle(200)),
-        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5)), idle(200)),
-        world(waiting(wait=WaitedOn("timer", "nanosleep")), idle(200)),
-        world(waiting(), process(200)),
-        world(waiting(), process(200, threads=[thread(200)])),
-        world(waiting(), idle(200, more={"loader": WorkerLoad(0, task=4)})),
-        world(
-            waiting(),
-            process(
-                200,
-                fds=fds(9, links=[pipe(6, 500, True)]),
-                threads=[
-                    thread(200, waits=POLL, still_s=STILL),
-                    thread(201, waits=WaitedOn("pipe-write", "write")),
-                ],
-            ),
-        ),
-        world(
-            waiting(),
-            idle(200),
-            process(201, threads=[thread(201, waits=WaitedOn("poll", "poll"))]),
-        ),
-    ],
-)
-def test_waiting_that_may_end_is_no_lost_batch(job: Snapshot) -> None:
-    assert found(feeder_thread_drops_batch.check, job) == []
-
-
-def blocked(
-    kind: Any, *stack: str, still_s: float = STILL, state: str = "S", **more: Any
-) -> Process:
-    wait = WaitedOn(kind, "recvfrom", ("socket:[9]",))
-    own = thread(200, *stack, waits=wait, still_s=still_s, state=state, wchan="wait_woken")
-    return process(200, threads=[own], **more)
-
-
-def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
-    finding = only(stuck_worker_io.check, world(main(), blocked("socket-read", *FETCHING_WORKER)))
-
-    assert finding.severity is Severity.CRITICAL
-    assert "at data.py:31 decode" in finding.evidence
-    assert "in recvfrom on socket:[9]" in finding.evidence
-    assert "Bring the hook in" in finding.advice
-
-
-def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
-    job = world(main(), blocked("disk", state="D", still_s=20.0))
-
-    assert only(stuck_worker_io.check, job).severity is Severity.WARNING
-
-
-def test_a_call_inside_a_sample_counts_where_the_stack_shows_it() -> None:
-    job = world(main(), blocked("pipe-read", *FETCHING_WORKER))
-
-    assert only(stuck_worker_io.check, job).process == pid(200)
-
-
-def test_the_hook_names_the_sample_that_takes_too_long() -> None:
-    load = WorkerLoad(0, fetch_p99_s=0.2, task=41, task_since_s=45.0, index="13342")
-    busy = process(
-        200,
-        threads=[thread(200, state="R", still_s=None)],
-        hook=Hook("ready"),
-        more={"loader": load},
-    )
-
-    finding = only(stuck_worker_io.check, world(main(), busy))
-
-    assert "in batch 41, index 13342" in finding.evidence
-    assert "hook" not in finding.advice
-
-
-@pytest.mark.parametrize(
-    "worker",
-    [
-        idle(200, *IDLE_WORKER),
-        blocked("socket-read", still_s=3.0),
-        blocked("timer", *FETCHING_WORKER),
-        blocked("futex", *FETCHING_WORKER),
-        process(200, threads=[thread(200, state="R")]),
-        process(200, threads=[thread(200)]),
-        process(200),
-        process(
-            200,
-            threads=[thread(200, state="R")],
-            more={"loader": WorkerLoad(0, fetch_p99_s=10.0, task=1, task_since_s=45.0)},
-        ),
-    ],
-)
-def test_idle_slow_and_computing_workers_are_not_blocked(worker: Process) -> None:
-    assert found(stuck_worker_io.check, world(main(), worker)) == []
-
-
 KILLED = process(400, "spawned", ended=gone(400, signal=9))
 
 
@@ -383,7 +222,11 @@ def circle(still_s: float = STILL) -> Snapshot:
         fds=fds(9, links=[pipe(6, 500, True), pipe(7, 600, False)]),
         threads=[thread(200, waits=work, still_s=still_s)],
     )
-    return world(waiting(fds=fds(9, links=[pipe(8, 600, True)])), worker)
+    poll = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=5.0)
+    waiting = main(
+        fds=fds(9, links=[pipe(8, 600, True)]), threads=[thread(MAIN, waits=poll, still_s=STILL)]
+    )
+    return world(waiting, worker)
 
 
 def test_a_circle_that_stands_is_named_with_its_chain() -> None:

@@ -5,7 +5,8 @@ from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
-from tests.unit.diagnose.rules.test_hangs import NATIVE_LOCK, POLL, alone, futex, named
+from tests.unit.diagnose.rules.test_hangs import NATIVE_LOCK, alone, futex, named
+from tests.unit.diagnose.rules.test_stuck_loaders import POLL
 from tests.unit.diagnose.worlds import (
     IDLE_FEEDER,
     MAIN,

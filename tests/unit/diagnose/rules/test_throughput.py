@@ -5,29 +5,23 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules import (
-    cpu_affinity_collapse,
-    cpu_oversubscription,
-    gil_bound_threads,
     loader_starvation,
     shared_file_offset,
     straggler_worker,
 )
 from mpwatch.diagnose.stillness import (
-    mean_cpu_percent,
-    quiet_s,
     wait_share,
     waiting_s,
-    watched_s,
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
     MAIN,
     NOW_S,
-    cgroup,
+    cpu,
     fds,
     found,
     history,
@@ -39,16 +33,6 @@ from tests.unit.diagnose.worlds import (
     thread,
     world,
 )
-
-
-def cpu(**loads: float) -> History:
-    """CPU use over the last 30 s: `cpu(main=10, w200=95)`."""
-    return history(
-        {
-            (MAIN if name == "main" else int(name[1:]), "cpu_percent"): line(load)
-            for name, load in loads.items()
-        }
-    )
 
 
 def waits(**shares: float) -> History:
@@ -256,116 +240,6 @@ def test_workers_of_one_speed_or_unknown_speed_are_quiet(job: Snapshot, past: Hi
     assert found(straggler_worker.check, job, past) == []
 
 
-def crowd(number: int, threads: int = 4, percent: float = 20.0) -> Process:
-    busy = [thread(10 * number + i, state="R", cpu_percent=percent) for i in range(threads)]
-    return process(number, threads=busy, environment={"OMP_NUM_THREADS": "4"})
-
-
-RUNNABLE = history({(200, "involuntary_switches"): line(9000, per_s=250)}, {"runnable": line(9.0)})
-
-
-def test_pools_of_threads_in_every_worker_are_named() -> None:
-    job = world(main(), crowd(200), crowd(201), usable_cpus=2, cgroup=cgroup(cpu_quota_cpus=2.0))
-
-    finding = only(cpu_oversubscription.check, job, RUNNABLE)
-
-    assert "8 computing threads of 2 workers compete for 2 cpus" in finding.summary
-    assert "OMP_NUM_THREADS=4" in finding.evidence
-    assert "the control group's quota is 2 cpus" in finding.evidence
-    assert any("interrupted +250/s" in each for each in finding.evidence)
-
-
-@pytest.mark.parametrize(
-    ("job", "past"),
-    [
-        (world(main(), crowd(200), crowd(201)), RUNNABLE),
-        (world(main(), crowd(200), crowd(201), usable_cpus=2), history()),
-        (world(main(), crowd(200), crowd(201), usable_cpus=16), RUNNABLE),
-        (world(main(), crowd(200, 1), crowd(201, 1), usable_cpus=2), RUNNABLE),
-        (world(main(), crowd(200), usable_cpus=2), RUNNABLE),
-        (world(main(), crowd(200, percent=1.0), crowd(201, percent=1.0), usable_cpus=2), RUNNABLE),
-        (world(main(), usable_cpus=2), RUNNABLE),
-    ],
-)
-def test_many_workers_or_a_busy_machine_are_no_oversubscription(
-    job: Snapshot, past: History
-) -> None:
-    assert found(cpu_oversubscription.check, job, past) == []
-
-
-def pinned(*numbers: int, allowed: int = 1) -> list[Process]:
-    return [process(number, cpus_allowed=allowed) for number in numbers]
-
-
-def test_workers_that_share_one_cpu_are_named() -> None:
-    job = world(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8)
-
-    finding = only(cpu_affinity_collapse.check, job, cpu(w200=50, w201=48))
-
-    assert "2 workers of main (100) share one of 8 cpus" in finding.summary
-
-
-@pytest.mark.parametrize(
-    ("job", "past"),
-    [
-        (world(main(), *pinned(200, 201), cpu_count=1), cpu(w200=50, w201=48)),
-        (world(main(), *pinned(200, 201)), cpu(w200=50, w201=48)),
-        (world(main(), *pinned(200), cpu_count=8), cpu(w200=100)),
-        (world(main(), *pinned(200, 201, allowed=8), cpu_count=8), cpu(w200=50, w201=48)),
-        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=98, w201=95)),
-        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=99, w201=1)),
-        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=50)),
-    ],
-)
-def test_workers_with_a_cpu_each_or_little_to_do_are_quiet(job: Snapshot, past: History) -> None:
-    assert found(cpu_affinity_collapse.check, job, past) == []
-
-
-def turns(count: int, percent: float, stack: tuple[str, ...] = (), **fields: Any) -> Process:
-    own = [thread(100 + i, *stack, cpu_percent=percent, **fields) for i in range(count)]
-    return main(threads=own, more={"cpu_percent": count * percent})
-
-
-def test_threads_that_take_turns_on_one_core_are_information() -> None:
-    job = world(turns(4, 25.0, ("train.py:tokenize:9",)), usable_cpus=8)
-
-    finding = only(gil_bound_threads.check, job, cpu(main=100))
-
-    assert "4 threads of main (100) share one core" in finding.summary
-    assert "at train.py:9 tokenize" in finding.evidence
-
-
-def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
-    python = world(turns(4, 10.0, ("train.py:tokenize:9",)), usable_cpus=2)
-    native = world(turns(4, 10.0), usable_cpus=2)
-
-    assert only(gil_bound_threads.check, python, cpu(main=40)).process == pid(MAIN)
-    assert found(gil_bound_threads.check, native, cpu(main=40)) == []
-
-
-@pytest.mark.parametrize(
-    ("job", "past"),
-    [
-        (world(turns(4, 25.0)), cpu(main=100)),
-        (world(turns(4, 25.0), usable_cpus=1), cpu(main=100)),
-        (world(turns(2, 50.0), usable_cpus=8), cpu(main=100)),
-        (world(turns(4, 60.0), usable_cpus=8), cpu(main=240)),
-        (world(turns(4, 10.0), usable_cpus=8), cpu(main=100)),
-        (world(turns(4, 25.0), usable_cpus=8), history()),
-        (world(turns(4, 25.0, ("train.py:step:9",), state="R"), usable_cpus=8), cpu(main=100)),
-        (world(turns(4, 25.0, waits=WaitedOn("timer", "nanosleep")), usable_cpus=8), cpu(main=100)),
-        (
-            world(
-                turns(4, 25.0), process(300, "spawned", more={"cpu_percent": 100.0}), usable_cpus=2
-            ),
-            cpu(main=100),
-        ),
-    ],
-)
-def test_parallel_few_or_crowded_threads_are_quiet(job: Snapshot, past: History) -> None:
-    assert found(gil_bound_threads.check, job, past) == []
-
-
 def opens(fd: int, path: str, position: int | None = 4096, is_writable: bool = False) -> Any:
     return fds(9, links=[FdLink(fd, "file", path, None, is_writable, position)])
 
@@ -397,50 +271,3 @@ def test_a_file_opened_before_the_fork_is_named() -> None:
 )
 def test_logs_own_files_and_unread_ones_are_quiet(job: Snapshot) -> None:
     assert found(shared_file_offset.check, job) == []
-
-
-def test_a_tick_now_and_then_is_not_moving() -> None:
-    ticks = list(line(0.0))
-    ticks[15] = ticks[15]._replace(value=1.0)
-    past = history({(200, "cpu_percent"): ticks})
-
-    assert quiet_s(process(200), past) == pytest.approx(30)
-
-
-def test_work_ends_a_quiet_time() -> None:
-    worked = list(line(0.0))
-    worked[15] = worked[15]._replace(value=40.0)
-    past = history({(200, "cpu_percent"): worked})
-
-    assert quiet_s(process(200), past) == pytest.approx(15)
-
-
-def test_a_thread_that_often_wakes_up_is_moving_whatever_cpu_it_uses() -> None:
-    past = history(
-        {
-            (200, "cpu_percent"): line(0.0),
-            (200, "voluntary_switches"): line(900, per_s=3),
-            (201, "cpu_percent"): line(0.0),
-            (201, "voluntary_switches"): line(900, per_s=0.2),
-        }
-    )
-
-    assert quiet_s(process(200), past) == 1
-    assert quiet_s(process(201), past) == 30
-
-
-def test_without_a_history_the_thread_says_how_still_it_was() -> None:
-    assert quiet_s(process(200, threads=[thread(200, still_s=7.0)]), history()) == 7.0
-    assert quiet_s(process(200), history()) is None
-
-
-def test_a_mean_needs_half_of_its_time() -> None:
-    short = history({(200, "cpu_percent"): line(50.0, seconds=3)})
-
-    assert mean_cpu_percent(process(200), short) is None
-    assert mean_cpu_percent(process(200), cpu(w200=50)) == pytest.approx(50)
-
-
-def test_watching_began_at_some_time_or_never() -> None:
-    assert watched_s(world(main()), history(started_at_s=NOW_S - 9)) == 9
-    assert watched_s(world(main()), History()) == 0

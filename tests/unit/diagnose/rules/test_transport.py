@@ -9,15 +9,13 @@ from mpwatch.diagnose.rules import (
     file_system_strategy_leak,
     producer_exits_before_get,
     semlock_enospc,
-    sharedcache_growth,
-    sharedcache_lock_reentry,
     shm_full_sigbus,
     tmpdir_socket_path_too_long,
     unreused_buffers_copied,
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.snapshot import Flow, Process, Segment, SharedCache, Snapshot
+from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot
 from tests.unit.diagnose.worlds import (
     IDLE_WORKER,
     MAIN,
@@ -223,61 +221,6 @@ def test_programs_that_are_not_ours_may_have_any_tmpdir() -> None:
     plain = process(201, "other", torch_loaded=False, environment={"TMPDIR": LONG})
 
     assert found(tmpdir_socket_path_too_long.check, world(main(), shell, plain)) == []
-
-
-def test_a_large_dead_cache_is_information() -> None:
-    job = world(main(more={"shared_cache": SharedCache(2000, 4000, 1990)}))
-
-    finding = only(sharedcache_growth.check, job)
-
-    assert finding.severity is Severity.INFO
-    assert "about 2000" in finding.summary
-
-
-def test_a_cache_that_is_small_alive_or_unknown_is_quiet() -> None:
-    for cache in (
-        None,
-        SharedCache(2000),
-        SharedCache(200, 400, 200),
-        SharedCache(2000, 4000, 100),
-    ):
-        assert found(sharedcache_growth.check, world(main(more={"shared_cache": cache}))) == []
-
-
-REDUCTIONS = "torch/multiprocessing/reductions.py"
-
-
-def test_a_finalizer_that_takes_the_lock_it_runs_under_is_named() -> None:
-    stuck = thread(
-        100,
-        f"{REDUCTIONS}:get",
-        f"{REDUCTIONS}:storage_from_cache",
-        "train.py:__del__:9",
-        f"{REDUCTIONS}:__setitem__",
-        f"{REDUCTIONS}:rebuild_storage_fd",
-        name="MainThread",
-    )
-
-    finding = only(sharedcache_lock_reentry.check, world(main(threads=[stuck])))
-
-    assert finding.tid == 100
-    assert any("train.py:9 __del__" in each for each in finding.evidence)
-
-
-def test_a_signal_handler_that_takes_the_lock_is_named_too() -> None:
-    stuck = thread(100, f"{REDUCTIONS}:get", "train.py:on_alarm", f"{REDUCTIONS}:__setitem__")
-
-    finding = only(sharedcache_lock_reentry.check, world(main(threads=[stuck])))
-
-    assert finding.severity is Severity.CRITICAL
-
-
-def test_the_sweep_inside_an_insertion_is_ordinary() -> None:
-    sweeps = thread(100, f"{REDUCTIONS}:free_dead_references", f"{REDUCTIONS}:__setitem__")
-    once = thread(100, f"{REDUCTIONS}:get", "train.py:f")
-
-    assert found(sharedcache_lock_reentry.check, world(main(threads=[sweeps]))) == []
-    assert found(sharedcache_lock_reentry.check, world(main(threads=[once]))) == []
 
 
 def test_a_sender_that_copies_much_is_information() -> None:

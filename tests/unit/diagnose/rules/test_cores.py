@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import (
+    cpu_affinity_collapse,
+    cpu_oversubscription,
+    gil_bound_threads,
+)
+from mpwatch.model.history import History
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    cgroup,
+    cpu,
+    found,
+    history,
+    line,
+    main,
+    only,
+    pid,
+    process,
+    thread,
+    world,
+)
+
+
+def crowd(number: int, threads: int = 4, percent: float = 20.0) -> Process:
+    busy = [thread(10 * number + i, state="R", cpu_percent=percent) for i in range(threads)]
+    return process(number, threads=busy, environment={"OMP_NUM_THREADS": "4"})
+
+
+RUNNABLE = history({(200, "involuntary_switches"): line(9000, per_s=250)}, {"runnable": line(9.0)})
+
+
+def test_pools_of_threads_in_every_worker_are_named() -> None:
+    job = world(main(), crowd(200), crowd(201), usable_cpus=2, cgroup=cgroup(cpu_quota_cpus=2.0))
+
+    finding = only(cpu_oversubscription.check, job, RUNNABLE)
+
+    assert "8 computing threads of 2 workers compete for 2 cpus" in finding.summary
+    assert "OMP_NUM_THREADS=4" in finding.evidence
+    assert "the control group's quota is 2 cpus" in finding.evidence
+    assert any("interrupted +250/s" in each for each in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("job", "past"),
+    [
+        (world(main(), crowd(200), crowd(201)), RUNNABLE),
+        (world(main(), crowd(200), crowd(201), usable_cpus=2), history()),
+        (world(main(), crowd(200), crowd(201), usable_cpus=16), RUNNABLE),
+        (world(main(), crowd(200, 1), crowd(201, 1), usable_cpus=2), RUNNABLE),
+        (world(main(), crowd(200), usable_cpus=2), RUNNABLE),
+        (world(main(), crowd(200, percent=1.0), crowd(201, percent=1.0), usable_cpus=2), RUNNABLE),
+        (world(main(), usable_cpus=2), RUNNABLE),
+    ],
+)
+def test_many_workers_or_a_busy_machine_are_no_oversubscription(
+    job: Snapshot, past: History
+) -> None:
+    assert found(cpu_oversubscription.check, job, past) == []
+
+
+def pinned(*numbers: int, allowed: int = 1) -> list[Process]:
+    return [process(number, cpus_allowed=allowed) for number in numbers]
+
+
+def test_workers_that_share_one_cpu_are_named() -> None:
+    job = world(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8)
+
+    finding = only(cpu_affinity_collapse.check, job, cpu(w200=50, w201=48))
+
+    assert "2 workers of main (100) share one of 8 cpus" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("job", "past"),
+    [
+        (world(main(), *pinned(200, 201), cpu_count=1), cpu(w200=50, w201=48)),
+        (world(main(), *pinned(200, 201)), cpu(w200=50, w201=48)),
+        (world(main(), *pinned(200), cpu_count=8), cpu(w200=100)),
+        (world(main(), *pinned(200, 201, allowed=8), cpu_count=8), cpu(w200=50, w201=48)),
+        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=98, w201=95)),
+        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=99, w201=1)),
+        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=50)),
+    ],
+)
+def test_workers_with_a_cpu_each_or_little_to_do_are_quiet(job: Snapshot, past: History) -> None:
+    assert found(cpu_affinity_collapse.check, job, past) == []
+
+
+def turns(count: int, percent: float, stack: tuple[str, ...] = (), **fields: Any) -> Process:
+    own = [thread(100 + i, *stack, cpu_percent=percent, **fields) for i in range(count)]
+    return main(threads=own, more={"cpu_percent": count * percent})
+
+
+def test_threads_that_take_turns_on_one_core_are_information() -> None:
+    job = world(turns(4, 25.0, ("train.py:tokenize:9",)), usable_cpus=8)
+
+    finding = only(gil_bound_threads.check, job, cpu(main=100))
+
+    assert "4 threads of main (100) share one core" in finding.summary
+    assert "at train.py:9 tokenize" in finding.evidence
+
+
+def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
+    python = world(turns(4, 10.0, ("train.py:tokenize:9",)), usable_cpus=2)
+    native = world(turns(4, 10.0), usable_cpus=2)
+
+    assert only(gil_bound_threads.check, python, cpu(main=40)).process == pid(MAIN)
+    assert found(gil_bound_threads.check, native, cpu(main=40)) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "past"),
+    [
+        (world(turns(4, 25.0)), cpu(main=100)),
+        (world(turns(4, 25.0), usable_cpus=1), cpu(main=100)),
+        (world(turns(2, 50.0), usable_cpus=8), cpu(main=100)),
+        (world(turns(4, 60.0), usable_cpus=8), cpu(main=240)),
+        (world(turns(4, 10.0), usable_cpus=8), cpu(main=100)),
+        (world(turns(4, 25.0), usable_cpus=8), history()),
+        (world(turns(4, 25.0, ("train.py:step:9",), state="R"), usable_cpus=8), cpu(main=100)),
+        (world(turns(4, 25.0, waits=WaitedOn("timer", "nanosleep")), usable_cpus=8), cpu(main=100)),
+        (
+            world(
+                turns(4, 25.0), process(300, "spawned", more={"cpu_percent": 100.0}), usable_cpus=2
+            ),
+            cpu(main=100),
+        ),
+    ],
+)
+def test_parallel_few_or_crowded_threads_are_quiet(job: Snapshot, past: History) -> None:
+    assert found(gil_bound_threads.check, job, past) == []
