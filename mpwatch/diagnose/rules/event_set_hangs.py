@@ -54,7 +54,7 @@ def _in_notify(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             tid=thread.tid,
             summary=f"{called(process)} hangs while it wakes others: one of them is dead",
             evidence=(
-                f"in Condition.notify for {seconds_text(quiet)}{at}",
+                f"in Condition.notify for at least {seconds_text(quiet)}{at}",
                 *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
             ),
             cause=(
@@ -111,7 +111,7 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
         subject="barrier",
         summary=f"{all_called(arrived)} {waits} at a barrier for {called(gone[0])}, which is gone",
         evidence=(
-            f"in Barrier.wait for {seconds_text(quiet_s)}{at}",
+            f"in Barrier.wait for at least {seconds_text(quiet_s)}{at}",
             *(f"{called(p)} ended: {p.ended.words}" for p in gone[:3] if p.ended),
             "everybody else who was started with them is there",
         ),
