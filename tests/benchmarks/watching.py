@@ -1,11 +1,14 @@
 """What watching costs, beside what people use instead, on one tree in one run.
 
-    python tests/benchmarks/watching.py [--workers 64] [--seconds 30]
+    python tests/benchmarks/watching.py [--workers 64] [--seconds 60] [--others 0]
 
 Starts a DataLoader job, then the dashboard, `htop -d 10` (if it is installed) and a program that
 does next to nothing (`watching_floor.py`) in terminals of 160 x 48 at the same time, and prints
 cpu-seconds a second of each, their ratios to htop, and what each sends to its terminal; after that
 the time from the command to the first painted tree and the wall time of `dump --json --no-stacks`.
+
+htop reads every process of the machine, kernel threads included, and mpwatch those of the job: how
+many there are of both is printed as well. `--others` starts so many idle ones besides.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SETTLE_S = 45
+"""Past the first looks, which fill the screen, and the half minute after the last birth in which a
+job is listened to more often (`mpwatch.observe.pace.CALM_S`)."""
 
 
 class Terminal:
@@ -94,8 +100,23 @@ def start_job(workers):
     raise SystemExit("the job ended before it was ready")
 
 
+def start_others(count):
+    """Processes that have nothing to do with the job: one that forks, and those it forked."""
+    code = (
+        f"import os\nfrom signal import pause\nfor _ in range({count - 1}): os.fork() or pause()\n"
+    )
+    return subprocess.Popen([sys.executable, "-c", code + "pause()"], start_new_session=True)
+
+
+def count_processes(pid):
+    """How many processes the machine has, and how many of them are of the job."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(name.name.isdecimal() for name in Path("/proc").iterdir()), 1 + len(children)
+
+
 def compare_cpu(pid, seconds):
     """CPU of the dashboard and of htop, side by side."""
+    print("{} processes on the machine, {} of them of the job".format(*count_processes(pid)))
     command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
     floor = Path(__file__).with_name("watching_floor.py")
     terminals = {
@@ -104,7 +125,7 @@ def compare_cpu(pid, seconds):
     }
     if shutil.which("htop"):
         terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
-    time.sleep(30)  # past the first looks, which fill the screen
+    time.sleep(SETTLE_S)
     before = {name: (t.cpu_s(), t.sent_bytes) for name, t in terminals.items()}
     time.sleep(seconds)
     used = {name: (t.cpu_s() - before[name][0]) / seconds for name, t in terminals.items()}
@@ -146,19 +167,23 @@ def dump_time(pid, times=5):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--others", type=int, default=0)
     arguments = parser.parse_args()
     # Set, every start compiles all modules again, which is not what people wait for.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     job = start_job(arguments.workers)
+    others = start_others(arguments.others) if arguments.others else None
     try:
         compare_cpu(job.pid, arguments.seconds)
         paint_s = first_paint(job.pid)
         print(f"{'first paint':16} {'never' if paint_s is None else f'{paint_s:.2f} s'}")
         print(f"{'dump':16} {dump_time(job.pid):.2f} s")
     finally:
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
+        for each in (job, others):
+            if each is not None:
+                os.killpg(each.pid, signal.SIGKILL)
+                each.wait()
 
 
 if __name__ == "__main__":
