@@ -116,7 +116,6 @@ def count_processes(pid):
 
 def compare_cpu(pid, seconds):
     """CPU of the dashboard and of htop, side by side."""
-    print("{} processes on the machine, {} of them of the job".format(*count_processes(pid)))
     command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
     floor = Path(__file__).with_name("watching_floor.py")
     terminals = {
@@ -126,6 +125,7 @@ def compare_cpu(pid, seconds):
     if shutil.which("htop"):
         terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
     time.sleep(SETTLE_S)
+    print("{} processes on the machine, {} of them of the job".format(*count_processes(pid)))
     before = {name: (t.cpu_s(), t.sent_bytes) for name, t in terminals.items()}
     time.sleep(seconds)
     used = {name: (t.cpu_s() - before[name][0]) / seconds for name, t in terminals.items()}
