@@ -22,6 +22,10 @@ from mpwatch.observe.inbox import Inbox
 
 STILL_S = 3.0
 """A process none of whose threads used cpu for so long stands still."""
+LONGER = 1.5
+"""A root that paused and went on stands still again once it has for so many times as long."""
+STILL_LIMIT_S = 15.0
+"""Whatever it did before, one that has not moved for so long stands still."""
 AGAIN_S = 30.0
 """A standing process is looked at again after so long: its stack should not have moved."""
 FOLLOW_S = 0.5
@@ -105,6 +109,28 @@ class RootTurn:
         return True
 
 
+class Standstill:
+    """Whether the root stands still: for longer than it is used to before it goes on.
+
+    A main that waits four seconds for each round of batches does so all day long, and each look at
+    it and its workers would stop them for nothing.
+    """
+
+    def __init__(self) -> None:
+        self._stood_s = 0.0
+        self._usual_s = 0.0
+
+    def has_begun(self, root: Process | None, at_s: float) -> bool:
+        """Whether it stands still now; without a root that could move it is taken to."""
+        if root is None or root.is_gone:
+            return True
+        stood_s = _stood_s(root, at_s) or 0.0
+        if stood_s < self._stood_s:
+            self._usual_s = max(self._stood_s, self._usual_s / 2)
+        self._stood_s = stood_s
+        return stood_s >= max(STILL_S, min(STILL_LIMIT_S, LONGER * self._usual_s))
+
+
 def _runs_unseen(process: Process) -> bool:
     """Whether a thread works of which no stack has been seen."""
     return any(
@@ -119,6 +145,7 @@ class LookPlan:
     def __init__(self) -> None:
         self._looked_at_s: dict[ProcessId, float] = {}
         self._root_turn = RootTurn()
+        self._standstill = Standstill()
         self._followed_at_s = 0.0
         self.followed: ProcessId | None = None
 
@@ -143,7 +170,7 @@ class LookPlan:
         young: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         root = snapshot.get(snapshot.root)
-        stands = root is None or root.is_gone or (_stood_s(root, at_s) or 0.0) >= STILL_S
+        stands = self._standstill.has_begun(root, at_s)
         for process in snapshot.living():
             if not _has_python_stack(process):
                 continue

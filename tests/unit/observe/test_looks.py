@@ -11,8 +11,10 @@ from mpwatch.observe.looks import (
     AGAIN_S,
     FIRST_LOOKS_PER_TICK,
     HOOKED_LOOKS_PER_TICK,
+    LONGER,
     ROOT_LIMIT_S,
     ROOT_S,
+    STILL_LIMIT_S,
     YOUNG_LOOKS_PER_TICK,
     YOUNG_S,
     LookPlan,
@@ -57,6 +59,46 @@ def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_ra
     assert looked[0] == 1.0
     assert len(looked) <= 2 + int(60 / AGAIN_S)
     assert looked[1:]
+
+
+def pausing(*pauses: int) -> list[tuple[float, str]]:
+    """Who is looked at, of a main and its worker, while main pauses and goes on again and again."""
+    fold, plan, looked = Fold(), LookPlan(), []
+    at_s, ticks = 0.0, 0
+    for pause in pauses:
+        ticks += 1
+        for _ in range(pause):
+            at_s += 1.0
+            moving = ThreadSample(100, "python", "S", ticks)
+            main = replace(sample(MAIN, at_s, role="main", threads=(moving,)), is_python=True)
+            own = ThreadSample(101, "python", "S", ticks)
+            worker = replace(sample(WORKER_0, at_s, parent=100, threads=(own,)), is_python=True)
+            fold.apply(tree(at_s, main, worker))
+            looked += [(at_s, each) for each in plan.due(fold.snapshot())]
+    return [(when, "main" if each == MAIN else "worker") for when, each in looked]
+
+
+def test_a_main_that_pauses_as_it_always_does_stands_no_more_still_than_before() -> None:
+    looked = pausing(*[5] * 20)
+
+    assert looked[:2] == [(1.0, "main"), (1.0, "worker")]
+    # Nothing but the turns of a root that works.
+    assert looked[2:] == [(11.0, "main"), (31.0, "main"), (71.0, "main")]
+
+
+def test_a_main_that_pauses_for_longer_than_it_is_used_to_stands_still() -> None:
+    looked = pausing(*[5] * 20, 40)
+
+    late = [(when, who) for when, who in looked if when > 100.0]
+    assert late[0][0] <= 100.0 + 2 + LONGER * 5
+    assert {who for _, who in late[:2]} == {"main", "worker"}
+
+
+def test_a_long_pause_is_not_waited_for_again() -> None:
+    looked = pausing(60, 60)
+
+    late = [when for when, who in looked if when > 60.0 and who == "worker"]
+    assert late[0] <= 60.0 + 2 + STILL_LIMIT_S
 
 
 def test_a_followed_process_is_looked_at_twice_a_second_and_not_in_turn_besides() -> None:
