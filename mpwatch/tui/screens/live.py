@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual.screen import Screen
 
+from mpwatch.tui.line_compositor import LineCompositor
 from mpwatch.tui.widgets.line_canvas import gathered
 
 
@@ -16,6 +17,10 @@ class LiveScreen(Screen[None]):
 
     help_title: ClassVar[str] = ""
     help_lines: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = LineCompositor()
 
     def show_moment(self) -> None:
         """Draw what is to be seen now."""
