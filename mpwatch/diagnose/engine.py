@@ -26,7 +26,7 @@ SHOWN_RESOLVED_S = 60.0
 """How long a finding is shown as resolved before it is dropped."""
 RULE_FAILED = "rule-failed"
 MANY = 16
-"""From so many processes on, looks that follow each other closely ask every second rule in turn."""
+"""From so many processes on, only every second of looks that follow each other asks the rules."""
 CLOSE_S = 1.25
 """Less than half of `LINGER_S`: what a rule found last holds until it is asked again."""
 
@@ -66,7 +66,7 @@ class Engine:
         self._held: dict[_Key, _Held] = {}
         self._root: ProcessId | None = None
         self._at_s = float("-inf")
-        self._turn = 0
+        self._has_turn = False
 
     def waits(self, snapshot: Snapshot) -> WaitGraph:
         """Who waits for whom; where that cannot be told for a defect, the next look says so."""
@@ -84,8 +84,8 @@ class Engine:
     def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
         """Run the rules and return what is wrong.
 
-        Of a job with many processes that is looked at every second, each rule is run every other
-        second: half the cost, and a finding comes one look later at most.
+        A job with many processes that is looked at every second is asked about every other time:
+        half the cost, and a finding comes one look later at most.
 
         Returns:
             Present findings, most severe first, each followed by its effects; then the resolved
@@ -101,12 +101,13 @@ class Engine:
         return _ordered([_shown(held) for held in self._held.values()])
 
     def _rules_for(self, snapshot: Snapshot) -> Sequence[Rule]:
-        """All rules, or the half whose turn it is."""
+        """All rules, or none where they were asked a moment ago.
+
+        All at once: what one of them derives from a snapshot serves the others, too.
+        """
         is_close = snapshot.root == self._root and 0 <= snapshot.at_s - self._at_s <= CLOSE_S
-        if not is_close or len(snapshot.processes) < MANY:
-            return self._rules
-        self._turn = 1 - self._turn
-        return self._rules[self._turn :: 2]
+        self._has_turn = not (self._has_turn and is_close and len(snapshot.processes) >= MANY)
+        return self._rules if self._has_turn else ()
 
     def _found(
         self, rules: Sequence[Rule], snapshot: Snapshot, history: History

@@ -64,9 +64,8 @@ def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_ra
 def pausing(*pauses: int) -> list[tuple[float, str]]:
     """Who is looked at, of a main and its worker, while main pauses and goes on again and again."""
     fold, plan, looked = Fold(), LookPlan(), []
-    at_s, ticks = 0.0, 0
-    for pause in pauses:
-        ticks += 1
+    at_s = 0.0
+    for ticks, pause in enumerate(pauses):
         for _ in range(pause):
             at_s += 1.0
             moving = ThreadSample(100, "python", "S", ticks)
