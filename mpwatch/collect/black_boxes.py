@@ -28,6 +28,10 @@ class BlackBox:
     process: ProcessId
     """The pid as the process saw itself."""
     folder: str
+    parent: ProcessId | None = None
+    """Whose child it says it is; start ticks of 0 are unknown."""
+    name: str = ""
+    """What `multiprocessing` called it."""
     events: tuple[HookEvent, ...] = ()
     """The last records, oldest first."""
     lost: int = 0
@@ -100,6 +104,8 @@ def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
     return BlackBox(
         process=process,
         folder=folder,
+        parent=header.parent if header else None,
+        name=header.name if header else "",
         events=ring.events,
         lost=ring.lost,
         notes=notes,

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.text import clean
 
 CLOCK_LIMIT_NS = 1 << 59
 """Eighteen years after the machine started. Nobody writes more than a record a nanosecond either,
@@ -34,6 +36,10 @@ class RingHeader(NamedTuple):
     """When the ring was made, CLOCK_REALTIME."""
     monotonic_ns: int
     """The same moment, CLOCK_MONOTONIC: of the boot it was made in."""
+    parent: ProcessId | None = None
+    """Whose child it is in its job; start ticks of 0 are unknown. `None` also in older rings."""
+    name: str = ""
+    """What `multiprocessing` called it."""
 
 
 class RingReading(NamedTuple):
@@ -136,7 +142,7 @@ def _parse_header(data: bytes) -> tuple[RingHeader | None, str]:
     """The header, or why there is none."""
     if len(data) < wire.HEADER_BYTES:
         return None, f"{len(data)} bytes are too few for a ring's header"
-    magic, protocol, header_bytes, record_bytes, slots, *rest = wire.HEADER.unpack_from(data)
+    magic, protocol, header_bytes, record_bytes, slots, *own = wire.HEADER.unpack_from(data)
     if magic != wire.MAGIC:
         return None, "this is not a ring of mpwatch"
     if protocol != wire.PROTOCOL:
@@ -145,4 +151,16 @@ def _parse_header(data: bytes) -> tuple[RingHeader | None, str]:
         return None, "the ring's header is damaged"
     if not 0 < slots <= SLOTS_LIMIT:
         return None, f"the ring's header is damaged: {slots} slots"
-    return RingHeader(protocol, slots, *rest), ""
+    pid_inside, start_ticks, wall_ns, monotonic_ns = own
+    parent_pid, parent_ticks, name = wire.ORIGIN.unpack_from(data, wire.ORIGIN_AT)
+    header = RingHeader(
+        protocol,
+        slots,
+        pid_inside,
+        start_ticks,
+        wall_ns,
+        monotonic_ns,
+        ProcessId(parent_pid, parent_ticks) if parent_pid else None,
+        clean(name.rstrip(b"\0")),
+    )
+    return header, ""

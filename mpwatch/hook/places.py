@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 
 from . import errors, wire
 
@@ -50,6 +51,18 @@ def start_ticks(system: System, pid: int | str = "self") -> int | None:
         return None
     # The command is in parentheses and may itself hold spaces and parentheses.
     return int(fields[fields.rindex(b")") + 2 :].split()[19])
+
+
+def parent_and_name() -> tuple[int, str]:
+    """Which process started this one, and what it called it, as `multiprocessing` has them.
+
+    The parent of a child of a forkserver is the one that asked for it, not the server. That of a
+    program of its own is 0.
+    """
+    module = sys.modules.get("multiprocessing.process")
+    process = getattr(module, "_current_process", None)
+    parent, name = getattr(process, "_parent_pid", None), getattr(process, "_name", None)
+    return parent if isinstance(parent, int) else 0, name if isinstance(name, str) else ""
 
 
 def thread_count(system: System) -> int | None:

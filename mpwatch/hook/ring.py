@@ -103,11 +103,19 @@ class Ring:
         self.on_new_thread: Callable[[], None] | None = None
         """Called in each thread before its first record; while it is set, no thread gets beyond."""
 
-    def open_file(self, path: str, pid: int, start_ticks: int) -> None:
+    def open_file(
+        self, path: str, pid: int, start_ticks: int, origin: tuple[int, int, bytes] = (0, 0, b"")
+    ) -> None:
         """Move the ring into a new file.
 
         The file is opened for reading only once it is mapped, so that nobody but root can cut it
         short.
+
+        Args:
+            path: Where it shall be.
+            pid: Of this process, as it sees itself.
+            start_ticks: When this process started.
+            origin: See `wire.ORIGIN`.
 
         Raises:
             OSError: It could not be made. All of its blocks are reserved here, because a page that
@@ -134,6 +142,7 @@ class Ring:
                 system.monotonic_ns(),
             )
             _put(place, 0, header)
+            _put(place, wire.ORIGIN_AT, wire.ORIGIN.pack(*origin))
         except BaseException:
             system.os.unlink(path)
             raise

@@ -34,18 +34,32 @@ _STRIKES = (1, 2, 3)
 class Identity:
     """Which process this is, and how the hook came in."""
 
-    __slots__ = ("birth", "pid", "start_ticks", "started_by")
+    __slots__ = ("birth", "forked_by", "pid", "start_ticks", "started_by")
 
     def __init__(self, system: System, started_by: str, birth: dict[str, Any] | None) -> None:
         self.pid: int = system.os.getpid()
         self.start_ticks = places.start_ticks(system) or 0
         self.started_by = started_by
         self.birth = birth or {}
+        # Asked at once: what it says when the parent has ended is another process.
+        self.forked_by: int = system.os.getppid() if started_by == "fork" else 0
 
     def look_again(self, system: System) -> None:
         """Ask for the start time once more, if no descriptor could be had for it in the fork."""
         if not self.start_ticks:
             self.start_ticks = places.start_ticks(system) or 0
+
+    def origin(self, system: System) -> tuple[int, int, bytes]:
+        """Who started this process, for those who find only its own ring; see `wire.ORIGIN`."""
+        parent, ticks, name = self.forked_by, 0, ""
+        if self.birth.get("parent"):
+            parent, ticks = self.birth["parent"], self.birth.get("parent_start_ticks") or 0
+            name = str(self.birth.get("name") or "")
+        elif self.started_by != "fork":  # what a fork has there is a copy of its parent's
+            parent, name = places.parent_and_name()
+        if parent and not ticks:
+            ticks = places.start_ticks(system, parent) or 0
+        return parent, ticks, name.encode(errors="replace")
 
     @property
     def stem(self) -> str:
@@ -142,7 +156,10 @@ class Session:
         try:
             places.remove(self.system, stem + wire.RING_SUFFIX)
             self.ring.open_file(
-                stem + wire.RING_SUFFIX, self.identity.pid, self.identity.start_ticks
+                stem + wire.RING_SUFFIX,
+                self.identity.pid,
+                self.identity.start_ticks,
+                self.identity.origin(self.system),
             )
         except OSError as error:
             if not errors.is_ours(error):

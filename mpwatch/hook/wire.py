@@ -31,6 +31,13 @@ The thread id is the kernel's, as the process sees it.
 RECORD_BYTES = 64
 HEADER = struct.Struct("<8sHHIIIQQQ")
 """magic, protocol, header bytes, record bytes, slots, pid, start ticks, wall ns, monotonic ns."""
+ORIGIN = struct.Struct("<IQ64s")
+"""pid of the parent, its start ticks, name of the process: behind the header, at `ORIGIN_AT`.
+
+Zero: not known, or nobody that matters; a program that a shell started has no parent here. The name
+is the one `multiprocessing` gave, UTF-8 and cut, and stays empty in a child of a plain `os.fork`.
+"""
+ORIGIN_AT = 64
 HEADER_BYTES = 4096
 MAGIC = b"mpwatch\x01"
 DEFAULT_SLOTS = 2048

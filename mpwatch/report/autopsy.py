@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mpwatch.collect.black_boxes import BlackBox, folders_of_user, read_boxes
+from mpwatch.collect import procfs
+from mpwatch.collect.black_boxes import BlackBox, folders_of_user, has_box, read_boxes
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice
 from mpwatch.model.host import HostSample
@@ -50,6 +51,15 @@ class Autopsy:
     """Parents before children."""
     snapshot: Snapshot
     """Its last state, with the findings that follow."""
+    parent: ProcessId | None = None
+    """Who started the first of them, if that is none of them."""
+    parent_words: str = ""
+    """What is known of that one."""
+
+    @property
+    def root(self) -> ProcessId:
+        """After whom the job is called."""
+        return self.parent or self.dead[0].box.process
 
 
 def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
@@ -74,16 +84,19 @@ def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
     if not dead:
         living = f" ({len(boxes)} still run)" if boxes else ""
         raise NothingLeft(f"No process that died left anything in {subject}{living}.")
-    return examine(dead)
+    return examine(dead, proc)
 
 
-def examine(boxes: Sequence[BlackBox]) -> tuple[Autopsy, ...]:
+def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ...]:
     """One result for each job among the black boxes of dead processes."""
     births = _births(boxes)
+    parents = _parents(boxes, births)
     jobs: dict[ProcessId, list[BlackBox]] = {}
     for box in boxes:
-        jobs.setdefault(_top(box.process, births), []).append(box)
-    return tuple(_examine_job(root, members, births) for root, members in jobs.items())
+        jobs.setdefault(_line(box.process, parents)[-1], []).append(box)
+    return tuple(
+        _examine_job(root, members, births, parents, proc) for root, members in jobs.items()
+    )
 
 
 def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
@@ -118,18 +131,21 @@ def ended(dead: Dead) -> Ended:
 def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
     folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
     boxes = read_boxes(folders, proc)
-    subject = next((box for box in reversed(boxes) if box.process.pid == pid), None)
-    if subject is None:
+    parents = _parents(boxes, _births(boxes))
+    lines = {box.process: _line(box.process, parents) for box in boxes}
+    # One that left no file is known by those it started.
+    namesakes = [process for line in lines.values() for process in line if process.pid == pid]
+    if not namesakes:
         raise NothingLeft(
             f"Process {pid} left nothing in {' or '.join(folders)}: it had no hook, ended"
             " normally, or died more than a day ago."
         )
-    births = _births(boxes)
-    family = [box for box in boxes if subject.process in _line(box.process, births)]
+    subject = max(namesakes, key=lambda process: process.start_ticks)
+    family = [box for box in boxes if subject in lines[box.process]]
     dead = [box for box in family if not box.is_alive]
     if not dead:
         raise NothingLeft(f"Process {pid} still runs, with all it started: mpwatch attach {pid}.")
-    return examine(dead)
+    return examine(dead, proc)
 
 
 def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
@@ -150,33 +166,78 @@ def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
     return births
 
 
-def _line(process: ProcessId, births: Mapping[ProcessId, HookNote]) -> tuple[ProcessId, ...]:
+def _parents(
+    boxes: Sequence[BlackBox], births: Mapping[ProcessId, HookNote]
+) -> dict[ProcessId, ProcessId]:
+    """Who started each: by what the parent noted, else by what its own ring says.
+
+    A parent without a file is one too: its hook never came in, or it ended normally.
+    """
+    parents = {process: note.process for process, note in births.items()}
+    for box in boxes:
+        if box.parent is not None and box.process not in parents:
+            parents[box.process] = _known_by_ticks(box.parent, box.process, boxes)
+    return parents
+
+
+def _known_by_ticks(parent: ProcessId, child: ProcessId, boxes: Iterable[BlackBox]) -> ProcessId:
+    """A parent whose start is unknown: the last with its pid that started before the child."""
+    if parent.start_ticks:
+        return parent
+    namesakes = [
+        box.process.start_ticks
+        for box in boxes
+        if box.process.pid == parent.pid and box.process.start_ticks <= child.start_ticks
+    ]
+    return ProcessId(parent.pid, max(namesakes, default=0))
+
+
+def _line(process: ProcessId, parents: Mapping[ProcessId, ProcessId]) -> tuple[ProcessId, ...]:
     """A process, its parent, and so on up."""
     line = [process]
-    while (note := births.get(line[-1])) is not None and note.process not in line:
-        line.append(note.process)
+    while (parent := parents.get(line[-1])) is not None and parent not in line:
+        line.append(parent)
     return tuple(line)
 
 
-def _top(process: ProcessId, births: Mapping[ProcessId, HookNote]) -> ProcessId:
-    return _line(process, births)[-1]
-
-
 def _examine_job(
-    root: ProcessId, boxes: Sequence[BlackBox], births: Mapping[ProcessId, HookNote]
+    root: ProcessId,
+    boxes: Sequence[BlackBox],
+    births: Mapping[ProcessId, HookNote],
+    parents: Mapping[ProcessId, ProcessId],
+    proc: str,
 ) -> Autopsy:
     ordered = sorted(boxes, key=lambda box: (box.process != root, box.process.start_ticks))
     codes = _exit_codes(boxes)
     dead = tuple(
         replace(
-            _dead(box, birth := births.get(box.process)),
-            exit_code=codes.get((birth.process if birth else None, box.process.pid)),
+            _dead(box, births.get(box.process), parent := parents.get(box.process)),
+            exit_code=codes.get((parent, box.process.pid)),
         )
         for box in ordered
     )
-    # The root itself may have ended normally and left nothing.
-    shown_root = root if any(one.box.process == root for one in dead) else dead[0].box.process
-    return Autopsy(dead, last_state(dead, shown_root))
+    state = last_state(dead, root)
+    if any(one.box.process == root for one in dead):
+        return Autopsy(dead, state)
+    return Autopsy(dead, state, root, _absent_words(root, dead, proc))
+
+
+def _absent_words(parent: ProcessId, dead: Sequence[Dead], proc: str) -> str:
+    """What is known of a parent that is not among the dead."""
+    them, first = "them" if len(dead) > 1 else "it", dead[0].box
+    found = procfs.read_stat(proc, parent.pid)
+    is_same = found is not None and (
+        found.process == parent
+        or (parent.start_ticks == 0 and found.start_ticks <= first.process.start_ticks)
+    )
+    if is_same:
+        return f"{parent.pid}, which started {them}, still runs: mpwatch attach {parent.pid}"
+    if has_box(first.folder, parent):
+        return f"{parent.pid}, which started {them}, died too: mpwatch autopsy {parent.pid}"
+    return (
+        f"{parent.pid}, which started {them}, left no file: its hook had not come in, or it ended"
+        " normally"
+    )
 
 
 def _exit_codes(boxes: Sequence[BlackBox]) -> dict[tuple[ProcessId | None, int], int]:
@@ -189,14 +250,14 @@ def _exit_codes(boxes: Sequence[BlackBox]) -> dict[tuple[ProcessId | None, int],
     }
 
 
-def _dead(box: BlackBox, birth: HookNote | None) -> Dead:
+def _dead(box: BlackBox, birth: HookNote | None, parent: ProcessId | None) -> Dead:
     worker_id = birth.data.get("worker_id") if birth is not None else None
     fetches = (e.key2 for e in box.events if e.kind in (*_BEGINS, *_BEGINS.values()))
     if not isinstance(worker_id, int):
         worker_id = next(fetches, None)
     return Dead(
         box=box,
-        parent=birth.process if birth is not None else None,
+        parent=parent,
         worker_id=worker_id,
         unfinished=unfinished(box.events),
     )
@@ -246,6 +307,8 @@ def _sample(one: Dead, root: ProcessId, at_s: float) -> ProcSample:
         role = "main"
     elif one.worker_id is not None:
         role = "loader-worker"
+    elif "PoolWorker-" in one.box.name:  # as multiprocessing.Pool names them
+        role = "pool-worker"
     return ProcSample(
         process=process,
         at_s=at_s,

@@ -24,10 +24,13 @@ def autopsy_text(autopsies: Sequence[Autopsy], *, paper: Paper | None = None) ->
     paper = paper or Paper()
     lines: list[str] = []
     for autopsy in autopsies:
-        if len(autopsies) > 1:
+        if len(autopsies) > 1 or autopsy.parent_words:
             count = len(autopsy.dead)
             what = f"{count} dead process{'es' if count != 1 else ''}"
-            lines += [*heading(f"job of {autopsy.dead[0].box.process.pid}", what, paper)[1:], ""]
+            lines += heading(f"job of {autopsy.root.pid}", what, paper)[1:]
+            if autopsy.parent_words:
+                lines += paper.wrap(autopsy.parent_words, "  ", "  ")
+            lines.append("")
         for dead in autopsy.dead:
             lines += [*_process(dead, autopsy, paper), ""]
         findings = [f for f in autopsy.snapshot.findings if f.resolved_s is None]

@@ -23,8 +23,17 @@ def leave(
     process: ProcessId,
     records: Sequence[tuple[int, ...]] = (),
     notes: Sequence[dict[str, Any]] = (),
+    origin: tuple[int, int, bytes] = (0, 0, b""),
 ) -> None:
-    """Write a ring of records (kind, ms, aux, key2) and a file of notes (with `ms`)."""
+    """Write a ring of records (kind, ms, aux, key2) and a file of notes (with `ms`).
+
+    Args:
+        folder: Where.
+        process: Whose they are.
+        records: What it did.
+        notes: What it noted.
+        origin: Pid and start of its parent, and what it is called there.
+    """
     data = bytearray(wire.HEADER_BYTES + SLOTS * wire.RECORD_BYTES)
     wire.HEADER.pack_into(
         data,
@@ -38,6 +47,7 @@ def leave(
         WALL_NS,
         MADE_NS,
     )
+    wire.ORIGIN.pack_into(data, wire.ORIGIN_AT, *origin)
     for number, (kind, ms, *rest) in enumerate(records):
         aux, key2 = (*rest, 0, 0)[:2]
         offset = wire.HEADER_BYTES + (number % SLOTS) * wire.RECORD_BYTES

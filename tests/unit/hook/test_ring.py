@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from mpwatch.collect.ring import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.pristine import System
 from mpwatch.hook.ring import Ring, _get, _put, make_record
+from mpwatch.model.ids import ProcessId
 
 SLOTS = 64
 
@@ -72,6 +74,17 @@ def test_what_was_recorded_before_the_file_is_in_the_file(ring: Ring, tmp_path: 
     )
     numbers = [row[0] for row in wire.RECORD.iter_unpack(data[wire.HEADER_BYTES :])]
     assert sorted(numbers) == list(range(7, SLOTS + 7))
+
+
+def test_a_ring_says_whose_child_it_is_and_how_that_is_called(ring: Ring, tmp_path: Path) -> None:
+    path = tmp_path / "r"
+
+    ring.open_file(str(path), 7, 9, (5, 3, b"ForkPoolWorker-2" + b"-" * 99))
+
+    header = read_ring(str(path)).header
+    assert header is not None
+    assert header.parent == ProcessId(5, 3)
+    assert header.name == ("ForkPoolWorker-2" + "-" * 99)[:64]
 
 
 def test_a_full_disk_leaves_no_file_and_a_working_ring(ring: Ring, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -146,6 +147,57 @@ def test_what_held_just_before_the_end_is_not_forgotten(
     assert autopsy.snapshot.findings[0].resolved_s is None
 
 
+def test_children_of_one_parent_without_a_file_are_one_job_and_none_is_its_main(
+    folder: Path,
+) -> None:
+    for number, child in enumerate((WORKER, OTHER), 1):
+        leave(folder, child, origin=(*MAIN, f"SpawnPoolWorker-{number}".encode()))
+
+    (autopsy,) = autopsies(str(folder))
+
+    assert [dead.parent for dead in autopsy.dead] == [MAIN, MAIN]
+    assert {p.role for p in autopsy.snapshot.processes} == {"pool-worker"}
+    text = autopsy_text([autopsy], paper=Paper(200))
+    assert text.startswith(f"JOB OF {MAIN.pid}  2 dead processes")
+    assert f"{MAIN.pid}, which started them, left no file" in text
+    assert f"{WORKER.pid} pool-worker of {MAIN.pid}" in text
+
+
+def test_a_parent_without_a_file_can_be_asked_for(folder: Path) -> None:
+    leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
+    leave(folder, OTHER)
+
+    (autopsy,) = autopsies(str(MAIN.pid))
+
+    assert [dead.box.process for dead in autopsy.dead] == [WORKER]
+
+
+def test_a_parent_whose_hook_came_after_the_birth_is_found_by_its_pid(folder: Path) -> None:
+    leave(folder, MAIN)
+    leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
+    leave(folder, OTHER, origin=(WORKER.pid, WORKER.start_ticks, b""))
+
+    (autopsy,) = autopsies(str(folder))
+
+    assert [dead.box.process for dead in autopsy.dead] == [MAIN, WORKER, OTHER]
+    assert [p.role for p in autopsy.snapshot.processes] == ["main", "spawned", "spawned"]
+    assert "left no file" not in autopsy_text([autopsy])
+
+
+def test_a_parent_is_said_to_live_or_to_have_left_a_file_of_its_own(folder: Path) -> None:
+    alive = read_stat("/proc", os.getpid())
+    assert alive is not None
+    leave(folder, WORKER, origin=(*alive.process, b"Process-1"))
+    leave(folder, MAIN)
+    leave(folder, OTHER, origin=(*MAIN, b"Process-1"))
+
+    living = autopsy_text(autopsies(str(WORKER.pid)), paper=Paper(200))
+    other = autopsy_text(autopsies(str(OTHER.pid)), paper=Paper(200))
+
+    assert f"{os.getpid()}, which started it, still runs" in living
+    assert f"{MAIN.pid}, which started it, died too: mpwatch autopsy {MAIN.pid}" in other
+
+
 def test_a_living_process_is_left_alone(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
@@ -208,6 +260,27 @@ def test_the_text_fits_its_paper(folder: Path) -> None:
     text = autopsy_text(autopsies(str(folder)))
 
     assert max(map(cell_width, text.splitlines())) <= 80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, method: str) -> None:
+    program = start("pool_of_hooked_workers.py", method)
+    workers = [int(pid) for pid in program.wait_for("ready").split()[1:]]
+    os.kill(program.pid, signal.SIGSTOP)  # or it would start others in their place
+    for worker in workers:
+        death = os.pidfd_open(worker)
+        os.kill(worker, signal.SIGKILL)
+        assert select.select([death], [], [], 10)[0]
+        os.close(death)
+    os.kill(program.pid, signal.SIGKILL)
+    program.wait()
+
+    (autopsy,) = autopsies(str(program.pid))
+
+    assert {dead.box.process.pid for dead in autopsy.dead} == set(workers)
+    assert {p.role for p in autopsy.snapshot.processes} == {"pool-worker"}
+    assert autopsy.root.pid == program.pid
 
 
 @pytest.mark.slow
