@@ -85,7 +85,8 @@ def _families(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
     """The living ranks of each parent, by number."""
     families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
     for process in snapshot.living():
-        if process.role not in ("rank", "spawned"):
+        is_by_hand = process.role == "main" and process.sample.rank is not None
+        if process.role not in ("rank", "spawned") and not is_by_hand:
             continue
         head = family_head(snapshot, process)
         families[None if head is None else head.process].append(process)

@@ -55,6 +55,15 @@ class StackGroup:
     frames: tuple[Frame, ...]
     """One stack of the group, innermost first, without what a fork left behind."""
     is_outlier: bool
+    noun: str = ""
+    """What the numbers are of: `worker` or `rank`; empty where there are labels."""
+
+    @property
+    def called(self) -> str:
+        """Who they are: `workers 0-2`, `rank 3`, or labels."""
+        if not self.noun:
+            return self.names
+        return f"{self.noun}{'s' if len(self.processes) > 1 else ''} {self.names}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,9 @@ class MergedStacks:
 
     @property
     def sentence(self) -> str:
-        """All of it in one line: `62 of 64 in Queue.get; 3 and 17 in data.py:31 decode`."""
+        """All of it in one line: `62 of 64 in Queue.get; workers 3 and 17 in data.py:31 decode`."""
         return "; ".join(
-            f"{group.names} {group.words}"
+            f"{group.called} {group.words}"
             if group.is_outlier
             else f"{len(group.processes)} of {self.total} {group.words}"
             for group in self.groups
@@ -104,6 +113,7 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
             names=_names(group),
             words=words,
             frames=stacks[words],
+            noun=_noun(group),
             is_outlier=len(group) < largest and len(group) <= max(1, OUTLIER_SHARE * total),
         )
         for words, group in members.items()
@@ -125,6 +135,13 @@ def _words(frames: Sequence[Frame]) -> str:
         return f"in {frames[0].function} ({frames[0].file.rpartition('/')[2]})"
     into = "" if user is frames[0] else f" -> {frames[0].function}"
     return f"in {frame_words(user)}{into}"
+
+
+def _noun(processes: Sequence[Process]) -> str:
+    """What `_names` gives numbers of."""
+    if not _names(processes)[:1].isdigit():
+        return ""
+    return "rank" if processes[0].role == "rank" else "worker"
 
 
 def _names(processes: Sequence[Process]) -> str:

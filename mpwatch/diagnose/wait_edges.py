@@ -10,6 +10,7 @@ from operator import is_
 from typing import TypeAlias
 
 from mpwatch.diagnose.pipes import PipeEnds, channels_among, pipe_ends
+from mpwatch.diagnose.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.diagnose.stack_shapes import (
     HOOK_THREAD,
     Shape,
@@ -75,7 +76,7 @@ def surroundings(snapshot: Snapshot) -> Surroundings:
         heads={worker.process: owner for owner, mine in workers.items() for worker in mine},
         by_pid={process.pid: process for process in snapshot.processes},
         is_complete=ends.is_complete and _segments_known(snapshot),
-        ranks=tuple(p for p in snapshot.living() if p.role == "rank" or _collective(p)),
+        ranks=tuple(p for p in snapshot.living() if is_rank(p)),
         loaders=dict(loaders),
     )
 
@@ -157,6 +158,8 @@ def _edge(
     if process.role in SERVICE_ROLES:
         return _service_edge(process, thread) if is_main else None
     by_stack = _edge_from_stack(around, process, thread, shape) if thread.stack else None
+    if by_stack is None and is_main:
+        by_stack = _edge_of_rank(around, process, thread)
     if by_stack is not None:
         return by_stack
     if wait is None:
@@ -233,6 +236,19 @@ def _collective_edge(
     late = [rank for rank in others if _collective(rank) != mine]
     providers = tuple(rank.process for rank in late or others)
     return _made(process, thread, kind, f"the other ranks in {mine}", providers, "stack")
+
+
+def _edge_of_rank(around: Surroundings, process: Process, thread: Thread) -> WaitEdge | None:
+    """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
+    found = launcher_wait(process, thread, around.snapshot.living())
+    if found is not None:
+        return _made(process, thread, "child", *found, "stack")
+    if not any(rank is process for rank in around.ranks):
+        return None
+    found = rank_wait(process, thread, around.ranks, around.pipes)
+    if found is None:
+        return None
+    return _made(process, thread, "unknown", *found, "stack" if thread.stack else "")
 
 
 def _edge_from_call(

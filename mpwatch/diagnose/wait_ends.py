@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mpwatch.diagnose.pipes import channels_among
+from mpwatch.diagnose.rank_waits import conclusion
 from mpwatch.diagnose.stack_shapes import (
     HOOK_THREAD,
     frame_words,
@@ -82,6 +83,9 @@ def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> Wait
         return WaitEnd("ordinary", words, "Ordinary waiting.")
     if edge.kind == "futex":
         return _end_of_futex(process, words)
+    ranks = conclusion(process, edge.what, around.ranks)
+    if ranks is not None:
+        return WaitEnd("unknown", words, ranks)
     if edge.kind == "child":
         return WaitEnd("progress", words, "The child is no longer there.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):

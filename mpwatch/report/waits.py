@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitChain, WaitGraph
+from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.report.table import Emphasis, Paper
 
 MOVING = ("progress", "ordinary")
 MOVING_SHOWN = 4
+BEGINNINGS_SHOWN = 3
+"""Of chains that go on alike, those that are told with what they wait for."""
 MOMENT_S = 1.0
 """A wait that goes on by itself and is younger than this is how any busy job looks."""
 
@@ -47,20 +49,37 @@ def _alike(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
 
 def _chain_lines(same: Sequence[WaitChain], paper: Paper) -> list[str]:
     """One chain, and who else waits for the same."""
-    chain, *others = same
-    lines: list[str] = []
-    for depth, link in enumerate(chain.links):
-        since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
-        arrow = "" if depth == 0 else "   " * (depth - 1) + "<- "
-        text = f"{link.who} {link.words}{since}"
-        lines += paper.wrap(text, f"  {arrow}", " " * (len(arrow) + 2))
-        if depth == 0 and others:
-            who = ", ".join(other.links[0].who for other in others)
-            lines += paper.wrap(
-                f"and so do {who}" if others[1:] else f"and so does {who}", "  ", "    "
-            )
+    chain = same[0]
+    lines = _beginnings(same, paper)
+    for depth, link in enumerate(chain.links[1:]):
+        arrow = "   " * depth + "<- "
+        lines += paper.wrap(_link_words(link), f"  {arrow}", " " * (len(arrow) + 2))
     verdict = chain.verdict.replace("-", " ")
     conclusion = f": {chain.conclusion}" if chain.conclusion else ""
     first, *rest = paper.wrap(f"{verdict}{conclusion}", "  ", "    ")
     emphasis: Emphasis = "bad" if chain.verdict in ("cycle", "dead-end") else "plain"
     return [*lines, first.replace(verdict, paper.paint(verdict, emphasis), 1), *rest]
+
+
+def _beginnings(same: Sequence[WaitChain], paper: Paper) -> list[str]:
+    """Who stands at the beginning of chains that go on alike, and what each waits for."""
+    alike: dict[str, list[WaitLink]] = {}
+    for chain in same:
+        if chain.links:
+            alike.setdefault(chain.links[0].words, []).append(chain.links[0])
+    lines: list[str] = []
+    for link, *others in list(alike.values())[:BEGINNINGS_SHOWN]:
+        lines += paper.wrap(_link_words(link), "  ", "  ")
+        who = ", ".join(other.who for other in others)
+        if others:
+            so = "so do" if others[1:] else "so does"
+            lines += paper.wrap(f"and {so} {who}", "  ", "    ")
+    left = sum(map(len, list(alike.values())[BEGINNINGS_SHOWN:]))
+    if left:
+        lines += paper.wrap(f"and {left} more wait{'s' if left == 1 else ''}", "  ", "    ")
+    return lines
+
+
+def _link_words(link: WaitLink) -> str:
+    since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
+    return f"{link.who} {link.words}{since}"

@@ -55,7 +55,7 @@ def _names(group: StackGroup, moment: Moment) -> str:
     """`workers 0-2`, or the label where the group is one process."""
     if len(group.processes) == 1:
         return moment.name(group.processes[0])
-    return f"workers {group.names}" if group.names[:1].isdigit() else group.names
+    return group.called
 
 
 def _above(moment: Moment, width: int) -> tuple[Line, ...]:

@@ -135,7 +135,9 @@ def test_two_of_sixty_four_are_named() -> None:
     merged = merge(workers)
 
     assert merged.total == 64
-    assert merged.sentence == ("62 of 64 wait for work in Queue.get; 3 and 17 in data.py:31 decode")
+    assert merged.sentence == (
+        "62 of 64 wait for work in Queue.get; workers 3 and 17 in data.py:31 decode"
+    )
     assert [group.names for group in merged.outliers] == ["3 and 17"]
     assert merged.groups[0].names == "0-2, 4-16 and 18-63"
 
@@ -164,7 +166,7 @@ def test_ranks_in_different_collectives_are_two_groups() -> None:
         for i in range(4)
     ]
 
-    assert merge(ranks).sentence == "3 of 4 in all_reduce; 2 in broadcast"
+    assert merge(ranks).sentence == "3 of 4 in all_reduce; rank 2 in broadcast"
 
 
 def test_processes_without_numbers_go_by_their_labels() -> None:

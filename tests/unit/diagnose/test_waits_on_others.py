@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.waits import wait_graph
@@ -18,6 +19,7 @@ from tests.unit.diagnose.worlds import (
     pid,
     process,
     segment,
+    socket,
     thread,
     world,
 )
@@ -110,6 +112,110 @@ def test_ranks_that_are_all_in_one_collective_form_a_circle() -> None:
     job = world(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
 
     assert chain(job).verdict == "cycle"
+
+
+JOINS = f"{C10D}:init_process_group"
+AGENT = "torch/distributed/elastic/agent/server/api.py"
+AT_STORE = WaitedOn("socket-read", "read", ("socket:[77]",))
+SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.01)
+
+
+def joiner(number: int, *stack: str, waits: WaitedOn = AT_STORE, world: str = "2") -> Process:
+    """A rank with a connection to the store, which is in the launcher."""
+    to_store = socket(4, 77, 99, "tcp 127.0.0.1:5 > 127.0.0.1:29500")
+    return process(
+        300 + number,
+        "rank",
+        label=f"rank {number}",
+        rank=number,
+        parent=MAIN,
+        fds=fds(5, links=[to_store]),
+        environment={"MASTER_PORT": "29500", "WORLD_SIZE": world},
+        threads=[thread(300 + number, *stack, waits=waits), thread(900 + number)],
+    )
+
+
+def launcher(*stack: str) -> Process:
+    served = socket(9, 99, 77, "tcp 127.0.0.1:29500 > 127.0.0.1:5")
+    return process(
+        MAIN,
+        "launcher",
+        label="launcher",
+        fds=fds(10, links=[served]),
+        threads=[thread(MAIN, *stack, waits=SLEEPS)],
+    )
+
+
+def sentences(*processes: Process) -> dict[str, str]:
+    """Who begins a chain, and the whole of it with where it ends."""
+    chains = wait_graph(world(*processes)).chains
+    return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
+
+
+def test_a_rank_at_the_store_waits_for_the_one_that_has_not_joined_not_for_the_launcher() -> None:
+    late = joiner(1, "train.py:download:9", waits=SLEEPS)
+
+    found = sentences(launcher(f"{AGENT}:_invoke_run"), joiner(0, JOINS, "train.py:main:3"), late)
+
+    assert found == {
+        "rank 0": (
+            "rank 0 waits for the other ranks in init_process_group <- "
+            "rank 1 sleeps, train.py:9 download. progress: It wakes up by itself."
+        ),
+        "launcher": (
+            "launcher waits for the end of its ranks <- "
+            "rank 1 sleeps, train.py:9 download. progress: It wakes up by itself."
+        ),
+    }
+
+
+def test_the_rank_that_has_the_store_looks_again_and_again_and_waits_all_the_same() -> None:
+    found = sentences(joiner(0, JOINS, waits=SLEEPS, world="4"), joiner(1, JOINS, world="4"))
+
+    assert "rank 0 waits for the other ranks in init_process_group" in found["rank 0"]
+    assert "unknown: WORLD_SIZE is 4, and 2 of them are here" in found["rank 0"]
+    assert "unknown: WORLD_SIZE is 4, and 2 of them are here" in found["rank 1"]
+
+
+def test_one_that_was_started_by_hand_is_a_rank_too() -> None:
+    alone = joiner(0, JOINS, waits=SLEEPS)
+
+    found = chain(world(replace(alone, role="main", label="main")))
+
+    assert "main waits for the other ranks in init_process_group" in found.sentence
+    assert "WORLD_SIZE is 2, and 1 of them is here" in found.conclusion
+
+
+def test_one_that_is_past_joining_is_not_waited_for() -> None:
+    """It may go on without the others, and waits for them later: that is no circle."""
+    found = sentences(joiner(0, JOINS), joiner(1, f"{C10D}:broadcast"))
+
+    assert "init_process_group. unknown: " in found["rank 1"]
+    assert "cycle" not in found["rank 1"]
+
+
+def test_a_key_of_the_store_is_set_by_another_rank() -> None:
+    working = joiner(1, "train.py:prepare:9", waits=SLEEPS)
+
+    found = sentences(launcher(), joiner(0, "train.py:wait:4"), working)
+
+    assert "rank 0 waits for a key in the ranks' store <- rank 1 sleeps" in found["rank 0"]
+
+
+def test_a_key_may_come_from_a_machine_that_is_not_seen() -> None:
+    other = joiner(1, "train.py:save:9", waits=SLEEPS, world="4")
+
+    found = sentences(joiner(0, "train.py:wait:4", world="4"), other)
+
+    assert "store, train.py:4 wait. unknown: Another rank has to set it" in found["rank 0"]
+
+
+def test_a_launcher_waits_for_the_other_machines_to_join() -> None:
+    found = chain(world(launcher(f"{AGENT}:_rendezvous", f"{AGENT}:_invoke_run")))
+
+    assert found.verdict == "unknown"
+    assert "launcher waits for the other machines of its job" in found.sentence
+    assert "--nnodes" in found.conclusion
 
 
 def test_who_looks_for_a_lock_file_again_and_again_does_not_wake_up_by_itself() -> None:

@@ -29,9 +29,10 @@ def test_what_most_workers_do_is_one_sentence_and_the_others_are_named() -> None
     lines = diagnose_text(loader(64, 3, 17)).splitlines()
 
     at = lines.index("TOGETHER  what most of them do")
-    assert lines[at + 1] == (
-        "  workers: 62 of 64 wait for work in Queue.get; 3 and 17 in data.py:31 decode"
-    )
+    assert lines[at + 1 : at + 3] == [
+        "  workers: 62 of 64 wait for work in Queue.get; workers 3 and 17 in data.py:31",
+        "    decode",
+    ]
 
 
 def test_scripts_get_the_same_with_the_pids_of_the_others() -> None:

@@ -290,6 +290,29 @@ def test_those_who_wait_for_the_same_are_told_once() -> None:
     assert len(lines) == 4
 
 
+def test_those_who_wait_for_somebody_for_another_reason_are_told_with_theirs() -> None:
+    snapshot = job()
+    chain = snapshot.waits.chains[0]
+    first, *rest = chain.links
+    starts = [
+        replace(first, who="main", words="waits for the end of its ranks"),
+        *(replace(first, who=f"rank {n}") for n in range(2)),
+        *(replace(first, who=f"rank {n}", words=f"waits for pipe {n}") for n in range(2, 6)),
+    ]
+    chains = [replace(chain, links=(start, *rest)) for start in starts]
+    waits = replace(snapshot.waits, chains=tuple(chains))
+
+    lines = section(diagnose_text(replace(snapshot, waits=waits)), "WAITS")[1:]
+
+    assert lines[:5] == [
+        "  main waits for the end of its ranks  for 84 s",
+        "  rank 0 waits for batch 417  for 84 s",
+        "  and so does rank 1",
+        "  rank 2 waits for pipe 2  for 84 s",
+        "  and 3 more wait",
+    ]
+
+
 def test_a_wait_of_a_moment_that_goes_on_by_itself_is_not_worth_a_line() -> None:
     snapshot = job()
     chain = snapshot.waits.chains[0]

@@ -18,6 +18,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Flow, GpuUse, Process, Snapshot
 from tests.unit.diagnose.worlds import (
+    MAIN,
     MIB,
     NOW_S,
     fds,
@@ -136,6 +137,20 @@ def test_the_rank_that_has_the_store_seems_to_wait_for_less_time_than_it_does() 
 
     assert "spawned 300 (300) and spawned 301 (301) in init_process_group" in finding.evidence[0]
     assert len(found(rank_stuck_in_collective.check, world(main(), joining(0, 31.0, POLLS)))) == 1
+
+
+def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
+    alone = process(
+        MAIN,
+        "main",
+        rank=1,
+        environment={"WORLD_SIZE": "4"},
+        threads=joining(MAIN - 300, 40.0).threads,
+    )
+
+    finding = only(rank_stuck_in_collective.check, world(alone))
+
+    assert "1 rank waits in init_process_group" in finding.summary
 
 
 def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
