@@ -60,6 +60,11 @@ class Surroundings:
     """Whether descriptors and mappings of every living process were read: then absence counts."""
     loaders: dict[ProcessId, list[Loader]] = field(default_factory=dict)
 
+    def has_ended(self, process: ProcessId) -> bool:
+        """Whether one that was started here is dead, reaped or not."""
+        found = self.by_pid.get(process.pid)
+        return found is not None and (found.ended is not None or found.sample.state == "Z")
+
 
 def surroundings(snapshot: Snapshot) -> Surroundings:
     """Index a snapshot for resolving edges."""

@@ -63,6 +63,10 @@ def end_at(around: Surroundings, process: Process, edges: Sequence[WaitEdge]) ->
     if not edges:
         state = f"is in state {process.sample.state}"
         return WaitEnd("unknown", state, "What it waits for is unknown.")
+    if edges[0].kind == "child" and any(map(around.has_ended, edges[0].providers)):
+        # It was read before that end, or is not through with it.
+        words = f"waits for {edges[0].what}{where(process)}"
+        return WaitEnd("progress", words, "That is over: the wait ends now.")
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
     return _end_of_edge(around, process, edges[0])

@@ -77,17 +77,24 @@ def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:
 
 
 def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) -> float | None:
-    """How long every living member has not moved; `None` if any was not watched."""
+    """How long every living member has not moved; `None` if any was not watched.
+
+    Where a member has ended, the others may go on because of that: only what came after counts.
+    """
     times: list[float] = []
+    is_any_alive = False
     for link in links:
         process = snapshot.get(link.process)
+        if process is not None and process.ended is not None:
+            times.append(snapshot.at_s - process.ended.at_s)
         if process is None or process.is_gone or process.sample.state == "Z":
             continue
+        is_any_alive = True
         quiet = quiet_s(process, history)
         if quiet is None:
             return None
         times.append(quiet)
-    return min(times, default=None)
+    return min(times) if is_any_alive else None
 
 
 def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: float) -> Finding:

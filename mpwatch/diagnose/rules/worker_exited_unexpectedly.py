@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from signal import Signals
+from typing import Any
 
 from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.deaths import (
@@ -31,6 +33,8 @@ from mpwatch.model.snapshot import Process, Snapshot
 RULE = "worker-exited-unexpectedly"
 IN_A_ROW = 4
 """So many that were started after others had ended alike are not the workers of the next epoch."""
+FIRST_S = 1.5
+"""Processes that end at once are seen to at two looks, a second apart."""
 INTERRUPTED_S = 4.0
 """How long a parent that a ctrl-c interrupted as well may take to end."""
 
@@ -53,13 +57,15 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         members.sort(key=lambda member: (member[1].at_s, member[0].pid))
         process, ended = members[0]
         is_doubtful = _may_be_interrupted(snapshot, members)
-        if is_doubtful and not _has_settled(snapshot, process, ended):
+        if _may_be_the_first(snapshot, process, ended) or (
+            is_doubtful and not _has_settled(snapshot, process, ended)
+        ):
             continue
         found = _finding(snapshot, process, ended, members)
         if (head := _keeps_replacing(snapshot, members)) is not None:
             found = _in_a_row(snapshot, found, head, members)
         if is_doubtful and _ended_well(snapshot, process):
-            found = replace(found, severity=Severity.INFO, cause=_INTERRUPTED)
+            found = replace(found, **_with_a_content_parent(snapshot, members))
         yield found
 
 
@@ -76,11 +82,21 @@ def _may_be_interrupted(snapshot: Snapshot, members: Sequence[tuple[Process, End
         for process in snapshot.processes
         if process.role in WORK_ROLES and _has_head(process, snapshot, head)
     ]
-    return (
-        first.role in ("spawned", "pool-worker")
-        and ended.exit_code == 1
-        and all(p.ended and abs(p.ended.at_s - ended.at_s) <= TOGETHER_S for p in siblings)
+    return _is_like_interrupted(first, ended) and all(
+        p.ended and abs(p.ended.at_s - ended.at_s) <= TOGETHER_S for p in siblings
     )
+
+
+def _may_be_the_first(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
+    """Whether it went so lately that others which went with it may not have been seen to yet."""
+    head = family_head(snapshot, process)
+    is_up = head is not None and not head.is_gone
+    return is_up and _is_like_interrupted(process, ended) and snapshot.at_s - ended.at_s < FIRST_S
+
+
+def _is_like_interrupted(process: Process, ended: Ended) -> bool:
+    """Whether it may have ended by KeyboardInterrupt, for all that can be seen of it alone."""
+    return process.role in ("spawned", "pool-worker") and ended.exit_code == 1
 
 
 def _has_head(process: Process, snapshot: Snapshot, head: Process | None) -> bool:
@@ -99,6 +115,36 @@ def _ended_well(snapshot: Snapshot, process: Process) -> bool:
     """Whether its parent took the end for what it expected."""
     head = family_head(snapshot, process)
     return head is not None and head.ended is not None and death_of(head.ended) == "normal"
+
+
+def _with_a_content_parent(
+    snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
+) -> dict[str, Any]:
+    """What changes in a finding where the parent ended well after children that may be interrupted.
+
+    Where they said what they raised, it was that. Where one was interrupted, all may have been.
+    Otherwise nothing speaks for a ctrl-c, nor against it.
+    """
+    if _was_interrupted(snapshot):
+        return {"severity": Severity.INFO, "cause": _INTERRUPTED, "advice": _ADVICE_INTERRUPTED}
+    if any(_raised(snapshot, process) for process, _ in members):
+        return {}
+    return {"severity": Severity.INFO, "cause": _TAKEN_WELL}
+
+
+def _was_interrupted(snapshot: Snapshot) -> bool:
+    """Whether anything of the job was ended by SIGINT, or told of KeyboardInterrupt."""
+    for process in snapshot.processes:
+        ended = process.ended
+        if ended is not None and (
+            ended.signal == Signals.SIGINT or ended.exit_code == 128 + Signals.SIGINT
+        ):
+            return True
+    return any(
+        _KEYBOARD in (entry.details.get("how"), entry.details.get("type"))
+        for entry in snapshot.log
+        if entry.kind in ("exit", "exception")
+    )
 
 
 def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> bool:
@@ -228,10 +274,18 @@ def _advice(death: Death, *, is_loading: bool, is_known: bool) -> str:
     return _ADVICE if is_loading else _ADVICE_OTHERS
 
 
+_KEYBOARD = "KeyboardInterrupt"
 _INTERRUPTED = (
-    "All of them ended at once with the code of an uncaught exception, and their parent ended "
-    "well: after a ctrl-c, which Python raises in every process of the terminal, that is ordinary. "
-    "Otherwise each raised an exception of its own."
+    "The job was interrupted: a ctrl-c reaches every process of the terminal, and Python raises "
+    "KeyboardInterrupt in each. multiprocessing makes an exit code of 1 out of that."
+)
+_ADVICE_INTERRUPTED = (
+    "Nothing, if that was meant. To let children end well, have them ignore SIGINT and let their "
+    "parent tell them to stop."
+)
+_TAKEN_WELL = (
+    "All of them ended at once with the code of an uncaught exception, and their parent ended as "
+    "if nothing was wrong. What they raised is on their standard error."
 )
 _CAUSE_POOL = (
     "A Pool starts a new worker for each that ended, without end and without a word. All of them "

@@ -14,7 +14,7 @@ from mpwatch.diagnose.rules import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Hook, Process
+from mpwatch.model.snapshot import Hook, LogEntry, Process
 from tests.unit.diagnose.worlds import (
     MAIN,
     MIB,
@@ -279,21 +279,56 @@ def test_workers_shut_down_before_a_parent_exits_with_a_code_of_its_own_are_quie
     ]
 
 
-def test_children_that_a_ctrl_c_may_have_ended_with_a_content_parent_are_information() -> None:
-    interrupted = dead_worker(role="spawned", exit_code=1)
-    twin = process(201, "spawned", ended=gone(201, exit_code=1))
-    saved = dead_main(NOW_S - 1, exit_code=0)
+TWINS = (
+    dead_worker(role="spawned", exit_code=1),
+    process(201, "spawned", ended=gone(201, exit_code=1)),
+)
+SAVED = dead_main(NOW_S - 1, exit_code=0)
 
-    finding = only(worker_exited_unexpectedly.check, world(saved, interrupted, twin))
+
+@pytest.mark.parametrize(
+    ("more", "entries"),
+    [
+        ((), (log("exit", 200, code=1, how="KeyboardInterrupt"),)),
+        ((), (log("exception", 100, type="KeyboardInterrupt"),)),
+        ((process(202, ended=gone(202, exit_code=130)),), ()),
+        ((process(202, ended=gone(202, signal=2)),), ()),
+    ],
+)
+def test_children_of_an_interrupted_job_with_a_content_parent_are_information(
+    more: tuple[Process, ...], entries: tuple[LogEntry, ...]
+) -> None:
+    job = world(SAVED, *TWINS, *more, log=entries)
+
+    finding = only(worker_exited_unexpectedly.check, job)
 
     assert finding.severity is Severity.INFO
     assert "ctrl-c" in finding.cause
 
 
+def test_a_ctrl_c_that_nothing_speaks_for_is_no_reason() -> None:
+    finding = only(worker_exited_unexpectedly.check, world(SAVED, *TWINS))
+
+    assert finding.severity is Severity.INFO
+    assert "ctrl-c" not in finding.cause
+    assert "standard error" in finding.cause
+
+
+def test_children_that_said_what_they_raised_have_failed_whatever_their_parent_made_of_it() -> None:
+    raised = log("exit", 200, code=1, how="RuntimeError", frames=[["work", "train.py", 5]])
+
+    finding = only(worker_exited_unexpectedly.check, world(SAVED, *TWINS, log=(raised,)))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "ctrl-c" not in finding.cause
+
+
 def test_children_that_failed_together_wait_for_their_parents_fate_for_a_moment() -> None:
     just_now = dead_worker(NOW_S - 2, role="spawned", exit_code=1)
+    first = dead_worker(NOW_S - 1, role="spawned", exit_code=1)
     working = process(201, "spawned")
 
+    assert found(worker_exited_unexpectedly.check, world(main(), first, working)) == []
     assert found(worker_exited_unexpectedly.check, world(main(), just_now)) == []
     for job in (
         world(main(), dead_worker(role="spawned", exit_code=1)),

@@ -18,6 +18,7 @@ from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.unit.diagnose.worlds import (
     MAIN,
+    NOW_S,
     fds,
     found,
     gone,
@@ -29,6 +30,7 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    segment,
     thread,
     world,
 )
@@ -245,16 +247,31 @@ def test_a_circle_that_is_young_or_works_is_quiet() -> None:
     assert found(standing_still.check, world(main(threads=[thread(MAIN, state="R")]))) == []
 
 
-def test_a_dead_end_at_a_dead_child_is_named() -> None:
-    joins = WaitedOn("child", "wait4", ("pid 400",))
-    job = world(main(threads=[thread(MAIN, waits=joins, still_s=STILL)]), KILLED)
+def left_by(ended_s: float, still_s: float | None = STILL) -> Snapshot:
+    """Main waits for a semaphore that only a child maps, which has ended some time ago."""
+    semaphore = SegmentId(9, 77)
+    lock = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=semaphore, value=0)
+    dead = process(400, "spawned", ended=gone(400, at_s=NOW_S - ended_s, signal=9))
+    mapped = segment(77, kind="semaphore", mappers=(pid(MAIN), pid(400)))
+    waiting = main(threads=[thread(MAIN, waits=lock, still_s=still_s)])
+    return world(waiting, dead, segments=(mapped,))
 
-    assert "is gone" in only(standing_still.check, job).summary
+
+def test_a_dead_end_at_a_dead_child_is_named() -> None:
+    assert "is gone" in only(standing_still.check, left_by(30.0)).summary
+
+
+def test_who_was_seen_to_wait_before_the_end_only_may_go_on_after_it() -> None:
+    assert found(standing_still.check, left_by(2.0)) == []
 
 
 def test_a_dead_end_of_which_nobody_was_watched_is_quiet() -> None:
+    assert found(standing_still.check, left_by(30.0, still_s=None)) == []
+
+
+def test_a_child_that_ended_after_a_long_run_is_no_dead_end() -> None:
     joins = WaitedOn("child", "wait4", ("pid 400",))
-    job = world(main(threads=[thread(MAIN, waits=joins, still_s=None)]), KILLED)
+    job = world(main(threads=[thread(MAIN, waits=joins, still_s=STILL)]), KILLED)
 
     assert found(standing_still.check, job) == []
 
