@@ -24,6 +24,9 @@ from mpwatch.model.samples import ProcSample
 
 T = TypeVar("T")
 
+UNMOVED_S = 2.0
+"""Of a process of which nothing has moved and no part was due, parts come of age so much later."""
+NOTHING_DUE = Due(None, None, None)
 STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
 
@@ -39,6 +42,8 @@ class ProcessReader:
         self._links, self._maps, self._memory = Slow(), Slow(), MemoryTurn()
         self._has_new_maps = False
         self._used: int | None = None
+        self._unmoved: tuple[Stat | None, int | None, float] = None, None, -math.inf
+        """What it was when no part was due, and at which moment."""
         self._read_at_s = -math.inf
         self._pulse = b""
         self._status_read_at_s = -math.inf
@@ -93,11 +98,16 @@ class ProcessReader:
             self._used = None
             self._note("descriptors", error)
         at_s = around.at_s
-        return Due(
+        before, used, asked_at_s = self._unmoved
+        if stat is before and self._used == used and 0.0 <= at_s - asked_at_s < UNMOVED_S:
+            return NOTHING_DUE
+        due = Due(
             self._links.urgency((self._used or 0,), at_s, around.slow_s),
             self._maps.urgency(self._maps_mark(stat), at_s, around.slow_s),
             self._memory.urgency(_touched(stat), at_s, around.slow_s),
         )
+        self._unmoved = stat if due == NOTHING_DUE else None, self._used, at_s
+        return due
 
     def read(
         self,

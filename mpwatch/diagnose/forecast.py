@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import Point, Series, since, values_of
+from mpwatch.model.history import Point, Series, first_at, since, values_of
 
 WINDOW_S = 120.0
 """Older points do not count towards the slope."""
@@ -118,13 +118,19 @@ def growth(
     """
     if len(series) < GROWTH_POINTS:
         return None
-    recent = since(series, series[-1].at_s - window_s)
-    first, last = recent[0], recent[-1]
+    last = series[-1]
+    begin = first_at(series, last.at_s - window_s)
+    first = series[begin]
     span_s = last.at_s - first.at_s
     gained = last.value - first.value
-    if len(recent) < GROWTH_POINTS or span_s < MIN_SPAN_S or gained <= 0 or gained < at_least:
+    if (
+        len(series) - begin < GROWTH_POINTS
+        or span_s < MIN_SPAN_S
+        or gained <= 0
+        or gained < at_least
+    ):
         return None
-    points = _thinned(recent)
+    points = _thinned(series[begin:])
     # The few points first: of a healthy job they rule out most, and the whole past costs more.
     if not _rises_throughout(points) or _was_there_before(series, last.value):
         return None

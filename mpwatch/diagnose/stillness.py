@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mpwatch.diagnose.stack_shapes import main_thread
-from mpwatch.model.history import History, Series, columns, first_at, since, values_of
+from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -139,13 +139,19 @@ def all_stand(processes: Iterable[Process], history: History) -> bool:
 
 def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -> float | None:
     """CPU use over the last seconds; `None` if it was watched for less than half of that."""
-    series = history.of(process.process, "cpu_percent")
-    if not series:
+    return _mean_since(history.of(process.process, "cpu_percent"), over_s, 1, over_s / 2)
+
+
+def _mean_since(series: Series, over_s: float, at_least: int, at_least_s: float) -> float | None:
+    """The mean of the last seconds; `None` of fewer points, or where they span less."""
+    if len(series) < at_least:
         return None
-    recent = since(series, series[-1].at_s - over_s)
-    if recent[-1].at_s - recent[0].at_s < over_s / 2:
+    last_s = series[-1].at_s
+    first = first_at(series, last_s - over_s)
+    count = len(series) - first
+    if count < at_least or last_s - series[first].at_s < at_least_s:
         return None
-    return sum(values_of(recent)) / len(recent)
+    return sum(values_of(series[first:])) / count
 
 
 def watched_s(snapshot: Snapshot, history: History) -> float:
@@ -160,11 +166,7 @@ def wait_share(process: Process, history: History, over_s: float = 30.0) -> floa
         The share of samples; `None` where there were fewer than `SAMPLES`, or over less than
         `SHARE_SPAN_S`.
     """
-    series = history.of(process.process, "loader_wait")
-    recent = since(series, series[-1].at_s - over_s) if series else series
-    if len(recent) < SAMPLES or recent[-1].at_s - recent[0].at_s < SHARE_SPAN_S:
-        return None
-    return sum(values_of(recent)) / len(recent)
+    return _mean_since(history.of(process.process, "loader_wait"), over_s, SAMPLES, SHARE_SPAN_S)
 
 
 def waiting_s(process: Process, history: History) -> float:

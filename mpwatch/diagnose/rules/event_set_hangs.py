@@ -73,12 +73,13 @@ def _at_barriers(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Families of which all that live have arrived at a barrier, and one is gone."""
     at_barrier: defaultdict[ProcessId, list[Process]] = defaultdict(list)
     for process in snapshot.living():
-        thread = main_thread(process)
-        head = family_head(snapshot, process)
-        if thread is None or head is None or process.role not in WORK_ROLES:
+        thread = main_thread(process) if process.role in WORK_ROLES else None
+        if thread is None or thread.state == "R":
             continue
-        if thread.state != "R" and calls(own_frames(thread.stack), *_BARRIER):
-            at_barrier[head.process].append(process)
+        if calls(own_frames(thread.stack), *_BARRIER):
+            head = family_head(snapshot, process)
+            if head is not None:
+                at_barrier[head.process].append(process)
     for head_id, arrived in at_barrier.items():
         head = snapshot.get(head_id)
         if head is None:

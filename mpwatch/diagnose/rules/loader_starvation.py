@@ -44,7 +44,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> bool:
     """Whether the workers do something while main has waited so long; a stall has other rules."""
     over_s = USUAL_S if waited_s < STALL_S else STALLED_S
-    loads = [mean_cpu_percent(worker, history, over_s) for worker in workers]
+    loads = (mean_cpu_percent(worker, history, over_s) for worker in workers)
     return any(load is None or load >= BUSY_PERCENT for load in loads)
 
 

@@ -77,19 +77,24 @@ def _by_looks(owner: Process, workers: Sequence[Process], history: History) -> I
     main = wait_share(owner, history)
     if main is None or main < WAITING:
         return
-    shares = [(wait_share(worker, history), worker) for worker in workers]
-    if any(share is None for share, _ in shares):
-        return
-    busy = [worker for share, worker in shares if (share or 0.0) <= WORKING]
-    idle = [worker for share, worker in shares if (share or 0.0) >= WAITING]
-    if len(busy) != 1 or len(idle) != len(workers) - 1:
+    busy: list[Process] = []
+    idle: list[float] = []
+    for worker in workers:
+        share = wait_share(worker, history)
+        if share is not None and share <= WORKING:
+            busy.append(worker)
+        elif share is not None and share >= WAITING:
+            idle.append(share)
+        if share is None or len(busy) > 1 or WORKING < share < WAITING:
+            return
+    if len(busy) != 1:
         return
     words = f"{called(busy[0])} works alone: main and {len(idle)} other workers wait for it"
     at_work = 1 - (wait_share(busy[0], history) or 0.0)
     evidence = [
         f"{called(busy[0])} was at work at {at_work:.0%} of the looks at it",
         f"main was waiting for a batch at {main:.0%}, the other workers for work at "
-        f"{min(share or 0.0 for share, worker in shares if worker in idle):.0%} or more",
+        f"{min(idle):.0%} or more",
     ]
     yield _finding(busy[0], words, evidence)
 
