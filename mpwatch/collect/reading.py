@@ -24,8 +24,6 @@ from mpwatch.model.samples import ProcSample
 
 T = TypeVar("T")
 
-UNMOVED_S = 2.0
-"""Of a process of which nothing has moved and no part was due, parts come of age so much later."""
 NOTHING_DUE = Due(None, None, None)
 STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
@@ -42,8 +40,8 @@ class ProcessReader:
         self._links, self._maps, self._memory = Slow(), Slow(), MemoryTurn()
         self._has_new_maps = False
         self._used: int | None = None
-        self._unmoved: tuple[Stat | None, int | None, float] = None, None, -math.inf
-        """What it was when no part was due, and at which moment."""
+        self._unmoved: tuple[Stat | None, float] = None, -math.inf
+        """What it was when no part was due, and when that was asked."""
         self._read_at_s = -math.inf
         self._pulse = b""
         self._status_read_at_s = -math.inf
@@ -89,24 +87,27 @@ class ProcessReader:
         self._pulse = counters
         return bool(counters) or age_s < REST_S
 
-    def due(self, around: Surroundings, stat: Stat) -> Due:
-        """Count descriptors and say which expensive parts have something new."""
+    def due(self, around: Surroundings, stat: Stat, *, may_rest: bool) -> Due:
+        """Count descriptors and say which expensive parts have something new.
+
+        Nobody who may rest and has not moved is asked twice within a moment.
+        """
+        at_s = around.at_s
+        before, asked_at_s = self._unmoved
+        if may_rest and stat is before and 0.0 <= at_s - asked_at_s < TRUSTED_S:
+            return NOTHING_DUE
         try:
             self._used = fds.count(around.proc, self._process.pid, self._files.size)
             self._problems.pop("descriptors", None)
         except OSError as error:
             self._used = None
             self._note("descriptors", error)
-        at_s = around.at_s
-        before, used, asked_at_s = self._unmoved
-        if stat is before and self._used == used and 0.0 <= at_s - asked_at_s < UNMOVED_S:
-            return NOTHING_DUE
         due = Due(
             self._links.urgency((self._used or 0,), at_s, around.slow_s),
             self._maps.urgency(self._maps_mark(stat), at_s, around.slow_s),
             self._memory.urgency(_touched(stat), at_s, around.slow_s),
         )
-        self._unmoved = stat if due == NOTHING_DUE else None, self._used, at_s
+        self._unmoved = stat if due == NOTHING_DUE else None, at_s
         return due
 
     def read(

@@ -192,13 +192,13 @@ class _Crew:
             slow_s=slow_s(len(members)),
         )
         parts = self._parts(members)
-        plans = self._plans(members, wanted, around)
+        may_rest = len(members) >= MANY and not wanted.is_full
+        plans = self._plans(members, wanted, around, may_rest)
         inside = {
             identity.ns_pid: process.pid
             for process, identity in self._identities.items()
             if identity.ns_pid is not None
         }
-        may_rest = len(members) >= MANY and not wanted.is_full
         samples = []
         for member in members:
             process = member.stat.process
@@ -276,10 +276,15 @@ class _Crew:
         )
 
     def _plans(
-        self, members: list[Member], wanted: Wanted, around: Surroundings
+        self, members: list[Member], wanted: Wanted, around: Surroundings, may_rest: bool
     ) -> dict[ProcessId, Plan]:
         """What to read of whom: of those with news, the ones with most of it."""
-        dues = {m.stat.process: self._readers[m.stat.process].due(around, m.stat) for m in members}
+        dues = {
+            member.stat.process: self._readers[member.stat.process].due(
+                around, member.stat, may_rest=may_rest and member.stat.process != wanted.looked_at
+            )
+            for member in members
+        }
         if wanted.is_full:
             has_memory = wanted.memory_count is None
             return dict.fromkeys(dues, Plan(wanted.threads, True, True, has_memory, True))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.collect import fds
 from mpwatch.collect.pacing import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
 from mpwatch.collect.reading import ProcessReader
 from mpwatch.collect.rest import ASLEEP_S, FEW_PAGES, REST_S, TRUSTED_S
@@ -175,6 +176,46 @@ def test_that_a_file_was_opened_is_read_at_once(proc: FakeProc) -> None:
 
     assert sample.fds is not None
     assert (sample.at_s, sample.fds.used) == (job.clock.now_s, 1)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Whose descriptors are counted from now on."""
+    pids: list[int] = []
+    really = fds.count
+
+    def note(proc: str, pid: int, *more: Any) -> int:
+        pids.append(pid)
+        return really(proc, pid, *more)
+
+    monkeypatch.setattr(fds, "count", note)
+    return pids
+
+
+def test_the_descriptors_of_who_rests_are_counted_every_other_second(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(proc, 64)
+    job.child(Wanted(links_count=None, maps_count=None, memory_count=None))
+    pids = counted(monkeypatch)
+    ages(job, 10)
+    assert pids.count(CHILD) == 5
+
+    proc.fd(CHILD, 3, "/data/a")
+    seen = [sample.fds and sample.fds.used for sample in (job.child(), job.child())]
+    assert seen in ([0, 1], [1, 1])
+
+
+def test_the_descriptors_of_who_is_looked_at_or_moves_are_counted_every_second(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, pids = Job(proc), counted(monkeypatch)
+    for second in range(5):
+        job.child(Wanted(looked_at=ProcessId(CHILD, CHILD)))
+        assert pids.count(CHILD) == second + 1
+    for second in range(5):
+        proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, ticks=10 + second))
+        job.child()
+        assert pids.count(CHILD) == second + 6
 
 
 def test_who_opens_files_all_the_time_is_read_in_full_all_the_same(
