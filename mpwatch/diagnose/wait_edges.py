@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -312,7 +312,7 @@ def _read_edge(
         for channel in channels
         for holder in _others(around.pipes.writers.get(channel, ()), process.process)
     }
-    what = _channels_words(around.pipes, channels)
+    what = _channels_words(around.pipes, channels, wait.targets)
     head = around.heads.get(process.process)
     if head is not None and head in writers:
         return _made(process, thread, wait.kind, f"work on {what}", (head,), is_ordinary=True)
@@ -322,9 +322,11 @@ def _read_edge(
     return _made(process, thread, wait.kind, what, tuple(writers))
 
 
-def _channels_words(ends: PipeEnds, channels: tuple[int, ...]) -> str:
+def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:
     """One by its name, more of them by their number."""
     if len(channels) == 1:
+        if channels[0] not in ends.addresses and targets[0].startswith("socket:"):
+            return f"socket {channels[0]}"
         return ends.words(channels[0])
     has_sockets = not ends.addresses.keys().isdisjoint(channels)
     return f"{len(channels)} pipes or sockets" if has_sockets else f"{len(channels)} pipes"

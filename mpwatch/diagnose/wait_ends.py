@@ -96,7 +96,23 @@ def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> Wait
         return WaitEnd("dead-end", words, "Nobody but itself holds the other end any more.")
     if edge.what == LOCK_FILE:
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
+    if _is_new(around, process, edge):
+        how = "Opened a moment ago: who has the other end will be seen at the next look."
+        return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
+
+
+def _is_new(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
+    """Whether a pipe or socket is waited for that no descriptor led to when they were listed."""
+    thread = next((t for t in process.threads if t.tid == edge.tid), None)
+    wait = thread.waits_on if thread is not None else None
+    ends, fds = around.pipes, process.sample.fds
+    if wait is None or fds is None or fds.links is None:
+        return False
+    return any(
+        not any(channel in known for known in (ends.readers, ends.writers, ends.addresses))
+        for channel in channels_among(wait.targets)
+    )
 
 
 def _is_alone(around: Surroundings, process: Process, edge: WaitEdge) -> bool:

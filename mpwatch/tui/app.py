@@ -20,7 +20,7 @@ from mpwatch.observe.source import Source
 from mpwatch.tui.commands import JumpProvider
 from mpwatch.tui.deeds import Deeds
 from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
-from mpwatch.tui.present.manual import KeyHelp, manual
+from mpwatch.tui.present.manual import KeyHelp, Manual
 from mpwatch.tui.quiet_driver import QuietDriver
 from mpwatch.tui.screens.dashboard import Dashboard
 from mpwatch.tui.screens.finding import FindingScreen
@@ -136,9 +136,9 @@ class MpwatchApp(ReplayVerbs):
         screen = self.screen
         if isinstance(screen, PagesScreen):
             page = screen.view.page
-            self.push_screen(HelpScreen(manual(page.title, page.help, self._keys())))
+            self.push_screen(HelpScreen(Manual(page.title, page.help, self._keys())))
         elif isinstance(screen, LiveScreen):
-            self.push_screen(HelpScreen(manual(screen.help_title, screen.help_lines, self._keys())))
+            self.push_screen(HelpScreen(Manual(screen.help_title, screen.help_lines, self._keys())))
 
     def _keys(self) -> list[KeyHelp]:
         """The keys that work here, as they are mapped, each action once."""

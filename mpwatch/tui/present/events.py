@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from rich.cells import cell_len
+
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry
-from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, line
+from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, headed, line
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 
@@ -26,11 +28,11 @@ _TONES: dict[str, Tone] = {
 
 
 def items(moment: Moment) -> list[LogEntry]:
-    """The log, newest first."""
+    """The log, newest first: a hook tells of what it did a moment later than others."""
     log = moment.snapshot.log
     if moment.scope is not None:
         log = tuple(entry for entry in log if entry.process == moment.scope)
-    return list(reversed(log))
+    return sorted(log, key=lambda entry: (entry.at_s, entry.sequence), reverse=True)
 
 
 def wall_time(wall_s: float) -> str:
@@ -60,13 +62,16 @@ def above(moment: Moment, width: int) -> tuple[Line, ...]:
 def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
     """Everything known about the event under the cursor."""
     who = moment.full_name(entry.process) if entry.process else "job"
-    lines = [line((f" {wall_time(entry.wall_s)} {who}  ", "title"), entry.words)]
+    lines = list(headed(f" {wall_time(entry.wall_s)} {who}  ", "title", entry.words, width))
     for name, value in entry.details.items():
         if value is None:
             continue
         texts = value if isinstance(value, (list, tuple)) else (value,)
         for number, text in enumerate(texts):
-            lines.append(line((f"   {name if number == 0 else '':<14} ", "dim"), str(text)))
+            head, words = f"   {name if number == 0 else '':<14} ", str(text)
+            fits = cell_len(head) + cell_len(words) <= width
+            # What is indented stays so while it can.
+            lines += [line((head, "dim"), words)] if fits else headed(head, "dim", words, width)
     return tuple(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from mpwatch.diagnose.tree import counted
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
 from mpwatch.model.units import count_text, seconds_text
 from mpwatch.tui.present.cells import Column, Line, Row, Tone, Trend, cell, line
@@ -47,7 +48,7 @@ def _row(process: Process, moment: Moment) -> Row:
     row = Row(
         process.process,
         (
-            cell(process.label, "title"),
+            cell(_who(process, moment), "title"),
             cell(str(process.pid), "dim"),
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),
@@ -59,6 +60,12 @@ def _row(process: Process, moment: Moment) -> Row:
         ),
     )
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
+
+
+def _who(process: Process, moment: Moment) -> str:
+    """`worker 3`; `3 of rank 1` where others have a worker of that number too."""
+    name = moment.name(process.process)
+    return name if name == process.label else name.removeprefix("worker ")
 
 
 def _speed_tone(load: WorkerLoad, moment: Moment) -> Tone:
@@ -112,7 +119,7 @@ def share_line(loader: Loader, moment: Moment) -> Line:
     spans: list[str | tuple[str, Tone]] = [
         (f" DataLoader of {moment.name(loader.process)}", "title"),
         # A hook that came in later than the loader does not know how many it has.
-        f"  {loader.workers or len(items(moment))} workers",
+        f"  {counted(loader.workers or len(items(moment)), 'worker')}",
     ]
     if loader.prefetch is not None:
         spans.append(f"  prefetch {loader.prefetch}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mpwatch.tui.present.cells import Line, cell, line
+from rich.cells import cell_len
+
+from mpwatch.tui.present.cells import Line, cell, headed, line, wrapped
 
 EVERYWHERE = (
     "Green, yellow and red always come with a word or a letter: C critical, w warning, i info.",
@@ -30,17 +32,39 @@ MOVING = (
 )
 
 
-def manual(title: str, about: Sequence[str], keys: Sequence[KeyHelp]) -> tuple[Line, ...]:
+class Manual(NamedTuple):
     """The help of one screen."""
-    lines: list[Line] = [line((f"mpwatch: {title}", "title")), cell("")]
-    lines += [cell(words) for words in about]
-    lines += [cell(""), line(("Keys", "title"))]
-    lines += [_key_line(key) for key in (*MOVING, *keys)]
-    lines += [cell(""), line(("Everywhere", "title"))]
-    lines += [cell(words) for words in EVERYWHERE]
-    lines += [cell(""), cell("esc leads back", "dim")]
-    return tuple(lines)
+
+    title: str
+    about: Sequence[str]
+    keys: Sequence[KeyHelp]
+
+    def lines(self, width: int) -> tuple[Line, ...]:
+        """All of it, broken into lines that fit."""
+        lines: list[Line] = [line((f"mpwatch: {self.title}", "title")), cell("")]
+        lines += _paragraphs(self.about, width)
+        lines += [cell(""), line(("Keys", "title"))]
+        for key in (*MOVING, *self.keys):
+            lines += headed(f"  {key.keys:<{_KEY_WIDTH}} ", "accent", key.words, width)
+        lines += [cell(""), line(("Everywhere", "title"))]
+        lines += _paragraphs(EVERYWHERE, width)
+        lines += [cell(""), cell("esc leads back", "dim")]
+        return tuple(lines)
 
 
-def _key_line(key: KeyHelp) -> Line:
-    return line((f"  {key.keys:<{_KEY_WIDTH}} ", "accent"), key.words)
+def _paragraphs(texts: Sequence[str], width: int) -> list[Line]:
+    """Sentences; one that does not fit goes on in the next line, beside the word it explains."""
+    lines: list[Line] = []
+    for text in texts:
+        if cell_len(text) <= width:
+            lines.append(cell(text))
+            continue
+        words = text.lstrip()
+        gap = words.find("  ") if words == text else 0
+        head = text[: len(text) - len(words[gap:].lstrip())] if 0 <= gap <= _KEY_WIDTH else ""
+        lines += (
+            headed(head, "", text[len(head) :], width)
+            if head
+            else wrapped(text, width, indent="  ")
+        )
+    return lines

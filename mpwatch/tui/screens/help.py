@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from mpwatch.tui.present.cells import Line
+from mpwatch.tui.present.manual import Manual
 from mpwatch.tui.widgets.line_view import ScrollingLines
+
+BESIDE = 5
+"""Cells at the sides of the text, and its scrollbar."""
+NARROW = 40
 
 
 class HelpScreen(Screen[None]):
@@ -20,19 +23,22 @@ class HelpScreen(Screen[None]):
         Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
     ]
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, manual: Manual) -> None:
         super().__init__()
-        self._lines = lines
+        self._manual = manual
 
     def compose(self) -> ComposeResult:
         """The text."""
         yield ScrollingLines(classes="sheet")
 
     def on_mount(self) -> None:
-        """Show it and take the scrolling keys."""
+        """Take the scrolling keys."""
+        self.query_one(ScrollingLines).focus()
+
+    def on_resize(self) -> None:
+        """Break it into lines that fit."""
         text = self.query_one(ScrollingLines)
-        text.show(self._lines)
-        text.focus()
+        text.show(self._manual.lines(max(NARROW, self.size.width - BESIDE)))
 
     def show_moment(self) -> None:
         """Help stands still."""

@@ -66,6 +66,13 @@ def test_a_connection_that_leaves_the_machine_is_named_by_its_address() -> None:
     assert found.sentence == f"main waits for {TCP}"
 
 
+def test_a_socket_that_is_newer_than_the_list_of_descriptors_is_none_of_outside() -> None:
+    found = chain(parent(reads(999)))
+
+    assert found.sentence == "main waits for socket 999"
+    assert "Opened a moment ago" in found.conclusion
+
+
 def test_a_poll_that_somebody_outside_may_end_is_no_circle() -> None:
     away = socket(5, 900, None, TCP)
     wait = WaitedOn("poll", "poll", (f"socket:[{OURS}]", "socket:[900]"))

@@ -7,9 +7,11 @@ from dataclasses import replace
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
+from mpwatch.tui.present import loader
 from mpwatch.tui.present.moment import Moment
 from tests.tui.cast import main_process, worker
 from tests.tui.scripted import loader_job
+from tests.unit.tui.rows import row_text
 
 
 def named(*processes: Process) -> list[str]:
@@ -38,6 +40,16 @@ def test_workers_of_several_ranks_are_told_apart_by_their_rank() -> None:
     workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
     assert named(*ranks, *workers) == [
         "rank 0", "rank 1", "worker 0 of rank 0", "worker 0 of rank 1",
+    ]  # fmt: skip
+
+
+def test_workers_of_several_ranks_have_theirs_on_the_loader_page_too() -> None:
+    ranks = rank(0), rank(1)
+    workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
+    moment = Moment(replace(loader_job(), processes=(*ranks, *workers)))
+
+    assert [row_text(loader.PAGE, each, moment)[:11] for each in workers] == [
+        "0 of rank 0", "0 of rank 1",
     ]  # fmt: skip
 
 

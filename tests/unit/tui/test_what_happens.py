@@ -37,6 +37,25 @@ def test_events_are_newest_first(moment: Moment) -> None:
     assert [entry.sequence for entry in events.PAGE.items(moment)] == [3, 2, 1]
 
 
+def test_events_that_a_hook_tells_of_later_stand_where_they_happened(moment: Moment) -> None:
+    log = moment.snapshot.log
+    late = replace(log[-1], at_s=log[0].at_s - 5, sequence=log[-1].sequence + 1)
+    told = Moment(replace(moment.snapshot, log=(*log, late)))
+
+    assert [entry.sequence for entry in events.PAGE.items(told)] == [3, 2, 1, late.sequence]
+
+
+def test_an_event_is_told_in_full_below_however_long_it_is(moment: Moment) -> None:
+    words = " ".join(f"word{n}" for n in range(40))
+    entry = replace(moment.snapshot.log[0], words=words, details={"text": words, "line": "  a"})
+
+    lines = [text_of(each) for each in events.details(entry, moment, 60)]
+
+    assert max(map(len, lines)) <= 60
+    assert sum(each.count("word39") for each in lines) == 2
+    assert lines[-1].endswith("    a")
+
+
 def test_a_dropped_part_of_the_log_is_said() -> None:
     dropped = Moment(replace(loader_job(), log_dropped=12))
 
