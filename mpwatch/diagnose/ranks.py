@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from mpwatch.diagnose.stack_shapes import calls, collective_of, main_thread, own_frames
 from mpwatch.diagnose.tree import family_head
@@ -74,11 +75,25 @@ def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
             yield family
 
 
-def joining_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
-    """Living ranks with a common parent of which each waits to join the process group."""
+class Joining(NamedTuple):
+    """Living ranks with a common parent."""
+
+    ranks: tuple[Process, ...]
+    """Those that wait to join the process group."""
+    late: tuple[Process, ...]
+    """Those that do something else."""
+
+
+def joining_groups(snapshot: Snapshot) -> Iterator[Joining]:
+    """The ranks of each parent of which any waits to join the process group.
+
+    A sibling that does something else is late only if it is known to be a rank.
+    """
     for family in _families(snapshot):
-        if all(map(is_joining, family)):
-            yield family
+        ranks = tuple(filter(is_joining, family))
+        late = tuple(rank for rank in family if rank not in ranks)
+        if ranks and all(rank.role == "rank" and in_collective(rank) is None for rank in late):
+            yield Joining(ranks, late)
 
 
 def _families(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:

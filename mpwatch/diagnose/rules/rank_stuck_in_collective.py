@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mpwatch.diagnose.ranks import (
     in_collective,
@@ -47,10 +48,16 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         gone = [p for p in snapshot.processes if p.is_gone and p.role == inside[0].role]
         if late or gone:
             yield _finding(inside, late, gone, f"{names.pop()}", min(waits))
-    for ranks in joining_groups(snapshot):
-        since_s = joining_for_s(ranks)
-        if since_s >= JOINING_S:
-            yield _not_complete(ranks, since_s)
+    for joining, missing in joining_groups(snapshot):
+        since_s = joining_for_s(joining)
+        if since_s >= JOINING_S and all(map(_has_stack, missing)):
+            severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
+            told = (
+                _finding(joining, missing, (), "init_process_group", since_s)
+                if missing
+                else _not_complete(joining, since_s)
+            )
+            yield replace(told, severity=severity)
 
 
 def _collective(rank: Process, history: History) -> str | None:
@@ -123,7 +130,7 @@ def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
         evidence.append(f"in the environment of {called(first)}: {', '.join(asked)}")
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO,
+        severity=Severity.INFO,
         process=first.process,
         summary=(
             f"{counted(len(ranks), 'rank')} {'waits' if len(ranks) == 1 else 'wait'} in "

@@ -15,10 +15,9 @@ from mpwatch.diagnose.rules import (
     torchrun_sighup,
 )
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import Ended, WaitedOn
+from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Flow, GpuUse, Process, Snapshot
 from tests.unit.diagnose.worlds import (
-    MAIN,
     MIB,
     NOW_S,
     fds,
@@ -99,79 +98,6 @@ def test_one_that_waits_for_most_of_them_is_told_where_none_of_those_moves_eithe
 
     assert "1 rank waits in broadcast for rank 1 (301) and rank 2 (302)" in finding.summary
     assert any("train.py:80 save" in each for each in finding.evidence)
-
-
-READS = WaitedOn("poll", "poll", ("socket:[9]",), timeout_s=1800.0)
-POLLS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.01)
-
-
-def joining(number: int, waits_s: float | None, wait: Any = READS, **fields: Any) -> Process:
-    stack = (
-        "torch/distributed/rendezvous.py:_create_c10d_store",
-        f"{C10D}:init_process_group",
-        "train.py:worker:8",
-    )
-    own = thread(300 + number, *stack, waits=wait, still_s=None, waits_s=waits_s, **fields)
-    return process(
-        300 + number,
-        "spawned",
-        threads=[own],
-        environment={"WORLD_SIZE": "4", "MASTER_ADDR": "node0"},
-    )
-
-
-def test_ranks_that_all_wait_to_join_lack_others() -> None:
-    finding = only(
-        rank_stuck_in_collective.check, world(main(), joining(0, 36.0), joining(1, 35.0))
-    )
-
-    assert finding.severity is Severity.INFO
-    assert finding.summary == "2 ranks wait in init_process_group for others that have not joined"
-    assert "35 s" in finding.evidence[0]
-    assert "WORLD_SIZE is 4, MASTER_ADDR is node0" in finding.evidence[-1]
-
-
-def test_the_rank_that_has_the_store_seems_to_wait_for_less_time_than_it_does() -> None:
-    store = joining(0, 1.5, POLLS, stack_age_s=2.0)
-    finding = only(rank_stuck_in_collective.check, world(main(), store, joining(1, 35.0)))
-
-    assert "spawned 300 (300) and spawned 301 (301) in init_process_group" in finding.evidence[0]
-    assert len(found(rank_stuck_in_collective.check, world(main(), joining(0, 31.0, POLLS)))) == 1
-
-
-def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
-    alone = process(
-        MAIN,
-        "main",
-        rank=1,
-        environment={"WORLD_SIZE": "4"},
-        threads=joining(MAIN - 300, 40.0).threads,
-    )
-
-    finding = only(rank_stuck_in_collective.check, world(alone))
-
-    assert "1 rank waits in init_process_group" in finding.summary
-
-
-def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
-    job = world(main(), joining(0, 150.0), joining(1, 130.0))
-
-    assert only(rank_stuck_in_collective.check, job).severity is Severity.WARNING
-
-
-@pytest.mark.parametrize(
-    "ranks",
-    [
-        (joining(0, 36.0), joining(1, 12.0)),
-        (joining(0, 36.0), joining(1, None)),
-        (joining(0, 36.0), joining(1, 36.0, None)),
-        (joining(0, 1.5, POLLS), joining(1, 12.0)),
-        (joining(0, 36.0), joining(1, 36.0, stack_age_s=50.0)),
-        (joining(0, 36.0), process(301, "spawned", threads=[thread(301, "train.py:load")])),
-    ],
-)
-def test_ranks_that_just_join_or_have_more_to_come_are_quiet(ranks: tuple[Process, ...]) -> None:
-    assert found(rank_stuck_in_collective.check, world(main(), *ranks)) == []
 
 
 def in_backward(number: int, still_s: float, group: str = "gloo_tcp_loop") -> Process:

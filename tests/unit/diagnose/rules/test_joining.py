@@ -1,0 +1,100 @@
+"""Ranks that wait to join the process group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules import rank_stuck_in_collective
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process
+from tests.unit.diagnose.waiting import C10D
+from tests.unit.diagnose.worlds import MAIN, found, main, only, process, thread, world
+
+AGENT = process(MAIN, "launcher")
+READS = WaitedOn("poll", "poll", ("socket:[9]",), timeout_s=1800.0)
+POLLS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.01)
+
+
+def joining(number: int, waits_s: float | None, wait: Any = READS, **fields: Any) -> Process:
+    stack = (
+        "torch/distributed/rendezvous.py:_create_c10d_store",
+        f"{C10D}:init_process_group",
+        "train.py:worker:8",
+    )
+    own = thread(300 + number, *stack, waits=wait, still_s=None, waits_s=waits_s, **fields)
+    return process(
+        300 + number,
+        "spawned",
+        threads=[own],
+        environment={"WORLD_SIZE": "4", "MASTER_ADDR": "node0"},
+    )
+
+
+def test_ranks_that_all_wait_to_join_lack_others() -> None:
+    finding = only(
+        rank_stuck_in_collective.check, world(main(), joining(0, 36.0), joining(1, 35.0))
+    )
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == "2 ranks wait in init_process_group for others that have not joined"
+    assert "35 s" in finding.evidence[0]
+    assert "WORLD_SIZE is 4, MASTER_ADDR is node0" in finding.evidence[-1]
+
+
+def test_the_rank_that_has_the_store_seems_to_wait_for_less_time_than_it_does() -> None:
+    store = joining(0, 1.5, POLLS, stack_age_s=2.0)
+    finding = only(rank_stuck_in_collective.check, world(main(), store, joining(1, 35.0)))
+
+    assert "spawned 300 (300) and spawned 301 (301) in init_process_group" in finding.evidence[0]
+    assert len(found(rank_stuck_in_collective.check, world(main(), joining(0, 31.0, POLLS)))) == 1
+
+
+def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
+    alone = process(
+        MAIN,
+        "main",
+        rank=1,
+        environment={"WORLD_SIZE": "4"},
+        threads=joining(MAIN - 300, 40.0).threads,
+    )
+
+    finding = only(rank_stuck_in_collective.check, world(alone))
+
+    assert "1 rank waits in init_process_group" in finding.summary
+
+
+def test_a_rank_that_has_not_come_to_joining_is_named() -> None:
+    waiting = [replace(joining(n, 40.0), role="rank") for n in range(2)]
+    late = process(302, "rank", threads=[thread(302, "train.py:download:5")])
+
+    finding = only(rank_stuck_in_collective.check, world(AGENT, *waiting, late))
+
+    assert finding.severity is Severity.INFO
+    assert finding.process == late.process
+    assert finding.summary == "2 ranks wait in init_process_group for rank 302 (302)"
+    assert "train.py:5 download" in finding.evidence[1]
+
+
+def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
+    job = world(main(), joining(0, 150.0), joining(1, 130.0))
+
+    assert only(rank_stuck_in_collective.check, job).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (joining(0, 36.0), joining(1, 12.0)),
+        (joining(0, 36.0), joining(1, None)),
+        (joining(0, 36.0), joining(1, 36.0, None)),
+        (joining(0, 1.5, POLLS), joining(1, 12.0)),
+        (joining(0, 36.0), joining(1, 36.0, stack_age_s=50.0)),
+        (joining(0, 36.0), process(301, "spawned", threads=[thread(301, "train.py:load")])),
+    ],
+)
+def test_ranks_that_just_join_or_have_more_to_come_are_quiet(ranks: tuple[Process, ...]) -> None:
+    assert found(rank_stuck_in_collective.check, world(main(), *ranks)) == []
