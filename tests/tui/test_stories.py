@@ -330,6 +330,18 @@ async def test_help_is_about_the_page_in_front_and_any_usual_key_leads_back() ->
         assert front(app) is app.dashboard
 
 
+async def test_tab_leads_from_the_tree_to_the_findings_where_nothing_is_left_to_read_below() -> (
+    None
+):
+    app, _ = dashboard()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await pilot.press("tab")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(front(app), FindingScreen)
+
+
 async def test_help_is_read_without_scrolling_sideways() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(64, 50)) as pilot:

@@ -28,7 +28,7 @@ MOVING = (
     KeyHelp("up down  k j", "move the cursor; page up, page down, home g, end G"),
     KeyHelp("left right  h l", "fold and unfold in the tree; sideways in text"),
     KeyHelp("enter", "open what is under the cursor; a second click does the same"),
-    KeyHelp("tab", "between the findings on top and the tree"),
+    KeyHelp("tab", "to the findings on top, the rows, or the text below if it is cut"),
 )
 
 

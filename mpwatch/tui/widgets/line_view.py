@@ -109,6 +109,13 @@ class ScrollingLines(LineView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes, focusable=True)
 
+    def allow_focus(self) -> bool:
+        """Take the keys; beside a table only where there is more to read than is seen."""
+        if not self.has_class("details"):
+            return super().allow_focus()
+        seen, whole = self.size, self.virtual_size
+        return whole.height > seen.height or whole.width > seen.width
+
 
 def _same_cells(old: Line, new: Line) -> int:
     """How many cells at the left two lines have in common, in whole pieces."""
