@@ -13,12 +13,10 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.present.cells import width_of
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.too_small import TooSmallScreen
-from mpwatch.tui.widgets.line_view import LineView
 from tests.tui import scripted
 from tests.tui.cast import MAIN, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
@@ -328,30 +326,6 @@ async def test_help_is_about_the_page_in_front_and_any_usual_key_leads_back() ->
         await pilot.press("escape")
         await pilot.pause()
         assert front(app) is app.dashboard
-
-
-async def test_tab_leads_from_the_tree_to_the_findings_where_nothing_is_left_to_read_below() -> (
-    None
-):
-    app, _ = dashboard()
-    async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.pause()
-        await pilot.press("tab")
-        await pilot.press("enter")
-        await pilot.pause()
-        assert isinstance(front(app), FindingScreen)
-
-
-async def test_help_is_read_without_scrolling_sideways() -> None:
-    app, _ = dashboard()
-    async with app.run_test(size=(64, 50)) as pilot:
-        await pilot.press("question_mark")
-        await pilot.pause()
-        assert max(width_of(content) for content in app.screen.query_one(LineView).lines) <= 64
-        assert "E hides and shows processes that have ended" in " ".join(screen_text(app).split())
-        await pilot.resize_terminal(120, 50)
-        await pilot.pause()
-        assert max(width_of(content) for content in app.screen.query_one(LineView).lines) > 64
 
 
 async def test_a_terminal_of_40x10_gets_one_clear_sentence_and_growing_it_helps() -> None:

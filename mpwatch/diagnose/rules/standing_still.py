@@ -27,6 +27,17 @@ CERTAIN_S = 5.0
 """Enough where what the chain ends at can be ended by nobody, whatever the others do."""
 
 
+_CAUSE_WRITING = (
+    "Each of them sends to the next and reads nothing until it is through. What was sent before "
+    "fills the pipe or socket between them, so none comes to reading."
+)
+_ADVICE_WRITING = (
+    "Let one side receive before it sends, or read in a thread of its own. A Pipe takes as much as "
+    "the buffer of a socket without a reader; put() of a Queue never blocks like this, as a thread "
+    "sends for it."
+)
+
+
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each chain of waits without a way out that has stood for a while."""
     quiet = (quiet_s(process, history) for process in snapshot.living())
@@ -111,6 +122,8 @@ def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: fl
         "Take the stacks of the processes named (mpwatch dump) to see the lines that wait. "
         "Ending the last one of the chain usually makes the others raise an error."
     )
+    if chain.verdict == "cycle" and _only_writes(waits, chain):
+        cause, advice = _CAUSE_WRITING, _ADVICE_WRITING
     unread = unread_pipe(snapshot, waits, chain)
     if unread is not None:
         evidence.append(unread.evidence)

@@ -110,7 +110,7 @@ def health(moment: Moment) -> Line:
     seen = (
         f"{len(living)} processes, hook ready in {ready} of {len(able)}"
         if ready
-        else f"{len(living)} processes seen from outside only, no hook in them"
+        else f"{len(living)} processes, seen from outside only"
     )
     return line((" healthy ", "good"), "nothing wrong found", (f"   {seen}", "dim"))
 

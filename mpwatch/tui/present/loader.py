@@ -125,7 +125,9 @@ def share_line(loader: Loader, moment: Moment) -> Line:
         spans.append(f"  prefetch {loader.prefetch}")
     if loader.wait_share is not None:
         tone: Tone = "warning" if loader.wait_share >= 0.5 else ""
-        spans.append((f"  main waited {loader.wait_share:.0%} of the last minute", tone))
+        who = moment.by_id.get(loader.process)
+        it = "main" if who is None or who.role == "main" else "it"
+        spans.append((f"  {it} waited {loader.wait_share:.0%} of the last minute", tone))
     return line(*spans)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
-from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, gauge, line
+from mpwatch.tui.present.cells import Column, Line, Row, Tone, cell, cut, gauge, line
 from mpwatch.tui.present.endings import ending_tone
 from mpwatch.tui.present.events import wall_time
 from mpwatch.tui.present.moment import Moment, state_tone
@@ -18,8 +18,9 @@ from mpwatch.tui.present.tree import HOOK_TONES, command
 
 
 def head(moment: Moment, process: Process, width: int) -> tuple[Line, ...]:
-    """Three lines about a process: who, limits, what it does."""
-    return (who(moment, process), *limits(moment, process), _doing(process))
+    """Four lines about a process: who, limits, what it does."""
+    lines = (who(moment, process), *limits(moment, process), _doing(process))
+    return tuple(cut(each, width) for each in lines)
 
 
 def who(moment: Moment, process: Process) -> Line:
@@ -36,7 +37,8 @@ def who(moment: Moment, process: Process) -> Line:
         spans.append(f" {percent_text(process.cpu_percent)} %")
     parent = process.original_parent or process.parent
     if parent is not None:
-        how = f"{process.start_method} of " if process.start_method else "child of "
+        method = process.sample.start_method
+        how = f"{method} of " if method else "child of "
         spans.append(f"  {how}{moment.full_name(parent)}")
     if process.sample.born_wall_s is not None:
         began = " at" if parent is not None else "  born at"
@@ -128,7 +130,8 @@ def _identity(process: Process) -> list[Fact]:
         ("executable", sample.exe),
         ("python", process.hook.python or sample.python_version),
         ("torch", process.hook.torch),
-        ("started by", process.start_method),
+        ("started by", sample.start_method),
+        ("starts others by", None if sample.start_method else process.start_method),
         ("shares by", process.sharing_strategy),
         ("pid in its namespace", sample.ns_pid),
         ("user id", sample.uid),

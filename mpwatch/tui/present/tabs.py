@@ -38,15 +38,22 @@ def tab_line(
     names = [tab.title for tab in tabs]
     if _width(tabs, names, 2) + 10 > width:
         names = [tab.short for tab in tabs]
+    first = sum(map(len, hints[0])) + 4 if hints else 0
+    if _width(tabs, names, 1) + first > width:
+        names = [
+            name if tab.digit == current else "" for tab, name in zip(tabs, names, strict=True)
+        ]
     gap = 2 if _width(tabs, names, 2) + 10 <= width else 1
     spans: list[Span] = [Span(" ")]
     ranges = []
     at = 1
     for tab, name in zip(tabs, names, strict=True):
-        text = f"{tab.digit} {name}"
+        text = f"{tab.digit} {name}".rstrip()
         ranges.append(TabRange(at, at + len(text), tab.digit))
         is_current = tab.digit == current
-        spans += [Span(f"{tab.digit} ", "accent"), Span(name, "chosen" if is_current else "")]
+        spans.append(Span(f"{tab.digit} " if name else tab.digit, "accent"))
+        if name:
+            spans.append(Span(name, "chosen" if is_current else ""))
         spans.append(Span(" " * gap))
         at += len(text) + gap
     room = width - width_of(spans) - 1

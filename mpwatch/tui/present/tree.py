@@ -252,8 +252,10 @@ def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
         )
         return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
     facts = [moment.state(process)]
-    if process.start_method:
-        facts.append(f"started by {process.start_method}")
+    if process.sample.start_method:
+        facts.append(f"started by {process.sample.start_method}")
+    elif process.start_method:
+        facts.append(f"starts by {process.start_method}")
     if process.sharing_strategy:
         facts.append(f"shares by {process.sharing_strategy}")
     if process.hook.state != "absent" or can_have_hook(process):

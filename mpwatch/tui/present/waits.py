@@ -13,8 +13,8 @@ from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.threads import stack_lines
 
 COLUMNS = (
-    Column("WHO", 26, keep=9, spreads=40),
-    Column("WAITS", 34, keep=9, grows=True),
+    Column("WHO", 22, keep=9, most=26, spreads=34),
+    Column("WAITS", 24, keep=9, grows=True),
     Column("FOR", 8, align="right", keep=8),
 )
 VERDICT_WORDS: dict[Verdict, str] = {

@@ -52,3 +52,4 @@ def test_without_any_hook_health_says_how_little_was_seen() -> None:
     words = text_of(findings.health(Moment(scripted.without_hook())))
 
     assert "seen from outside only" in words
+    assert len(words) <= 80

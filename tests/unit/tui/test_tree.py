@@ -13,6 +13,7 @@ from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.present import (
     tree,
 )
+from mpwatch.tui.present.cells import text_of
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Order
 from tests.tui import scripted
@@ -100,3 +101,13 @@ def test_arranging_the_tree_leaves_nothing_to_the_garbage_collector() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_main_is_said_to_start_others_not_to_have_been_started(moment: Moment) -> None:
+    words = {
+        node.process.label: text_of(tree.explained(node, moment, 200)[0])
+        for node in tree.nodes(moment, Order())
+    }
+
+    assert "starts by fork" in words["main"]
+    assert "started by fork" in words["worker 3"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.tui.present import waits
+from mpwatch.tui.present.cells import place
 from mpwatch.tui.present.moment import Moment
 from tests.tui.cast import main_process
 from tests.tui.scripted import loader_job
@@ -19,3 +20,8 @@ def test_a_pid_is_told_once(who: str) -> None:
     words = row_text(waits.PAGE, step, Moment(loader_job())).replace("(", " ").replace(")", " ")
 
     assert words.split().count("7") == 1
+
+
+@pytest.mark.parametrize("width", [58, 78, 120])
+def test_what_is_waited_for_is_shown_however_narrow_it_is(width: int) -> None:
+    assert [placed.column for placed in place(waits.COLUMNS, width)] == [0, 1, 2]

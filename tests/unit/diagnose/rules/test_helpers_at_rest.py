@@ -67,3 +67,10 @@ def senders(seconds: float) -> Snapshot:
 def test_two_that_both_send_stand_still_sooner_than_others() -> None:
     assert only(standing_still.check, senders(9.0)).severity is Severity.CRITICAL
     assert found(standing_still.check, senders(6.0)) == []
+
+
+def test_two_that_both_send_are_told_to_read() -> None:
+    finding = only(standing_still.check, senders(9.0))
+
+    assert "reads nothing until it is through" in finding.cause
+    assert "receive before it sends" in finding.advice

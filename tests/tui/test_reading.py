@@ -1,0 +1,38 @@
+"""Where one reads: help, and the text below a table."""
+
+from __future__ import annotations
+
+from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.present.cells import width_of
+from mpwatch.tui.screens.finding import FindingScreen
+from mpwatch.tui.widgets.line_view import LineView
+from tests.tui.screen_text import screen_text
+from tests.tui.scripted import ScriptedSource, loader_job
+
+
+def dashboard() -> MpwatchApp:
+    return MpwatchApp(ScriptedSource(loader_job()), title="train.py")
+
+
+async def test_tab_leads_from_the_tree_to_the_findings_where_nothing_is_left_to_read_below() -> (
+    None
+):
+    app = dashboard()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await pilot.press("tab")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, FindingScreen)
+
+
+async def test_help_is_read_without_scrolling_sideways() -> None:
+    app = dashboard()
+    async with app.run_test(size=(64, 50)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert max(width_of(content) for content in app.screen.query_one(LineView).lines) <= 64
+        assert "E hides and shows processes that have ended" in " ".join(screen_text(app).split())
+        await pilot.resize_terminal(120, 50)
+        await pilot.pause()
+        assert max(width_of(content) for content in app.screen.query_one(LineView).lines) > 64

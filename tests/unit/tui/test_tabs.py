@@ -1,0 +1,23 @@
+"""The bottom line with the pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.tui.present.cells import text_of, width_of
+from mpwatch.tui.present.tabs import Tab, tab_line
+
+NAMES = ("Overview", "Threads", "Shared memory", "Files", "Loader", "Flows", "Waits", "Events")
+TABS = [Tab(str(n), name, name[:4]) for n, name in enumerate(NAMES)]
+HINTS = (("?", "help"), ("/", "filter"))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_every_page_has_its_digit_and_help_is_named_however_narrow_it_is(width: int) -> None:
+    content, ranges = tab_line(TABS, "6", HINTS, width)
+
+    words = text_of(content)
+    assert width_of(content) <= width
+    assert [words[each.start] for each in ranges] == [tab.digit for tab in TABS]
+    assert "6 Wait" in words
+    assert "? help" in words
