@@ -14,6 +14,8 @@ from mpwatch.model.units import bytes_text, rate_text
 RULE = "unreused-buffers-copied"
 YOUNG_S = 5.0
 COPIED_BYTES_PER_S = 50 * 2**20
+UNDER_WAY_S = 0.01
+"""So much of the new memory must be under way in segments, or it is for something else."""
 FAULTS_PER_S = 20_000
 """Pages first touched: at 4 KiB each, 80 MB/s of memory that is new every time."""
 
@@ -32,7 +34,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if copied >= COPIED_BYTES_PER_S:
             words = f"{rate_text(copied, 'B')} copied into new shared segments, by the hook's count"
             yield _finding(process, words, copied)
-        elif _makes_segments(snapshot, process) and faults is not None and faults >= FAULTS_PER_S:
+        elif faults is not None and _are_for_segments(snapshot, process, faults):
             words = f"{rate_text(faults)} pages touched for the first time"
             yield _finding(process, words, faults * 4096)
 
@@ -44,11 +46,23 @@ def _copied_per_s(flows: list[Flow]) -> float:
     )
 
 
-def _makes_segments(snapshot: Snapshot, process: Process) -> bool:
-    """Whether segments of its own, all young, are in the hands of others."""
+def _are_for_segments(snapshot: Snapshot, process: Process, faults_per_s: float) -> bool:
+    """Whether many new pages are those of segments, where no hook counts what is copied.
+
+    Whoever computes touches new memory all the time, so pages alone say nothing.
+    """
+    if faults_per_s < FAULTS_PER_S or process.hook.state == "ready":
+        return False
+    return _young_bytes(snapshot, process) >= UNDER_WAY_S * faults_per_s * 4096
+
+
+def _young_bytes(snapshot: Snapshot, process: Process) -> int:
+    """What segments of its own, all young, hold that are in the hands of others."""
     own = [s for s in snapshot.segments if s.creator == process.process and s.kind == "torch"]
     ages = [segment.age_s(snapshot.wall_s) for segment in own]
-    return bool(own) and all(age is not None and age < YOUNG_S for age in ages)
+    if not all(age is not None and age < YOUNG_S for age in ages):
+        return 0
+    return sum(segment.size_bytes or 0 for segment in own)
 
 
 def _finding(process: Process, rate: str, bytes_per_s: float) -> Finding:

@@ -62,6 +62,13 @@ def bracket(position: int, together: int) -> str:
     return "──┼─▶ " if position == middle else "──┤   "
 
 
+def _often(per_s: float | None) -> str:
+    """How many a second; one in a few seconds is not none."""
+    if per_s is not None and 0 < per_s < 0.95:
+        return f"{per_s:.2f}" if per_s < 0.095 else f"{per_s:.1f}"
+    return count_text(per_s)
+
+
 def _row(arrow: Arrow, moment: Moment) -> Row:
     flow = arrow.flow
     copied = flow.copied_bytes / flow.bytes if flow.bytes else None
@@ -71,7 +78,7 @@ def _row(arrow: Arrow, moment: Moment) -> Row:
         (flow.sender, flow.receiver),
         (
             cell(moment.name(flow.sender), "title"),
-            cell("-" if flow.tensors_per_s is None else count_text(flow.tensors_per_s)),
+            cell(_often(flow.tensors_per_s)),
             cell("-" if flow.bytes_per_s is None else bytes_text(flow.bytes_per_s)),
             cell(seconds_text(flow.latency_p50_s)),
             cell(seconds_text(flow.latency_p99_s)),

@@ -105,3 +105,13 @@ def test_flows_to_one_receiver_stand_together() -> None:
     found = flows.PAGE.items(Moment(replace(loader_job(), flows=(there, back, other))))
 
     assert [arrow.flow.receiver for arrow in found] == [MAIN, MAIN, worker_id(1)]
+
+
+def test_a_tensor_in_a_few_seconds_is_not_none() -> None:
+    job = loader_job()
+    seldom = tuple(replace(flow, tensors_per_s=0.2) for flow in job.flows)
+    moment = Moment(replace(job, flows=seldom))
+
+    words = row_text(flows.PAGE, flows.PAGE.items(moment)[0], moment)
+
+    assert " 0.2 " in words

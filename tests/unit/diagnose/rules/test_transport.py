@@ -15,7 +15,7 @@ from mpwatch.diagnose.rules import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot
+from mpwatch.model.snapshot import Flow, Hook, Process, Segment, Snapshot
 from tests.unit.diagnose.worlds import (
     IDLE_WORKER,
     MAIN,
@@ -234,13 +234,36 @@ def test_a_sender_that_copies_much_is_information() -> None:
 
 
 def test_fresh_memory_shows_without_the_hook_in_page_faults() -> None:
-    fresh = segment(1, 300, age_s=1.0)
+    fresh = segment(1, 300, age_s=0.2, size_bytes=8 * MIB)
     past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
     job = world(main(), process(300, "spawned"), segments=(fresh,))
 
     finding = only(unreused_buffers_copied.check, job, past)
 
     assert "touched for the first time" in finding.evidence[0]
+
+
+def test_a_sender_of_little_that_computes_much_is_quiet() -> None:
+    """Computing touches new memory as well: a few gradients on their way are no reason for it."""
+    little = segment(1, 300, age_s=0.2, size_bytes=MIB // 4)
+    past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
+
+    assert (
+        found(
+            unreused_buffers_copied.check,
+            world(main(), process(300, "spawned"), segments=(little,)),
+            past,
+        )
+        == []
+    )
+
+
+def test_the_hook_knows_what_is_copied() -> None:
+    fresh = segment(1, 300, age_s=0.2, size_bytes=8 * MIB)
+    past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
+    told = process(300, "spawned", hook=Hook("ready"))
+
+    assert found(unreused_buffers_copied.check, world(main(), told, segments=(fresh,)), past) == []
 
 
 def test_a_sender_that_reuses_its_buffers_is_quiet() -> None:
