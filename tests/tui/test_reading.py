@@ -36,3 +36,14 @@ async def test_help_is_read_without_scrolling_sideways() -> None:
         await pilot.resize_terminal(120, 50)
         await pilot.pause()
         assert max(width_of(content) for content in app.screen.query_one(LineView).lines) > 64
+
+
+async def test_the_column_rows_are_sorted_by_is_marked_however_long_its_name_is() -> None:
+    app = dashboard()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("P")
+        await pilot.pause()
+        assert " PRIVATEv " in screen_text(app)
+        await pilot.press("r")
+        await pilot.pause()
+        assert " PRIVATE^ " in screen_text(app)

@@ -252,14 +252,15 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             if name and name == self.sorted_by:
                 name += "^" if self.is_reversed else "v"
                 style = base + self.tone_style("sorted")
+            if n and len(name) == width + 1 and column.align == "right":
+                segments.pop()  # the mark of sorting takes the gap rather than cut a name
+                width += 1
             segments += self._head_cell(name, width, column, style)
         return joined(segments).crop_extend(0, self.size.width, base)
 
     def _head_cell(self, name: str, width: int, column: Column, style: Style) -> list[Segment]:
-        # A mark of sorting may reach into the gap of a narrow column rather than cut its name.
-        text = name[:width] if len(name) > width + 1 else name
-        text = text.ljust(width) if column.align == "left" else text.rjust(width)
-        return [Segment(text[:width], style)]
+        text = name[:width]
+        return [Segment(text.ljust(width) if column.align == "left" else text.rjust(width), style)]
 
     def _places(self) -> tuple[Placed, ...]:
         width = self.size.width - self.scrollbar_size_vertical  # it would cover the last column
