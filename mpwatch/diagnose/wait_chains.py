@@ -104,7 +104,7 @@ class ChainBuilder:
             edge = self._deciding_edge(process)
             links.extend(self._step(process, self._edges[at][0], edge))
             at = self._next(process, edge)
-        circle = _circle(links, self._names[at])
+        circle = _circle(links, at, self._names[at])
         return _Found(circle, is_circle=circle.verdict == "cycle" and at == start)
 
     def _deciding_edge(self, process: Process) -> WaitEdge:
@@ -168,17 +168,22 @@ def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
     return first + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
 
 
-def _circle(links: Sequence[WaitLink], back_at: str) -> WaitChain:
-    """A chain that came back to where it has been."""
-    known = [link.since_s for link in links if link.since_s is not None]
-    if len(known) < len(links):
+def _circle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
+    """A chain that came back to where it has been.
+
+    How long those before that point have waited for the circle says nothing about it.
+    """
+    start = next(n for n, link in enumerate(links) if link.process == back_at)
+    members = links[start:]
+    known = [link.since_s for link in members if link.since_s is not None]
+    if len(known) < len(members):
         words = "A circle of waits at this moment; a second look would tell whether it stands."
         return WaitChain(tuple(links), "unknown", words)
     if min(known) < SETTLED_S:
         words = "A circle of waits that is too young to mean anything."
         return WaitChain(tuple(links), "progress", words)
     words = (
-        f"Back to {back_at}, for {seconds_text(min(known))}: each waits for the next, so none of"
+        f"Back to {name}, for {seconds_text(min(known))}: each waits for the next, so none of"
         " them moves."
     )
     return WaitChain(tuple(links), "cycle", words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import is_
 from typing import TypeAlias
@@ -245,15 +245,16 @@ def _collective_edge(
 
 def _edge_of_rank(around: Surroundings, process: Process, thread: Thread) -> WaitEdge | None:
     """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
+    kind: WaitKind = "child"
     found = launcher_wait(process, thread, around.snapshot.living())
-    if found is not None:
-        return _made(process, thread, "child", *found, "stack")
-    if not any(rank is process for rank in around.ranks):
-        return None
-    found = rank_wait(process, thread, around.ranks, around.pipes)
+    if found is None and any(rank is process for rank in around.ranks):
+        kind, found = "unknown", rank_wait(process, thread, around.ranks, around.pipes)
     if found is None:
         return None
-    return _made(process, thread, "unknown", *found, "stack" if thread.stack else "")
+    edge = _made(process, thread, kind, *found, "stack" if thread.stack else "")
+    # Who looks again and again seems to begin anew each time.
+    looks = thread.waits_on is not None and thread.waits_on.kind == "timer"
+    return replace(edge, since_s=None) if looks else edge
 
 
 def _edge_from_call(

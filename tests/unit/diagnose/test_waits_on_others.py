@@ -155,7 +155,7 @@ def launcher(*stack: str) -> Process:
         "launcher",
         label="launcher",
         fds=fds(10, links=[served]),
-        threads=[thread(MAIN, *stack, waits=SLEEPS)],
+        threads=[thread(MAIN, *stack, waits=SLEEPS, still_s=1.0)],
     )
 
 
@@ -213,6 +213,15 @@ def test_a_key_of_the_store_is_set_by_another_rank() -> None:
     found = sentences(launcher(), joiner(0, "train.py:wait:4"), working)
 
     assert "rank 0 waits for a key in the ranks' store <- rank 1 sleeps" in found["rank 0"]
+
+
+def test_a_circle_of_ranks_is_one_for_the_launcher_too_that_looks_at_them_each_second() -> None:
+    meets = joiner(0, f"{C10D}:broadcast", waits=WaitedOn("futex", "futex"))
+
+    found = sentences(launcher(f"{AGENT}:_invoke_run"), meets, joiner(1, "train.py:wait:4"))
+
+    assert ". cycle: Back to rank 0, for 60 s" in found["rank 0"]
+    assert ". cycle: Back to rank 0, for 60 s" in found["launcher"]
 
 
 def test_a_key_may_come_from_a_machine_that_is_not_seen() -> None:
