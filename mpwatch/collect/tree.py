@@ -35,6 +35,8 @@ MANY = 8
 need not be read every time."""
 MEMORY_PAUSE_S = 2.0
 """Private memory is the most expensive reading, and it grows slowly."""
+MAPS_PAUSE_S = 1.75
+"""Of a job with many processes the mappings of one are read at every other reading."""
 
 
 class TreeCollector:
@@ -143,7 +145,7 @@ class _Crew:
         self._asked_at_s: dict[ProcessId, float] = {}
         self._workers = roles.WorkerNumbers(TICKS_PER_S)
         self._cast: tuple[list[object], dict[ProcessId, Part]] = [], {}
-        self._memory_read_at_s = -math.inf
+        self._memory_read_at_s = self._maps_read_at_s = -math.inf
         self._begun: memory.Rollups | None = None
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
@@ -160,15 +162,17 @@ class _Crew:
             self._readers[process].close()
             del self._readers[process], self._identities[process], self._asked_at_s[process]
         for member in members:
-            process = member.stat.process
-            known, asked_at_s = self._identities.get(process), self._asked_at_s.get(process, at_s)
+            stat = member.stat
+            process = stat.process
+            known = self._identities.get(process)
+            if known is not None and not is_stale(known, stat, at_s - self._asked_at_s[process]):
+                continue
             if process not in self._readers:
                 self._readers[process] = ProcessReader(process, self._budget)
-            if is_stale(known, member.stat, at_s - asked_at_s):
-                self._asked_at_s[process] = at_s
-                self._identities[process] = read_identity(
-                    self._proc, member.stat, known, self._boot_wall_s, TICKS_PER_S, wall_s
-                )
+            self._asked_at_s[process] = at_s
+            self._identities[process] = read_identity(
+                self._proc, stat, known, self._boot_wall_s, TICKS_PER_S, wall_s
+            )
 
     def read(
         self,
@@ -289,8 +293,12 @@ class _Crew:
             has_memory = wanted.memory_count is None
             return dict.fromkeys(dues, Plan(wanted.threads, True, True, has_memory, True))
         links = _most_urgent(dues, lambda due: due.links, wanted.links_count)
-        mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
-        rollups = frozenset[ProcessId]()
+        mappings = rollups = frozenset[ProcessId]()
+        has_unread = any(due.maps == float("inf") for due in dues.values())
+        pause_s = MAPS_PAUSE_S if may_rest and not has_unread else 0.0
+        if around.at_s - self._maps_read_at_s >= pause_s:
+            mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
+            self._maps_read_at_s = around.at_s if mappings else self._maps_read_at_s
         has_unread = any(due.memory == float("inf") for due in dues.values())
         if has_unread or around.at_s - self._memory_read_at_s >= MEMORY_PAUSE_S:
             self._memory_read_at_s = around.at_s

@@ -40,6 +40,8 @@ def is_rank(process: Process) -> bool:
     """Whether it takes part in collectives: started as a rank, or seen in one or at joining."""
     if process.role == "rank" or (process.role == "main" and process.sample.rank is not None):
         return True
+    if process.role == "loader-worker":  # most of a large job, asked at each look
+        return False
     return _collective(process) is not None or joining_call(process) is not None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect import fds
+from mpwatch.collect import fds, maps
 from mpwatch.collect.pacing import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
 from mpwatch.collect.reading import ProcessReader
 from mpwatch.collect.rest import ASLEEP_S, FEW_PAGES, REST_S, TRUSTED_S
@@ -203,6 +203,27 @@ def test_the_descriptors_of_who_rests_are_counted_every_other_second(
     proc.fd(CHILD, 3, "/data/a")
     seen = [sample.fds and sample.fds.used for sample in (job.child(), job.child())]
     assert seen in ([0, 1], [1, 1])
+
+
+def test_of_many_processes_mappings_are_read_at_every_other_reading(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int] = []
+    really = maps.read_mappings
+
+    def note(proc: str, pid: int, *more: Any) -> Any:
+        pids.append(pid)
+        return really(proc, pid, *more)
+
+    monkeypatch.setattr(maps, "read_mappings", note)
+    job = Job(proc, 64)
+    for _ in range(64):  # one each time, while there are any that never were
+        job.child(Wanted(links_count=0, maps_count=1, memory_count=0))
+    assert sorted(pids) == list(range(10, 74))
+    pids.clear()
+    for _ in range(10):
+        job.child(Wanted(links_count=0, maps_count=1, memory_count=0))
+    assert pids == [10, 11, 12, 13, 14]
 
 
 def test_the_descriptors_of_who_is_looked_at_or_moves_are_counted_every_second(
