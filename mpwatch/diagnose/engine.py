@@ -12,10 +12,10 @@ from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.waits import FollowedLater, WaitGraph
 
-LINGER_S = 3.0
+LINGER_S = 4.0
 """A finding that is not seen for less than this is still held: values near a threshold jitter."""
 LINGER_LIMIT_S = 30.0
 RETURNS_S = 6.0
@@ -26,9 +26,10 @@ SHOWN_RESOLVED_S = 60.0
 """How long a finding is shown as resolved before it is dropped."""
 RULE_FAILED = "rule-failed"
 MANY = 16
-"""From so many processes on, only every second of looks that follow each other asks the rules."""
+"""From so many processes on, not every one of looks that follow each other asks the rules."""
 CLOSE_S = 1.25
-"""Less than half of `LINGER_S`: what a rule found last holds until it is asked again."""
+LOOKS_SKIPPED = 2
+"""With `CLOSE_S` less than `LINGER_S`: what a rule found last holds until it is asked again."""
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
@@ -66,7 +67,9 @@ class Engine:
         self._held: dict[_Key, _Held] = {}
         self._root: ProcessId | None = None
         self._at_s = float("-inf")
-        self._has_turn = False
+        self._told: tuple[int, tuple[LogEntry, ...]] = 0, ()
+        """How many processes there were, and what was told last, when the rules were asked."""
+        self._skipped = 0
 
     def waits(self, snapshot: Snapshot) -> WaitGraph:
         """Who waits for whom; where that cannot be told for a defect, the next look says so."""
@@ -84,8 +87,8 @@ class Engine:
     def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
         """Run the rules and return what is wrong.
 
-        A job with many processes that is looked at every second is asked about every other time:
-        half the cost, and a finding comes one look later at most.
+        A job with many processes that is looked at every second is asked about every third time,
+        unless something was told: a finding that only time brings comes two looks later at most.
 
         Returns:
             Present findings, most severe first, each followed by its effects; then the resolved
@@ -101,13 +104,18 @@ class Engine:
         return _ordered([_shown(held) for held in self._held.values()])
 
     def _rules_for(self, snapshot: Snapshot) -> Sequence[Rule]:
-        """All rules, or none where they were asked a moment ago.
+        """All rules, or none where they were asked a moment ago and nothing was told since.
 
         All at once: what one of them derives from a snapshot serves the others, too.
         """
+        told = len(snapshot.processes), snapshot.log[-1:]
         is_close = snapshot.root == self._root and 0 <= snapshot.at_s - self._at_s <= CLOSE_S
-        self._has_turn = not (self._has_turn and is_close and len(snapshot.processes) >= MANY)
-        return self._rules if self._has_turn else ()
+        is_same = is_close and told == self._told and len(snapshot.processes) >= MANY
+        if is_same and self._skipped < LOOKS_SKIPPED:
+            self._skipped += 1
+            return ()
+        self._told, self._skipped = told, 0
+        return self._rules
 
     def _found(
         self, rules: Sequence[Rule], snapshot: Snapshot, history: History

@@ -110,8 +110,8 @@ class Fold:
     def glance(self) -> Snapshot:
         """Who is there, as in `snapshot`, without asking what is wrong: for readings in between.
 
-        Rules are asked in turns where looks follow each other closely, so a look at half a reading
-        would take the turn of some of them.
+        Rules are not asked at each of looks that follow each other closely, so a look at half a
+        reading would take their turn.
 
         Raises:
             NothingObserved: No reading of the job has come in yet.

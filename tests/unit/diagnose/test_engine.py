@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from mpwatch.diagnose.catalogue import RULES, Rule
 from mpwatch.diagnose.engine import (
@@ -13,7 +14,7 @@ from mpwatch.diagnose.engine import (
 )
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.waits import FollowedLater, WaitChain, WaitGraph
 from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
 
@@ -259,13 +260,27 @@ def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
     return asked, tuple(map(rule, range(count)))
 
 
-def test_about_many_processes_rules_are_asked_every_second_look() -> None:
+def test_about_many_processes_rules_are_asked_every_third_look() -> None:
     asked, rules = counting_rules(3)
-    looks_at(Engine(rules), MANY, 0.0, 1.0)
+    looks_at(Engine(rules), MANY, 0.0, 1.0, 2.0)
     assert asked == [0, 1, 2]
     asked.clear()
-    looks_at(Engine(rules), MANY, 0.0, 1.0, 2.0, 3.0, 4.0)
+    looks_at(Engine(rules), MANY, *map(float, range(7)))
     assert asked == [0, 1, 2] * 3
+
+
+def test_rules_are_asked_at_once_where_something_was_told_or_somebody_came() -> None:
+    asked, rules = counting_rules(1)
+    engine = Engine(rules)
+    members = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    quiet = world(*members)
+    told = replace(quiet, log=(LogEntry(1, NOW_S, 5e9, "exception", None, "it raised"),))
+    joined = replace(told, processes=(*told.processes, process(3000)))
+    for second, each in enumerate((quiet, quiet, told, told, joined, joined)):
+        engine.look(replace(each, at_s=NOW_S + second), NO_HISTORY)
+        asked.append(-second)
+
+    assert asked == [0, 0, -1, 0, -2, -3, 0, -4, -5]
 
 
 def test_what_a_rule_found_holds_while_it_is_not_asked() -> None:
