@@ -25,6 +25,9 @@ WAKES_PER_S = 0.6
 SWITCHES_OF_A_LOOK = 10
 LOOK_S = 1.0
 """A look at the stacks is over this long after it stopped the process, on a loaded machine too."""
+COUNTED_S = 3.5
+"""Switches are counted every few seconds (`mpwatch.collect.reading.STATUS_S`): those of a look may
+show in a reading so much later."""
 
 
 _known: tuple[History, dict[ProcessId, tuple[Process, float | None]]] | None = None
@@ -109,21 +112,35 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
     moments, counts = columns(switches)
     since_s = last_s = moments[-1]
     woken = 0.0
+    told: set[int] = set()
     for index in range(len(moments) - 1, 0, -1):
         at_s = moments[index - 1]
-        looked = bool(looks) and _looked_at(looks, at_s, moments[index])
         more = counts[index] - counts[index - 1]
-        woken += max(0.0, more - (SWITCHES_OF_A_LOOK if looked else 0))
+        if more > WAKES and _shows_a_look(looks, at_s, moments[index], told):
+            more -= min(more, SWITCHES_OF_A_LOOK)
+        woken += max(0.0, more)
         if woken > WAKES + WAKES_PER_S * (last_s - at_s):
             break
         since_s = at_s
     return last_s - since_s
 
 
-def _looked_at(looks: Series, from_s: float, to_s: float) -> bool:
-    """Whether stacks were taken in between, or so soon after that it was stopped in between."""
-    first = first_at(looks, from_s)
-    return first < len(looks) and looks[first].at_s - LOOK_S <= to_s
+def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> bool:
+    """Whether switches that were counted in between may be those of a look at the stacks.
+
+    Args:
+        looks: When stacks were taken.
+        from_s: When they were counted before.
+        to_s: When they were counted again; a look that began before may be noted a moment later.
+        told: The looks, by their places, that other switches show: each shows once. Added to.
+    """
+    for place in range(first_at(looks, to_s + LOOK_S) - 1, -1, -1):
+        if looks[place].at_s < from_s - COUNTED_S:
+            return False
+        if place not in told:
+            told.add(place)
+            return True
+    return False
 
 
 def stands(process: Process, history: History, at_least_s: float = STANDING_S) -> bool:

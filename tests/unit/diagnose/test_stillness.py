@@ -65,6 +65,16 @@ def test_that_somebody_looked_at_it_does_not_wake_a_standing_process() -> None:
     assert stands(STANDING, past(woken_by_looks, sorted(looked_at, reverse=True)))
 
 
+@pytest.mark.parametrize("later_s", [0, 1, 2, 3])
+def test_switches_of_a_look_may_be_counted_some_seconds_later(later_s: int) -> None:
+    looks = [25.5, 19.5, 13.5, 7.5]
+    counted = [30.0 - ago_s + later_s for ago_s in looks]
+    switches = [8.0 * sum(second >= each for each in counted) for second in range(31)]
+
+    assert quiet_s(STANDING, past(switches, looks)) == 30
+    assert quiet_s(STANDING, past(switches, looks[:-1])) == 6.0 - later_s + 1
+
+
 def test_looks_do_not_hide_that_it_works_between_them() -> None:
     quiet = quiet_s(STANDING, past(bursts(1, of=3), looks=(25.5, 19.5, 13.5, 7.5, 1.5)))
 
