@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.present.cells import width_of
 from mpwatch.tui.screens.finding import FindingScreen
@@ -47,3 +50,30 @@ async def test_the_column_rows_are_sorted_by_is_marked_however_long_its_name_is(
         await pilot.press("r")
         await pilot.pause()
         assert " PRIVATE^ " in screen_text(app)
+
+
+async def test_a_cursor_on_the_newest_event_goes_on_to_the_next_and_on_another_it_stays() -> None:
+    job = loader_job()
+    source = ScriptedSource(job)
+    app = MpwatchApp(source, title="train.py")
+
+    def told(count: int) -> Snapshot:
+        new = [
+            LogEntry(1000 + n, job.at_s + n, job.wall_s + n, "exception", None, f"news {n}")
+            for n in range(count)
+        ]
+        return replace(job, log=(*job.log, *new))
+
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.press("8")
+        await pilot.pause()
+        table = app.dashboard.view.table
+        for count in (1, 50):
+            source.push(told(count))
+            await pilot.pause()
+            assert table.cursor_key == 999 + count
+            assert f"news {count - 1}" in screen_text(app)
+        await pilot.press("down")
+        source.push(told(60))
+        await pilot.pause()
+        assert table.cursor_key == 1048

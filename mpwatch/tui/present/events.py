@@ -101,8 +101,10 @@ PAGE: Page[LogEntry] = Page(
     details_share=0.3,
     process=_process,
     sorts={"KIND": lambda entry: entry.kind},
+    goes_on=True,
     help=(
         "What happened in the job since watching began, newest first.",
+        "A cursor on the newest goes on to the next that comes; on any other it stays.",
         "Below: everything known about the event under the cursor, exceptions with their text.",
         "The list is bounded; how many older events are gone is said on top.",
     ),

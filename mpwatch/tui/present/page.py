@@ -53,6 +53,8 @@ class Page(Generic[T]):
     """By column name. Numbers sort largest first, words in order, unknown values last."""
     arrange: Callable[[Moment, Order], list[T]] | None = None
     """Items in an order where plain sorting would lose their structure, as in a tree."""
+    goes_on: bool = False
+    """Whether new items come on top: a cursor that is there stays there, on the newest."""
     help: tuple[str, ...] = ()
 
 

@@ -119,7 +119,10 @@ class PageView(Vertical, Generic[T]):
         if not items:
             self.empty.show(self._why_empty(moment))
         self.table.show_sorting(self.order.column, self.order.is_reversed)
+        is_on_newest = page.goes_on and self.order == Order() and self.table.cursor_index == 0
         self.table.show(items, lambda item: page.row(item, moment))
+        if is_on_newest and items:
+            self.table.move_to(page.key(items[0]))
         self._go_to_wanted(items)
         self._explain(is_new=False)
 
