@@ -298,7 +298,8 @@ class _Crew:
         pause_s = MAPS_PAUSE_S if may_rest and not has_unread else 0.0
         if around.at_s - self._maps_read_at_s >= pause_s:
             mappings = _most_urgent(dues, lambda due: due.maps, wanted.maps_count)
-            self._maps_read_at_s = around.at_s if mappings else self._maps_read_at_s
+            if mappings:
+                self._maps_read_at_s = around.at_s
         has_unread = any(due.memory == float("inf") for due in dues.values())
         if has_unread or around.at_s - self._memory_read_at_s >= MEMORY_PAUSE_S:
             self._memory_read_at_s = around.at_s

@@ -62,7 +62,9 @@ def parent_and_name() -> tuple[int, str]:
     module = sys.modules.get("multiprocessing.process")
     process = getattr(module, "_current_process", None)
     parent, name = getattr(process, "_parent_pid", None), getattr(process, "_name", None)
-    return parent if isinstance(parent, int) else 0, name if isinstance(name, str) else ""
+    # A program may put anything there: what is no pid is not known.
+    known = parent if isinstance(parent, int) and 0 < parent < 1 << 32 else 0
+    return known, name if isinstance(name, str) else ""
 
 
 def thread_count(system: System) -> int | None:

@@ -9,7 +9,7 @@ SOON_S = 0.1
 """The first readings, and those after a birth or an end: then twice as long each time."""
 LISTEN_S = 0.1
 """How long to listen between two looks for births: hooks send at most ten times a second."""
-CALM_LISTEN_S = 0.35
+CALM_LISTEN_S = 0.25
 CALM_S = 30.0
 """A job in which nobody was born and nobody has ended for so long is listened to less often: each
 time that a program wakes up costs it a tenth of a millisecond, however little it does then."""

@@ -1,8 +1,8 @@
 """Composes the lines that changed, and asks only the widgets that show on them.
 
 Textual 8.2 has every widget that overlaps the box around all changes hand out all of its lines,
-those that lie behind others included, to keep the few that changed: a third of what a second of a
-quiet dashboard costs.
+those that lie behind others included, to keep the few that changed: a third of what drawing a quiet
+dashboard costs.
 """
 
 from __future__ import annotations

@@ -79,11 +79,13 @@ def test_links_are_listed_by_kind_in_order_and_cleaned(proc: FakeProc) -> None:
 
 def test_a_torch_descriptor_brings_the_size_and_identity_of_its_file() -> None:
     path = f"/dev/shm/torch_{os.getpid()}_1_0"
+    before = fds.read_descriptors("/proc", os.getpid(), nowhere).held  # by tests run earlier
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     os.unlink(path)
     try:
         os.truncate(fd, 5000)
-        (held,) = fds.read_descriptors("/proc", os.getpid(), nowhere).held
+        now = fds.read_descriptors("/proc", os.getpid(), nowhere).held
+        (held,) = [each for each in now if each.fd not in {old.fd for old in before}]
         stat = os.fstat(fd)
     finally:
         os.close(fd)

@@ -178,16 +178,16 @@ def test_that_a_file_was_opened_is_read_at_once(proc: FakeProc) -> None:
     assert (sample.at_s, sample.fds.used) == (job.clock.now_s, 1)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Whose descriptors are counted from now on."""
+def asked(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
+    """Of which processes a function of a module reads something from now on."""
     pids: list[int] = []
-    really = fds.count
+    really = getattr(module, name)
 
-    def note(proc: str, pid: int, *more: Any) -> int:
+    def note(proc: str, pid: int, *more: Any) -> Any:
         pids.append(pid)
         return really(proc, pid, *more)
 
-    monkeypatch.setattr(fds, "count", note)
+    monkeypatch.setattr(module, name, note)
     return pids
 
 
@@ -196,7 +196,7 @@ def test_the_descriptors_of_who_rests_are_counted_every_other_second(
 ) -> None:
     job = Job(proc, 64)
     job.child(Wanted(links_count=None, maps_count=None, memory_count=None))
-    pids = counted(monkeypatch)
+    pids = asked(monkeypatch, fds, "count")
     ages(job, 10)
     assert pids.count(CHILD) == 5
 
@@ -208,14 +208,7 @@ def test_the_descriptors_of_who_rests_are_counted_every_other_second(
 def test_of_many_processes_mappings_are_read_at_every_other_reading(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pids: list[int] = []
-    really = maps.read_mappings
-
-    def note(proc: str, pid: int, *more: Any) -> Any:
-        pids.append(pid)
-        return really(proc, pid, *more)
-
-    monkeypatch.setattr(maps, "read_mappings", note)
+    pids = asked(monkeypatch, maps, "read_mappings")
     job = Job(proc, 64)
     for _ in range(64):  # one each time, while there are any that never were
         job.child(Wanted(links_count=0, maps_count=1, memory_count=0))
@@ -229,7 +222,7 @@ def test_of_many_processes_mappings_are_read_at_every_other_reading(
 def test_the_descriptors_of_who_is_looked_at_or_moves_are_counted_every_second(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, pids = Job(proc), counted(monkeypatch)
+    job, pids = Job(proc), asked(monkeypatch, fds, "count")
     for second in range(5):
         job.child(Wanted(looked_at=ProcessId(CHILD, CHILD)))
         assert pids.count(CHILD) == second + 1

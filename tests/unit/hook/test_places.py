@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import os
 import stat
+from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
-from mpwatch.hook.places import find_directory
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.places import find_directory, parent_and_name
 from mpwatch.hook.pristine import System
 
 
@@ -83,3 +87,18 @@ def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path) -> None:
 
     assert path is None
     assert "is too long for the path of a socket" in problem
+
+
+@pytest.mark.parametrize("parent", [1 << 40, 1 << 32, 0, -7, "7", None])
+def test_a_parent_that_is_no_pid_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, parent: object
+) -> None:
+    current = process.current_process()
+    monkeypatch.setattr(current, "_parent_pid", 7, raising=False)
+    assert parent_and_name() == (7, current.name)
+
+    monkeypatch.setattr(current, "_parent_pid", parent)
+    found, name = parent_and_name()
+
+    assert found == 0
+    wire.ORIGIN.pack(found, 0, name.encode())

@@ -101,4 +101,4 @@ def test_a_job_in_which_nothing_happens_is_calm_after_a_while_until_something_do
     assert not reader.pace.is_calm
     reader.go_on(CALM_S)
     assert reader.pace.is_calm
-    assert LISTEN_S < CALM_LISTEN_S <= 0.35
+    assert LISTEN_S < CALM_LISTEN_S <= 0.25
