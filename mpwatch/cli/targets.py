@@ -49,7 +49,7 @@ def hook_use(arguments: argparse.Namespace, default: HookUse = "use") -> HookUse
 def bring(
     samples: Sequence[ProcSample], report: Callable[[HookStatus], None], *, again: bool = False
 ) -> None:
-    """Bring the hook into processes; see `mpwatch.observe.bringing.Bring`."""
+    """Bring the hook into processes; see `mpwatch.observe.attach_schedule.Bring`."""
     import time
 
     from mpwatch.attach import Attached, bring_in_tree

@@ -24,7 +24,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.bringing import Bring, BringPlan
+from mpwatch.observe.attach_schedule import Bring, BringPlan
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake

@@ -11,7 +11,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample, StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.bringing import Bring
+from mpwatch.observe.attach_schedule import Bring
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.bringing import AGAIN_S, AWAITED_S, BringPlan
+from mpwatch.observe.attach_schedule import AGAIN_S, AWAITED_S, BringPlan
 from mpwatch.observe.fold import Fold
 
 from .worlds import MAIN, sample, tree
