@@ -8,7 +8,7 @@ from mpwatch.cli.failures import EXIT_FINDINGS
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import reading
 from mpwatch.cli.progress import Progress
-from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report import json as json_report
@@ -38,7 +38,9 @@ def dump(arguments: argparse.Namespace) -> int:
         locals=arguments.locals,
         hook=hook_use(arguments),
     )
-    snapshot = look_once(target(arguments.pid), options, bring=bring)
+    process = target(arguments.pid)
+    with injecting(process, arguments) as inject:
+        snapshot = look_once(process, options, inject=inject)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     if arguments.json:
@@ -109,12 +111,16 @@ def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
     from mpwatch.observe.once import LookOptions, watch_for
 
     options = LookOptions(hook=hook_use(arguments))
-    with Progress(f"watching {pid}", arguments.seconds) as progress:
+    process = target(pid)
+    with (
+        injecting(process, arguments) as inject,
+        Progress(f"watching {pid}", arguments.seconds) as progress,
+    ):
         snapshot = watch_for(
-            target(pid),
+            process,
             arguments.seconds,
             options,
-            bring=bring,
+            inject=inject,
             each=lambda seen: progress.say(f"{len(seen.living())} processes"),
         )
     if snapshot is None:

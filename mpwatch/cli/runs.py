@@ -66,7 +66,7 @@ def demo(arguments: argparse.Namespace) -> int:
         child = children.start(command, output)
         try:
             if _has_terminal():
-                return watch(_identity(child), hook="use", refresh_hz=arguments.refresh)
+                return watch(_identity(child), refresh_hz=arguments.refresh)
             print(_report(child, scenario.shows_s, output.name))
             return 0
         finally:
@@ -91,7 +91,6 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
         with children.passing_signals(child):
             watch(
                 _identity(child),
-                hook="use",
                 refresh_hz=arguments.refresh,
                 record=arguments.record,
             )

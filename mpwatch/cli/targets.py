@@ -1,17 +1,27 @@
-"""The process a command is about, and the hook that is to be brought into it."""
+"""The process that a command is about, and the hooks that the command injects into it."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
 from mpwatch.collect.errors import CannotWatch
 from mpwatch.collect.proc import identify
-from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import ProcSample
+from mpwatch.observe.attach_schedule import Inject
 from mpwatch.observe.intake import HookUse
+
+if TYPE_CHECKING:
+    from mpwatch.attach import AttachSession
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
@@ -37,26 +47,69 @@ def ended_meanwhile(pid: int) -> Failure:
     )
 
 
-def hook_use(arguments: argparse.Namespace, default: HookUse = "use") -> HookUse:
+def hook_use(arguments: argparse.Namespace) -> HookUse:
     """What `--hook` and `--no-hook` say."""
     if arguments.no_hook:
         return "ignore"
-    if getattr(arguments, "hook", False):
-        return "bring"
-    return default
+    return "inject" if arguments.hook else "use"
 
 
-def bring(
-    samples: Sequence[ProcSample], report: Callable[[HookStatus], None], *, again: bool = False
-) -> None:
-    """Bring the hook into processes; see `mpwatch.observe.attach_schedule.Bring`."""
-    import time
+@contextlib.contextmanager
+def injecting(process: ProcessId, arguments: argparse.Namespace) -> Iterator[Inject | None]:
+    """What injects hooks for a command without a dashboard, if `--hook` was given.
 
-    from mpwatch.attach import Attached, bring_in_tree
+    They are detached when the command ends, unless `--keep` was given. SIGTERM and SIGHUP end the
+    command like ctrl-c meanwhile.
+    """
+    if hook_use(arguments) != "inject":
+        yield None
+        return
+    from mpwatch.attach import AttachSession
 
-    def tell(attached: Attached) -> None:
-        reason = f"{attached.reason} {attached.fix}".strip()
-        at_s, state = time.monotonic(), attached.state
-        report(HookStatus(attached.process, at_s, state, reason, passes=attached.passes))
+    session = AttachSession(process, keeps=arguments.keep)
+    before = {number: signal.signal(number, _exit) for number in _ENDING}
+    try:
+        yield session.inject
+    finally:
+        end_session(session)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
-    bring_in_tree(samples, tell, again=again)
+
+def end_session(session: AttachSession) -> None:
+    """Detach what was injected, and say so on standard error in one line.
+
+    No signal but SIGKILL interrupts this; it takes a second for most jobs, and is bounded.
+    """
+    with _undisturbed():
+        sentence = session.end()
+    # Standard error may be a terminal that is gone.
+    with contextlib.suppress(OSError):
+        if sentence:
+            print(f"mpwatch: {sentence}", file=sys.stderr, flush=True)
+        if session.log.problem is not None:
+            problem = f"the log of injections is not complete: {session.log.problem}"
+            print(f"mpwatch: {problem}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Have signals that would end mpwatch do nothing; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (*_ENDING, signal.SIGINT)
+    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Ignore a signal, by a handler since processes started meanwhile inherit SIG_IGN."""
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

@@ -15,6 +15,7 @@ from textual.widgets import Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.present import threads
 from mpwatch.tui.present.cells import Line, cell
+from mpwatch.tui.present.hook_question import question_line
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import header
@@ -99,7 +100,10 @@ class PagesScreen(LiveScreen):
         return moment
 
     def top_line(self, moment: Moment) -> Line:
-        """The status line."""
+        """The status line, or in its place the question whether to inject the hook."""
+        question = self.watch_state.question
+        if question is not None and question.is_shown and question.plan is not None:
+            return question_line(question.plan, self.size.width)
         return header(moment.snapshot, self.watch_state.viewing, self.size.width)
 
     def look(self) -> None:
