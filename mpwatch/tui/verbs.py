@@ -182,10 +182,6 @@ class HookVerbs(ActingVerbs):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask_hook", "Inject the hook; asks first", id="hook.ask"),
-        # They come before all other keys, but only while the question is shown.
-        Binding("y,enter", "answer_hook(True)", show=False, priority=True, id="hook.yes"),
-        Binding("n", "answer_hook(False)", show=False, priority=True, id="hook.no"),
-        Binding("d", "show_injection", show=False, priority=True, id="hook.details"),
     ]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

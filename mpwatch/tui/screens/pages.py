@@ -52,6 +52,11 @@ class PagesScreen(LiveScreen):
             "greater_than_sign", "sort(1)", "Sort by next column", key_display=">", id="sort.next"
         ),
         Binding("r", "reverse", "Reverse the order", id="sort.reverse"),
+        # These come before all other keys, but the app's `check_action` allows them only while the
+        # question is shown. The app has other bindings for the same keys, and keeps one for each.
+        Binding("y,enter", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
+        Binding("n", "app.answer_hook(False)", show=False, priority=True, id="hook.no"),
+        Binding("d", "app.show_injection", show=False, priority=True, id="hook.details"),
         Binding("escape", "back", "Clear the filter, go back", key_display="esc", id="back"),
     ]
 
