@@ -16,6 +16,7 @@ from mpwatch.cli.failures import Failure
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import check_recordable
 from mpwatch.cli.progress import Progress
+from mpwatch.cli.targets import exiting_on_signals
 from mpwatch.collect.errors import CannotWatch
 from mpwatch.collect.proc import identify
 from mpwatch.model.ids import ProcessId
@@ -80,7 +81,7 @@ def demo(arguments: argparse.Namespace) -> int:
         )
     _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
     command = children.hooked_command(argv)
-    with children.captured() as output:
+    with children.captured() as output, exiting_on_signals():
         child = children.start(command, output)
         try:
             if _has_terminal():

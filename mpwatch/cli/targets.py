@@ -67,11 +67,20 @@ def injecting(process: ProcessId, arguments: argparse.Namespace) -> Iterator[Inj
     from mpwatch.attach import AttachSession
 
     session = AttachSession(process, keeps=arguments.keep)
+    with exiting_on_signals():
+        try:
+            yield session.inject
+        finally:
+            end_session(session)
+
+
+@contextlib.contextmanager
+def exiting_on_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise `SystemExit` with 128 + n, so that `finally` blocks run."""
     before = {number: signal.signal(number, _exit) for number in _ENDING}
     try:
-        yield session.inject
+        yield
     finally:
-        end_session(session)
         for number, handler in before.items():
             signal.signal(number, handler)
 

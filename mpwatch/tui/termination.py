@@ -82,7 +82,10 @@ class Termination:
             yield
             return
         numbers = (signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, taken) for number in numbers}
+        # Textual leaves its handlers of these behind. That of SIGCONT, which the kernel sends with
+        # the SIGHUP of a terminal that is gone, then fails for want of an event loop.
+        before = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
+        before |= {number: signal.signal(number, taken) for number in numbers}
         try:
             yield
         finally:

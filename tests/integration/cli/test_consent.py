@@ -270,3 +270,70 @@ def test_a_configuration_that_others_may_write_is_refused(
     assert terminal.wait() == 2
     assert b"can be written by other users." in terminal.output
     assert hook_threads(job.pid) == 0
+
+
+def test_the_doctor_tells_what_is_in_a_process(
+    job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    def doctor() -> dict[str, dict[str, str]]:
+        done = mpwatch("doctor", str(job.pid), "--json", variables=variables)
+        assert done.returncode == 0, done.stderr
+        return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+    before = doctor()
+    assert before["hook"]["value"] == "absent"
+    assert before["hook files"]["value"] == "none"
+    assert before["hook mappings"]["value"] == "none"
+    assert before["attach log"]["value"] == "no entry"
+
+    options = ["--hook", "--keep", "--no-stacks"]
+    assert mpwatch("dump", str(job.pid), *options, variables=variables).returncode == 0
+    during = doctor()
+    runtime = variables["XDG_RUNTIME_DIR"]
+    assert during["hook"]["value"].startswith("attached, for ")
+    assert "loaded by attach" in during["hook"]["value"]
+    assert runtime in during["hook"]["meaning"]
+    assert "os._exit" in during["patch points"]["meaning"]
+    assert runtime in during["hook files"]["meaning"]
+    assert runtime in during["hook mappings"]["meaning"]
+    assert runtime in during["hook socket"]["meaning"]
+    assert during["threads"]["value"] == "1 beside the main thread"
+    assert " inject " in during["attach log"]["meaning"]
+
+    assert mpwatch("detach", str(job.pid), variables=variables).returncode == 0
+    after = doctor()
+    assert after["hook"]["value"] == "absent"
+    assert after["hook socket"]["value"] == "none"
+    assert after["threads"]["value"] == "0 beside the main thread"
+    assert " detach " in after["attach log"]["meaning"]
+
+
+def test_only_the_chosen_process_is_injected(variables: dict[str, str]) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "code = 'import time\\nwhile True: time.sleep(0.02)'\n"
+        "child = subprocess.Popen([sys.executable, '-c', code])\n"
+        "print(child.pid, flush=True)\n"
+        "while True: time.sleep(0.02)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        env={**os.environ, **variables},
+        start_new_session=True,
+    ) as popen:
+        assert popen.stdout is not None
+        child = int(popen.stdout.readline())
+        terminal = Terminal(
+            "attach", str(popen.pid), "--hook", "--only", str(child), variables=variables
+        )
+        try:
+            assert eventually(lambda: hook_threads(child) == 1)
+            terminal.read_until("1/2")
+            assert hook_threads(popen.pid) == 0
+            terminal.press("q")
+            assert terminal.wait() == 0
+            assert hook_threads(child) == 0
+        finally:
+            terminal.end()
+            os.killpg(popen.pid, signal.SIGKILL)
