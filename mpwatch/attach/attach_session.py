@@ -111,8 +111,10 @@ class AttachSession:
         self, samples: Sequence[ProcSample], report: Callable[[HookStatus], None], again: bool
     ) -> None:
         known = {sample.process: sample for sample in samples}
+        untold = dict(known)
 
         def tell(attached: Attached) -> None:
+            untold.pop(attached.process, None)
             sample = known.get(attached.process)
             if attached.state in _INJECTED and attached.method not in ("", "already there"):
                 with self._changed:
@@ -131,13 +133,19 @@ class AttachSession:
                 )
             )
 
-        if not self._only:
-            bring_in_tree(samples, tell, again=again)
-            return
-        # Not by the tree: that looks for children as well.
-        for sample in samples:
-            if sample.process.pid in self._only and why_not(sample) is None:
-                tell(bring_in(sample.process, again=again))
+        try:
+            if not self._only:
+                bring_in_tree(samples, tell, again=again)
+                return
+            # Not by the tree: that looks for children as well.
+            for sample in samples:
+                if sample.process.pid in self._only and why_not(sample) is None:
+                    tell(bring_in(sample.process, again=again))
+        except BaseException:
+            # Interrupted by ctrl-c or a signal: a hook may have arrived of which nothing was told.
+            with self._changed:
+                self._injected |= untold
+            raise
 
     def _remember_hooks(self) -> None:
         """Note once, before anything is injected, which processes have a hook of their own."""

@@ -14,7 +14,7 @@ from mpwatch.cli.failures import Failure
 from mpwatch.cli.garbage import set_aside_what_is_loaded
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import check_recordable, reading
-from mpwatch.cli.targets import end_session, ended_meanwhile, target
+from mpwatch.cli.targets import LazySession, ended_meanwhile, target
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.intake import HookUse
 from mpwatch.observe.source import Source
@@ -148,20 +148,19 @@ def watch(
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    from mpwatch.attach import AttachSession
     from mpwatch.observe.live import LiveOptions, LiveSource
     from mpwatch.tui.hook_consent import HookQuestion
 
     if record is not None:
         check_recordable(record)
     use: HookUse = "inject" if consent == "always" else "use"
-    session = AttachSession(process, only=only, keeps=keeps)
+    session = LazySession(process, only=only, keeps=keeps)
     options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record)
     source = LiveSource(process, options, inject=session.inject)
     title = str(process.pid)
 
     def stuck() -> None:
-        end_session(session)
+        session.end()
         on_stuck()
 
     try:
@@ -179,7 +178,7 @@ def watch(
             on_stuck=stuck,
         )
     finally:
-        end_session(session)
+        session.end()
 
 
 def show(

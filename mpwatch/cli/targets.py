@@ -7,14 +7,17 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
 from mpwatch.collect.errors import CannotWatch
 from mpwatch.collect.proc import identify
+from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
+from mpwatch.model.samples import ProcSample
 from mpwatch.observe.attach_schedule import Inject
 from mpwatch.observe.intake import HookUse
 
@@ -83,6 +86,54 @@ def exiting_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class LazySession:
+    """An `AttachSession` that is made when it is first used.
+
+    The modules for injecting take 50 ms to import, which the first screen must not wait for.
+    """
+
+    def __init__(self, root: ProcessId, *, only: Collection[int], keeps: bool) -> None:
+        self._root = root
+        self._only = only
+        self._keeps = keeps
+        self._lock = threading.Lock()
+        self._session: AttachSession | None = None
+        self._is_over = False
+
+    def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
+        """See `AttachSession.plan`."""
+        session = self._made()
+        return InjectionPlan((), ()) if session is None else session.plan(samples)
+
+    def inject(
+        self,
+        samples: Sequence[ProcSample],
+        report: Callable[[HookStatus], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        """See `AttachSession.inject`."""
+        session = self._made()
+        if session is not None:
+            session.inject(samples, report, again=again)
+
+    def end(self) -> None:
+        """Detach what was injected, and say so; later calls of all methods do nothing."""
+        with self._lock:
+            self._is_over = True
+            session, self._session = self._session, None
+        if session is not None:
+            end_session(session)
+
+    def _made(self) -> AttachSession | None:
+        with self._lock:
+            if self._session is None and not self._is_over:
+                from mpwatch.attach import AttachSession
+
+                self._session = AttachSession(self._root, only=self._only, keeps=self._keeps)
+            return self._session
 
 
 def end_session(session: AttachSession) -> None:

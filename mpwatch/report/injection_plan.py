@@ -9,6 +9,7 @@ from mpwatch.report.table import Paper
 
 _PLAIN = Paper()
 _PROMISES = (
+    "Processes that the job starts from then on get the hook as well. "
     "mpwatch detach PID undoes all of it: every function is restored, the thread ended, the files "
     "removed. The program's results, output and exit code do not change."
 )

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mpwatch.attach.attach_session import descended
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import attach_session
+from mpwatch.attach.attach_session import AttachSession, descended
+from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.outcome import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -53,3 +60,26 @@ def test_a_reused_pid_is_another_process() -> None:
 
 def test_a_circle_of_parents_ends() -> None:
     assert descended([sample(1, 2), sample(2, 1)], {process(3)}, set()) == []
+
+
+def test_what_was_injected_when_ctrl_c_came_is_detached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detached: list[ProcessId] = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def detach(target: ProcessId, **_: object) -> Detached:
+        detached.append(target)
+        return Detached(target, "absent", method="socket")
+
+    monkeypatch.setattr(attach_session, "bring_in_tree", interrupted)
+    monkeypatch.setattr(attach_session, "detach", detach)
+    session = AttachSession(process(2**22 + 1), log=InjectionLog(str(tmp_path / "log")))
+
+    with pytest.raises(KeyboardInterrupt):
+        session.inject([sample(2**22 + 1, 0)], lambda status: None)
+
+    assert session.end() == "The hook was detached from 1 process."
+    assert detached == [process(2**22 + 1)]
