@@ -16,7 +16,9 @@ def instrument() -> bool:
     training must not fail because its observer did.
 
     Returns:
-        Whether the hook is in. It stays out of a free-threaded Python that runs without the GIL.
+        Whether the hook is in. It stays out of a free-threaded Python that runs without the GIL,
+        and of a process with `MPWATCH_DISABLE=1` or `PYTHON_DISABLE_REMOTE_DEBUG=1` in its
+        environment.
     """
     from mpwatch import hook
 

@@ -35,8 +35,8 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
     try:
         target = read_target(process)
         outcome = _leave(target, timeout_s, may_be_asleep)
-        if outcome.state == "absent":
-            _tidy(target)
+        if outcome.state == "absent" and _tidy(target) and not outcome.method:
+            outcome = replace(outcome, method="called off")
     except Refused as refusal:
         gone = refusal.reason == "the process has ended"
         outcome = Detached(process, "absent" if gone else "silent", refusal.reason, refusal.fix)
@@ -64,14 +64,20 @@ def _leave(target: Target, timeout_s: float, may_be_asleep: bool) -> Detached:
             return _have_it_done(target, timeout_s)
         read_frame(client, wire.GOODBYE, timeout_s)
     if _files_gone(target, timeout_s):
-        return Detached(process, "absent")
+        return Detached(process, "absent", method="socket")
     return _have_it_done(target, timeout_s)
 
 
 def _have_it_done(target: Target, timeout_s: float) -> Detached:
     """The hook does not answer: let the interpreter take it out between two bytecodes."""
+    answer, method, stopped_s = deliver(Visit(target), "unload", METHODS, timeout_s)
+    outcome = _unloaded(target, answer, timeout_s)
+    return replace(outcome, method=method, stopped_s=stopped_s)
+
+
+def _unloaded(target: Target, answer: str | None, timeout_s: float) -> Detached:
+    """What the target's answer to `unload` means, once its files have been looked for."""
     process = target.process
-    answer, _, _ = deliver(Visit(target), "unload", METHODS, timeout_s)
     if answer is None:
         reason = f"{blocked_words(target)}; the hook leaves when it comes back to Python"
         return Detached(process, "pending", reason)
@@ -103,10 +109,15 @@ def _files_left(target: Target) -> bool:
     )
 
 
-def _tidy(target: Target) -> None:
-    """Remove what attaching left behind: a parcel, its text, and copies nobody uses any more."""
+def _tidy(target: Target) -> bool:
+    """Remove what attaching left behind: a parcel, its text, and copies nobody uses any more.
+
+    Returns:
+        Whether there was a parcel: an injection that had not been completed.
+    """
     left = parcel.find(target)
     if left is not None:
         left.remove()
         clear_text(target.pid)
     hook_copy.remove_unused(target)
+    return left is not None

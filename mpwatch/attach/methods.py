@@ -17,6 +17,7 @@ from mpwatch.attach.outcome import Refused
 from mpwatch.attach.parcel import Parcel
 from mpwatch.attach.target import Target, read_stat, read_target
 from mpwatch.attach.this_machine import this_machine
+from mpwatch.hook import wire
 
 Step = Callable[[str], None]
 Rest = Callable[[], contextlib.AbstractContextManager[None]]
@@ -103,8 +104,7 @@ class RemoteExec:
         if version is None or version < (3, 14):
             raise Refused("sys.remote_exec came with Python 3.14")
         _require_gil(visit.interpreter)
-        if target.environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
-            raise Refused("PYTHON_DISABLE_REMOTE_DEBUG is set in it")
+        require_not_disabled(target)
         their_python.check(target)
         _require_rights(target)
 
@@ -134,6 +134,7 @@ class PendingCall:
         """CPython >= 3.10 with a GIL, a thread that can be stopped, and the right to do so."""
         this_machine()
         target = visit.target
+        require_not_disabled(target)
         _require_stoppable(target)
         _require_rights(target)
         if target.has_shadow_stack:
@@ -205,6 +206,38 @@ def _queue(plan: pending_call.Plan, memory: room.TargetMemory, step: Step) -> fl
             if time.monotonic() > deadline_s:
                 raise
         time.sleep(_STARTING_S)
+
+
+def require_not_disabled(target: Target) -> None:
+    """Refuse where the process was started with code from outside forbidden.
+
+    By a variable of `wire.DISABLING`, or by `-X disable-remote-debug` (PEP 768: CPython >= 3.14
+    obeys it; mpwatch does on every version and by every method).
+    """
+    name = wire.disabled_by(target.environment)
+    if name is not None:
+        raise Refused(f"{name} is set in its environment", f"start it without {name}")
+    if _has_disabling_option(target.pid):
+        option = "-X disable-remote-debug"
+        raise Refused(f"it was started with {option}", f"start it without {option}")
+
+
+def _has_disabling_option(pid: int) -> bool:
+    """Whether the interpreter's own options, before the program's name, contain it."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(1 << 16).split(b"\0")[1:]
+    except OSError:
+        return False
+    for index, word in enumerate(words):
+        if not word.startswith(b"-") or word in (b"-", b"--", b"-c", b"-m"):
+            is_value = index > 0 and words[index - 1] in (b"-X", b"-W")
+            if not is_value:
+                return False
+        option = words[index + 1] if word == b"-X" and index + 1 < len(words) else word[2:]
+        if word.startswith(b"-X") and option.replace(b"_", b"-") == b"disable-remote-debug":
+            return True
+    return False
 
 
 def _require_gil(found: Interpreter) -> None:

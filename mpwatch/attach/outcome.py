@@ -37,6 +37,11 @@ class Detached:
     reason: str = ""
     fix: str = ""
     took_s: float = 0.0
+    method: str = ""
+    """`socket` (the hook was asked), `remote_exec`, `pending call`, or `called off` (the hook had
+    not arrived yet); empty where there was nothing to detach."""
+    stopped_s: float | None = None
+    """How long the target's main thread was stopped; `None` if it never was."""
 
 
 class Refused(Exception):

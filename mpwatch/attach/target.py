@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from mpwatch.attach.outcome import Refused
 from mpwatch.collect.user_ids import uid_inside
+from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
-_WANTED = (b"XDG_RUNTIME_DIR", b"PYTHON_DISABLE_REMOTE_DEBUG", b"LD_LIBRARY_PATH")
+_WANTED = (b"XDG_RUNTIME_DIR", b"LD_LIBRARY_PATH", *map(os.fsencode, wire.DISABLING))
 
 
 @dataclass(frozen=True, slots=True)

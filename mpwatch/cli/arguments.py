@@ -12,6 +12,15 @@ See why a PyTorch multi-process job hangs, leaks or dies.
 
 Without a command: pick one of the torch jobs that run, then watch it."""
 
+_ATTACH = """\
+Open the dashboard on a running job. What can be seen from outside is shown at once; the
+dashboard then asks whether to inject the hook. Hooks that it injected are detached when it is
+closed, unless --keep is given.
+
+To be asked, always inject or never inject: hook = "ask", "always" or "never" in the section
+[attach] of ~/.config/mpwatch/config.toml. Nothing is injected with --readonly or --inline unless
+--hook is given, and never into processes that have MPWATCH_DISABLE=1 in their environment."""
+
 _EPILOG = """\
 exit codes: 0 fine, 1 findings at or above --fail-on, 2 usage, 3 no such process,
             4 not permitted, 5 not a Python process, 130 interrupted"""
@@ -44,55 +53,83 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    attach = commands.add_parser("attach", help="watch a running job in the dashboard")
+    attach = commands.add_parser(
+        "attach",
+        help="open the dashboard on a running job",
+        description=_ATTACH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     attach.add_argument("pid", type=_pid, metavar="PID")
-    attach.add_argument("--no-hook", action="store_true", help="only look from outside")
-    attach.add_argument("--record", metavar="FILE", help="also write a recording")
-    attach.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
-    attach.add_argument("--readonly", action="store_true", help="nothing can be changed from it")
+    choice = attach.add_mutually_exclusive_group()
+    choice.add_argument("--hook", action="store_true", help="inject the hook without asking")
+    choice.add_argument("--no-hook", action="store_true", help="do not ask; i injects it later")
+    _add_keep(attach)
     attach.add_argument(
-        "--inline", action="store_true", help="a few lines that stay in the scrollback"
+        "--only",
+        type=_pid,
+        action="append",
+        default=[],
+        metavar="PID",
+        help="inject into this process only; may be given several times",
+    )
+    attach.add_argument(
+        "--dry-run", action="store_true", help="print what an injection would do, and exit"
+    )
+    _add_json(attach, "with --dry-run: print JSON only")
+    attach.add_argument("--record", metavar="FILE", help="also write a recording")
+    _add_refresh(attach)
+    attach.add_argument(
+        "--readonly", action="store_true", help="nothing can be changed from the dashboard"
+    )
+    attach.add_argument(
+        "--inline", action="store_true", help="print a few lines that stay in the scrollback"
     )
     attach.set_defaults(command=("mpwatch.cli.dashboards", "attach"))
 
-    serve = commands.add_parser("serve", help="the dashboard in a browser on this machine")
+    serve = commands.add_parser("serve", help="serve the dashboard to a browser on this machine")
     serve.add_argument("pid", type=_pid, metavar="PID")
-    serve.add_argument("--no-hook", action="store_true", help="only look from outside")
+    serve.add_argument("--no-hook", action="store_true", help="accepted; serve never injects")
     serve.add_argument("--port", type=_port, default=8000, metavar="PORT", help="default 8000")
     serve.set_defaults(command=("mpwatch.cli.dashboards", "serve"))
 
-    run = commands.add_parser("run", help="start a program with the hook in, and watch it")
+    run = commands.add_parser(
+        "run", help="run a program with the hook loaded and open the dashboard"
+    )
     run.add_argument("-m", dest="is_module", action="store_true", help="TARGET is a module")
-    run.add_argument("--headless", action="store_true", help="no dashboard; it runs as always")
+    run.add_argument("--headless", action="store_true", help="run without the dashboard")
     run.add_argument("--record", metavar="FILE", help="write a recording")
-    run.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
-    run.add_argument("target", metavar="TARGET")
+    _add_refresh(run)
+    run.add_argument("target", metavar="TARGET", help="a script, or a Python command from PATH")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
     run.set_defaults(command=("mpwatch.cli.runs", "run"))
 
-    demo = commands.add_parser("demo", help="a real torch program that shows one failure, watched")
+    demo = commands.add_parser("demo", help="run a torch program that shows one failure")
     demo.add_argument("scenario", nargs="?", default="healthy", metavar="SCENARIO")
-    demo.add_argument("--list", action="store_true", dest="list_scenarios", help="what there is")
-    demo.add_argument("--mended", action="store_true", help="the same program, done right")
-    demo.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
+    demo.add_argument(
+        "--list", action="store_true", dest="list_scenarios", help="list the scenarios"
+    )
+    demo.add_argument("--mended", action="store_true", help="the same program without the mistake")
+    _add_refresh(demo)
     demo.set_defaults(command=("mpwatch.cli.runs", "demo"))
 
 
 def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    ps = commands.add_parser("ps", help="torch and hooked processes, with roles and hook state")
+    ps = commands.add_parser("ps", help="list torch processes and processes with the hook")
     _add_json(ps)
     ps.set_defaults(command=("mpwatch.cli.looks", "ps"))
 
-    dump = commands.add_parser("dump", help="the whole process tree, once")
+    dump = commands.add_parser("dump", help="print the whole process tree once")
     dump.add_argument("pid", type=_pid, metavar="PID")
-    dump.add_argument("--no-stacks", action="store_true", help="do not take stacks")
-    dump.add_argument("--native", action="store_true", help="native frames too (slower)")
-    dump.add_argument("--locals", action="store_true", help="local variables too")
+    dump.add_argument("--no-stacks", action="store_true", help="without stacks")
+    dump.add_argument("--native", action="store_true", help="with native frames (slower)")
+    dump.add_argument("--locals", action="store_true", help="with local variables")
     _add_json(dump)
     _add_hook(dump)
     dump.set_defaults(command=("mpwatch.cli.looks", "dump"))
 
-    diagnose = commands.add_parser("diagnose", help="what is wrong, where, why and what to do")
+    diagnose = commands.add_parser(
+        "diagnose", help="print what is wrong, where, why and what to do"
+    )
     diagnose.add_argument("subject", metavar="PID|FILE")
     diagnose.add_argument(
         "--for",
@@ -109,75 +146,92 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_hook(diagnose)
     diagnose.set_defaults(command=("mpwatch.cli.looks", "diagnose"))
 
-    export = commands.add_parser("export", help="metrics of a job for Prometheus")
+    export = commands.add_parser("export", help="serve metrics of a job to Prometheus")
     export.add_argument("pid", type=_pid, metavar="PID")
     export.add_argument("--prometheus", required=True, metavar="HOST:PORT", help="a local address")
-    export.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
+    _add_refresh(export)
     _add_hook(export)
     export.set_defaults(command=("mpwatch.cli.metrics", "export"))
 
-    doctor = commands.add_parser("doctor", help="the host's limits and rights, before trouble")
-    doctor.add_argument("pid", nargs="?", type=_pid, metavar="PID")
+    doctor = commands.add_parser("doctor", help="check system limits and permissions")
+    doctor.add_argument(
+        "pid", nargs="?", type=_pid, metavar="PID", help="as this process sees them, and its hook"
+    )
     _add_json(doctor)
     doctor.set_defaults(command=("mpwatch.cli.looks", "doctor"))
 
 
 def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    record = commands.add_parser("record", help="write everything observed to a file")
+    record = commands.add_parser("record", help="record everything that is observed to a file")
     record.add_argument("pid", type=_pid, metavar="PID")
     record.add_argument("-o", dest="output", required=True, metavar="FILE")
-    record.add_argument("--for", dest="seconds", type=_seconds, metavar="SECONDS", help="then stop")
-    record.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples a second")
+    record.add_argument(
+        "--for", dest="seconds", type=_seconds, metavar="SECONDS", help="stop after so long"
+    )
+    _add_refresh(record)
     _add_hook(record)
     record.set_defaults(command=("mpwatch.cli.files", "record"))
 
-    report = commands.add_parser("report", help="a recording as one page of HTML")
+    report = commands.add_parser("report", help="write a recording as one page of HTML")
     report.add_argument("file", metavar="FILE")
     report.add_argument("-o", dest="output", required=True, metavar="OUT.html")
     report.set_defaults(command=("mpwatch.cli.files", "report"))
 
-    trace = commands.add_parser("trace", help="a recording as a trace for Perfetto")
+    trace = commands.add_parser("trace", help="write a recording as a trace for Perfetto")
     trace.add_argument("file", metavar="FILE")
     trace.add_argument("-o", dest="output", required=True, metavar="OUT.json")
     trace.set_defaults(command=("mpwatch.cli.files", "trace"))
 
-    autopsy = commands.add_parser("autopsy", help="what dead processes did last")
+    autopsy = commands.add_parser("autopsy", help="print what dead processes did last")
     autopsy.add_argument("subject", metavar="PID|DIR")
     autopsy.set_defaults(command=("mpwatch.cli.files", "autopsy"))
 
-    replay = commands.add_parser("replay", help="a recording in the dashboard")
+    replay = commands.add_parser("replay", help="open a recording in the dashboard")
     replay.add_argument("file", metavar="FILE")
     replay.set_defaults(command=("mpwatch.cli.dashboards", "replay"))
 
 
 def _add_changing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    detach = commands.add_parser("detach", help="take the hook out of the whole tree")
+    detach = commands.add_parser("detach", help="detach the hook from all processes of a job")
     detach.add_argument("pid", type=_pid, metavar="PID")
     detach.set_defaults(command=("mpwatch.cli.changes", "detach"))
 
 
 def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     clean = commands.add_parser(
-        "clean", help="orphaned torch segments and sockets of dead processes, nothing else"
+        "clean", help="list or remove torch segments and sockets that dead processes left"
     )
-    clean.add_argument("--yes", action="store_true", help="remove them; without it they are listed")
+    clean.add_argument(
+        "--yes", action="store_true", help="remove them; without this they are only listed"
+    )
     clean.set_defaults(command=("mpwatch.cli.changes", "clean"))
 
 
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="JSON, and nothing else, on stdout")
+def _add_json(parser: argparse.ArgumentParser, words: str = "print JSON only") -> None:
+    parser.add_argument("--json", action="store_true", help=words)
+
+
+def _add_refresh(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--refresh", type=_hz, default=1.0, metavar="HZ", help="samples per second")
+
+
+def _add_keep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep", action="store_true", help="do not detach at the end what was injected"
+    )
 
 
 def _add_hook(parser: argparse.ArgumentParser) -> None:
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--hook", action="store_true", help="bring the hook in first")
-    choice.add_argument("--no-hook", action="store_true", help="ignore a hook that is there")
+    choice.add_argument("--hook", action="store_true", help="inject the hook first")
+    choice.add_argument("--no-hook", action="store_true", help="ignore hooks that are there")
+    _add_keep(parser)
 
 
 def _pid(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else 0
     if not 0 < value < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no process id; `mpwatch ps` lists jobs")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a process ID; `mpwatch ps` lists jobs")
     return value
 
 

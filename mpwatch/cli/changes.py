@@ -10,8 +10,8 @@ from mpwatch.cli.targets import ended_meanwhile, target
 
 
 def detach(arguments: argparse.Namespace) -> int:
-    """Take the hook out of a whole tree, and say for each process how that went."""
-    from mpwatch.attach import Detached, detach_tree
+    """Detach the hook from all processes of a job, and print the result for each."""
+    from mpwatch.attach import Detached, InjectionLog, detach_tree
     from mpwatch.collect.tree import TreeCollector
     from mpwatch.collect.wanted import Wanted
 
@@ -21,14 +21,21 @@ def detach(arguments: argparse.Namespace) -> int:
     if tree is None:
         raise ended_meanwhile(arguments.pid)
     staying: list[Detached] = []
+    commands = {sample.process: sample.cmdline for sample in tree.processes}
+    log = InjectionLog()
 
     def tell(detached: Detached) -> None:
-        words = "the hook is out" if detached.state == "absent" else detached.state
+        log.detached(detached, commands.get(detached.process, ()))
+        words = "detached" if detached.method else "no hook in this process"
+        if detached.state != "absent":
+            words = detached.state
         print(f"{detached.process.pid}: {detached.reason or words}")
         if detached.state not in ("absent", "pending", "gone"):
             staying.append(detached)
 
     detach_tree(tree.processes, tell)
+    if log.problem is not None:
+        print(f"mpwatch: the log of detaches is not complete: {log.problem}", file=sys.stderr)
     if staying:
         raise Failure(
             f"The hook is still in {len(staying)} of {len(tree.processes)} processes.",
@@ -47,7 +54,7 @@ def clean(arguments: argparse.Namespace) -> int:
     for problem in leftovers.problems:
         print(f"mpwatch: {problem}", file=sys.stderr)
     if not leftovers.files:
-        print("Nothing of dead jobs lies around.")
+        print("Nothing to clean up.")
         return 0
     refused = []
     for each in leftovers.files:

@@ -6,18 +6,25 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure
 from mpwatch.cli.garbage import set_aside_what_is_loaded
+from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import check_recordable, reading
-from mpwatch.cli.targets import bring, hook_use, target
+from mpwatch.cli.targets import LazySession, ended_meanwhile, target
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.intake import HookUse
 from mpwatch.observe.source import Source
 
+if TYPE_CHECKING:
+    from mpwatch.tui.hook_consent import HookQuestion
+
 
 def pick(arguments: argparse.Namespace) -> int:
-    """Let a person choose one of the running torch jobs, then watch it."""
+    """Let the user choose one of the running torch jobs, then watch it."""
     need_terminal("mpwatch ps")
     from mpwatch.collect.jobs import find_jobs
     from mpwatch.tui.picker import pick as pick_job
@@ -25,21 +32,57 @@ def pick(arguments: argparse.Namespace) -> int:
     chosen = pick_job(find_jobs)
     if chosen is None:
         return 0
-    return watch(chosen, hook="bring", refresh_hz=arguments.refresh, readonly=arguments.readonly)
+    return watch(chosen, refresh_hz=arguments.refresh, readonly=arguments.readonly)
 
 
 def attach(arguments: argparse.Namespace) -> int:
     """Watch one running job."""
+    if arguments.json and not arguments.dry_run:
+        raise Failure("--json goes with --dry-run here.", f"mpwatch dump {arguments.pid} --json")
     process = target(arguments.pid, may_be_hidden=True)
+    if arguments.dry_run:
+        return _dry_run(process, arguments)
     need_terminal(f"mpwatch dump {arguments.pid}")
     return watch(
         process,
-        hook=hook_use(arguments, "bring"),
+        consent=_consent(arguments),
+        only=arguments.only,
+        keeps=arguments.keep,
         refresh_hz=arguments.refresh,
         record=arguments.record,
         readonly=arguments.readonly,
         inline=arguments.inline,
     )
+
+
+def _consent(arguments: argparse.Namespace) -> HookConsent:
+    """Whether to inject: what the options say, else what the configuration file says."""
+    if arguments.hook:
+        return "always"
+    if arguments.no_hook or arguments.readonly or arguments.inline:
+        return "never"
+    return read_configuration().hook
+
+
+def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
+    """Print what an injection would do to each process of the job."""
+    from mpwatch.attach import plan_injection
+    from mpwatch.collect.tree import TreeCollector
+    from mpwatch.collect.wanted import Wanted
+    from mpwatch.report import injection_plan
+    from mpwatch.report.json import text_of
+
+    tree = TreeCollector(process).collect(
+        Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+    )
+    if tree is None:
+        raise ended_meanwhile(process.pid)
+    plan = plan_injection(tree.processes, only=arguments.only)
+    if arguments.json:
+        print(text_of(injection_plan.plan_json(plan)))
+    else:
+        print(injection_plan.plan_text(plan, paper=paper()))
+    return 0
 
 
 def replay(arguments: argparse.Namespace) -> int:
@@ -53,15 +96,14 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """The dashboard of one job in a browser on this machine; nothing can be changed from it."""
+    """The dashboard of one job in a browser on this machine: read-only, and nothing is injected."""
     target(arguments.pid, may_be_hidden=True)
     try:
         from textual_serve.server import Server
     except ImportError:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
         raise Failure(sentence, f"{sys.executable} -m pip install 'mpwatch[serve]'") from None
-    hook = " --no-hook" if arguments.no_hook else ""
-    command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly{hook}"
+    command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly"
     # Whoever reaches this page sees command lines and stacks: it stays on this machine.
     Server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
     return 0
@@ -81,34 +123,84 @@ def need_terminal(instead: str) -> None:
 def watch(
     process: ProcessId,
     *,
-    hook: HookUse,
+    consent: HookConsent = "never",
+    only: Sequence[int] = (),
+    keeps: bool = False,
     refresh_hz: float,
     record: str | None = None,
     readonly: bool = False,
     inline: bool = False,
+    on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
-    """The dashboard on a live job, or a few lines of it."""
+    """The dashboard on a live job, or a few lines of it.
+
+    Args:
+        process: The job.
+        consent: Whether the hook is injected, or the user asked.
+        only: The pids that may be injected; all of the job if there are none.
+        keeps: Whether injected hooks stay when the dashboard is closed.
+        refresh_hz: Samples per second.
+        record: A file for a recording.
+        readonly: Refuse everything that changes a process.
+        inline: Print a few lines in place of the whole screen.
+        on_stuck: What else is to be done before a dashboard is killed that does not end when told.
+
+    Returns:
+        An exit code: 128 + n after SIGTERM or SIGHUP.
+    """
     from mpwatch.observe.live import LiveOptions, LiveSource
+    from mpwatch.tui.hook_consent import HookQuestion
 
     if record is not None:
         check_recordable(record)
-    options = LiveOptions(refresh_hz=refresh_hz, hook=hook, record=record)
-    source = LiveSource(process, options, bring=bring)
+    use: HookUse = "inject" if consent == "always" else "use"
+    session = LazySession(process, only=only, keeps=keeps)
+    options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record)
+    source = LiveSource(process, options, inject=session.inject)
     title = str(process.pid)
-    if inline:
-        from mpwatch.tui.inline import run_inline
 
-        return run_inline(source, title=title, refresh_hz=refresh_hz)
-    return show(source, title=title, refresh_hz=refresh_hz, readonly=readonly, recording=record)
+    def stuck() -> None:
+        session.end()
+        on_stuck()
+
+    try:
+        if inline:
+            from mpwatch.tui.inline import run_inline
+
+            return run_inline(source, title=title, refresh_hz=refresh_hz, on_stuck=stuck)
+        return show(
+            source,
+            title=title,
+            refresh_hz=refresh_hz,
+            readonly=readonly,
+            recording=record,
+            question=None if readonly else HookQuestion(session.plan, asks=consent == "ask"),
+            on_stuck=stuck,
+        )
+    finally:
+        session.end()
 
 
 def show(
-    source: Source, *, title: str, refresh_hz: float, readonly: bool, recording: str | None = None
+    source: Source,
+    *,
+    title: str,
+    refresh_hz: float,
+    readonly: bool,
+    recording: str | None = None,
+    question: HookQuestion | None = None,
+    on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
     """The dashboard on any source."""
     from mpwatch.tui.app import run_dashboard
 
     set_aside_what_is_loaded()
     return run_dashboard(
-        source, title=title, refresh_hz=refresh_hz, readonly=readonly, recording=recording
+        source,
+        title=title,
+        refresh_hz=refresh_hz,
+        readonly=readonly,
+        recording=recording,
+        question=question,
+        on_stuck=on_stuck,
     )

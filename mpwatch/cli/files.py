@@ -9,7 +9,7 @@ from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import check_recordable, reading, writing
 from mpwatch.cli.progress import Progress
-from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 
 
 def record(arguments: argparse.Namespace) -> int:
@@ -22,12 +22,15 @@ def record(arguments: argparse.Namespace) -> int:
     writer = RecordingWriter(arguments.output, process)
     seconds = arguments.seconds or 365 * 86_400.0
     try:
-        with Progress(f"recording {arguments.pid}", arguments.seconds) as progress:
+        with (
+            injecting(process, arguments) as inject,
+            Progress(f"recording {arguments.pid}", arguments.seconds) as progress,
+        ):
             snapshot = watch_for(
                 process,
                 seconds,
                 LookOptions(hook=hook_use(arguments)),
-                bring=bring,
+                inject=inject,
                 keep=writer.write,
                 each=lambda seen: progress.say(f"{len(seen.living())} processes"),
                 period_s=1.0 / arguments.refresh,

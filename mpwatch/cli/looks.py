@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from mpwatch.cli.failures import EXIT_FINDINGS
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import reading
 from mpwatch.cli.progress import Progress
-from mpwatch.cli.targets import bring, ended_meanwhile, hook_use, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
+from mpwatch.model.checks import Check
 from mpwatch.model.findings import Severity
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report import json as json_report
+
+LOG_LINES = 5
+"""How many lines of the log the doctor shows about a process."""
 
 
 def ps(arguments: argparse.Namespace) -> int:
@@ -38,7 +44,9 @@ def dump(arguments: argparse.Namespace) -> int:
         locals=arguments.locals,
         hook=hook_use(arguments),
     )
-    snapshot = look_once(target(arguments.pid), options, bring=bring)
+    process = target(arguments.pid)
+    with injecting(process, arguments) as inject:
+        snapshot = look_once(process, options, inject=inject)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     if arguments.json:
@@ -90,12 +98,13 @@ def exit_code(snapshot: Snapshot, fail_on: str) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print the limits and rights that matter."""
+    """Print the limits and permissions that matter; with a PID also what is in that process."""
     from mpwatch.collect.doctor import examine
 
-    if arguments.pid is not None:
-        target(arguments.pid)
+    process = None if arguments.pid is None else target(arguments.pid)
     checks = examine(arguments.pid)
+    if process is not None:
+        checks = (*checks, *_hook_checks(process))
     if arguments.json:
         print(json_report.text_of(json_report.doctor_json(checks)))
     else:
@@ -105,16 +114,34 @@ def doctor(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _hook_checks(process: ProcessId) -> Iterator[Check]:
+    """What is in a process of the hook, and what the user's log says about it."""
+    from mpwatch.attach import InjectionLog
+    from mpwatch.collect.doctor_hook import hook_checks
+
+    yield from hook_checks(process)
+    log = InjectionLog()
+    lines = log.lines_about(process, LOG_LINES)
+    if not lines:
+        yield Check("attach log", "ok", "no entry", f"{log.path} has no line about it.")
+    for number, line in enumerate(lines, start=1):
+        yield Check("attach log", "ok", f"{number} of {len(lines)}", line)
+
+
 def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
     from mpwatch.observe.once import LookOptions, watch_for
 
     options = LookOptions(hook=hook_use(arguments))
-    with Progress(f"watching {pid}", arguments.seconds) as progress:
+    process = target(pid)
+    with (
+        injecting(process, arguments) as inject,
+        Progress(f"watching {pid}", arguments.seconds) as progress,
+    ):
         snapshot = watch_for(
-            target(pid),
+            process,
             arguments.seconds,
             options,
-            bring=bring,
+            inject=inject,
             each=lambda seen: progress.say(f"{len(seen.living())} processes"),
         )
     if snapshot is None:

@@ -6,7 +6,7 @@ import argparse
 import threading
 
 from mpwatch.cli.failures import Failure
-from mpwatch.cli.targets import bring, hook_use, target
+from mpwatch.cli.targets import hook_use, injecting, target
 from mpwatch.model.snapshot import Snapshot
 
 
@@ -21,7 +21,6 @@ def export(arguments: argparse.Namespace) -> int:
     except CannotServe as error:
         raise Failure(str(error), "--prometheus 127.0.0.1:9109") from None
     options = LiveOptions(refresh_hz=arguments.refresh, hook=hook_use(arguments), stacks=False)
-    source = LiveSource(process, options, bring=bring)
     has_ended = threading.Event()
 
     def take(snapshot: Snapshot) -> None:
@@ -29,12 +28,14 @@ def export(arguments: argparse.Namespace) -> int:
         if snapshot.mode == "ended":
             has_ended.set()
 
-    server.start()
-    print(f"serving {server.url}", flush=True)
-    try:
-        source.start(take)
-        has_ended.wait()
-    finally:
-        source.stop()
-        server.stop()
+    with injecting(process, arguments) as inject:
+        source = LiveSource(process, options, inject=inject)
+        server.start()
+        print(f"serving {server.url}", flush=True)
+        try:
+            source.start(take)
+            has_ended.wait()
+        finally:
+            source.stop()
+            server.stop()
     return 0

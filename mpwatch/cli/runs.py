@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shutil
+import signal
 import subprocess
 import sys
 
-from mpwatch.cli import children
+from mpwatch.cli import children, console_script
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import check_recordable
 from mpwatch.cli.progress import Progress
+from mpwatch.cli.targets import exiting_on_signals
 from mpwatch.collect.errors import CannotWatch
 from mpwatch.collect.proc import identify
 from mpwatch.model.ids import ProcessId
@@ -21,20 +24,36 @@ from mpwatch.model.snapshot import Snapshot
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start a program with the hook in; the exit code is the program's."""
-    if not arguments.is_module and not os.path.exists(arguments.target):
-        raise Failure(f"There is no file {arguments.target}.", "mpwatch run -m MODULE")
+    """Run a program with the hook loaded; the exit code is the program's."""
+    command = _command(arguments)
     if arguments.record is not None:
         check_recordable(arguments.record)
-    command = children.hooked_command(
-        [arguments.target, *arguments.arguments], is_module=arguments.is_module
-    )
     if _has_terminal() and not arguments.headless:
         return _behind_dashboard(command, arguments)
     if arguments.record is None:
         sys.stdout.flush()
         os.execv(command[0], command)
     return _recorded(command, arguments)
+
+
+def _command(arguments: argparse.Namespace) -> list[str]:
+    """The command line that runs the target: a module, a file, or a Python command from PATH.
+
+    Raises:
+        Failure: There is no such target, or it is not Python.
+    """
+    argv = [arguments.target, *arguments.arguments]
+    if arguments.is_module or os.path.exists(arguments.target):
+        return children.hooked_command(argv, is_module=arguments.is_module)
+    path = None if "/" in arguments.target else shutil.which(arguments.target)
+    if path is None:
+        sentence = f"There is no file {arguments.target}, and no such command in PATH."
+        raise Failure(sentence, "mpwatch run -m MODULE")
+    python = console_script.interpreter(path)
+    if python is None:
+        sentence = f"{path} is not a Python script, so the hook cannot be loaded into it."
+        raise Failure(sentence, "mpwatch run FILE.py, or mpwatch run -m MODULE")
+    return children.hooked_command([path, *arguments.arguments], python=python)
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -62,11 +81,11 @@ def demo(arguments: argparse.Namespace) -> int:
         )
     _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
     command = children.hooked_command(argv)
-    with children.captured() as output:
+    with children.captured() as output, exiting_on_signals():
         child = children.start(command, output)
         try:
             if _has_terminal():
-                return watch(_identity(child), hook="use", refresh_hz=arguments.refresh)
+                return watch(_identity(child), refresh_hz=arguments.refresh)
             print(_report(child, scenario.shows_s, output.name))
             return 0
         finally:
@@ -88,20 +107,22 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
     """The program's output waits in a file while the dashboard has the terminal."""
     with children.captured() as output:
         child = children.start(command, output)
-        with children.passing_signals(child):
-            watch(
+        with children.passing_signals(child) as passed:
+            code = watch(
                 _identity(child),
-                hook="use",
                 refresh_hz=arguments.refresh,
                 record=arguments.record,
+                on_stuck=lambda: passed.pass_on(signal.SIGHUP),
             )
-            if child.poll() is None:
+            if code > 128 and passed.first is None:
+                passed.pass_on(code - 128)  # the dashboard took the signal
+            if child.poll() is None and passed.first is None:
                 print(
-                    "The dashboard is closed; the program goes on, and this is what it prints:",
+                    "The dashboard is closed; the program goes on, and this is its output:",
                     file=sys.stderr,
                 )
-            children.pour(output.name, child)
-            return children.leave_as(child.wait())
+            children.pour(output.name, child, passed)
+            return passed.wait()
 
 
 def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
@@ -110,11 +131,11 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
     from mpwatch.observe.recording import RecordingWriter
 
     child = children.start(command)
-    with children.passing_signals(child):
+    with children.passing_signals(child) as passed:
         try:
             process = _identity(child)
         except Failure:
-            return children.leave_as(child.wait())
+            return passed.wait()
         writer = RecordingWriter(arguments.record, process)
         try:
             watch_for(
@@ -122,14 +143,14 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
                 365 * 86_400.0,
                 LookOptions(),
                 keep=writer.write,
-                stop=lambda: children.has_ended(child),
+                stop=lambda: children.has_ended(child) or passed.is_time_over,
                 period_s=1.0 / arguments.refresh,
             )
         finally:
             writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-        return children.leave_as(child.wait())
+        return passed.wait()
 
 
 def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:

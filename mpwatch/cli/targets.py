@@ -1,17 +1,30 @@
-"""The process a command is about, and the hook that is to be brought into it."""
+"""The process that a command is about, and the hooks that the command injects into it."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
 from mpwatch.collect.errors import CannotWatch
 from mpwatch.collect.proc import identify
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
+from mpwatch.observe.attach_schedule import Inject
 from mpwatch.observe.intake import HookUse
+
+if TYPE_CHECKING:
+    from mpwatch.attach import AttachSession
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
@@ -37,26 +50,126 @@ def ended_meanwhile(pid: int) -> Failure:
     )
 
 
-def hook_use(arguments: argparse.Namespace, default: HookUse = "use") -> HookUse:
+def hook_use(arguments: argparse.Namespace) -> HookUse:
     """What `--hook` and `--no-hook` say."""
     if arguments.no_hook:
         return "ignore"
-    if getattr(arguments, "hook", False):
-        return "bring"
-    return default
+    return "inject" if arguments.hook else "use"
 
 
-def bring(
-    samples: Sequence[ProcSample], report: Callable[[HookStatus], None], *, again: bool = False
-) -> None:
-    """Bring the hook into processes; see `mpwatch.observe.bringing.Bring`."""
-    import time
+@contextlib.contextmanager
+def injecting(process: ProcessId, arguments: argparse.Namespace) -> Iterator[Inject | None]:
+    """What injects hooks for a command without a dashboard, if `--hook` was given.
 
-    from mpwatch.attach import Attached, bring_in_tree
+    They are detached when the command ends, unless `--keep` was given. SIGTERM and SIGHUP end the
+    command like ctrl-c meanwhile.
+    """
+    if hook_use(arguments) != "inject":
+        yield None
+        return
+    from mpwatch.attach import AttachSession
 
-    def tell(attached: Attached) -> None:
-        reason = f"{attached.reason} {attached.fix}".strip()
-        at_s, state = time.monotonic(), attached.state
-        report(HookStatus(attached.process, at_s, state, reason, passes=attached.passes))
+    session = AttachSession(process, keeps=arguments.keep)
+    with exiting_on_signals():
+        try:
+            yield session.inject
+        finally:
+            end_session(session)
 
-    bring_in_tree(samples, tell, again=again)
+
+@contextlib.contextmanager
+def exiting_on_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise `SystemExit` with 128 + n, so that `finally` blocks run."""
+    before = {number: signal.signal(number, _exit) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class LazySession:
+    """An `AttachSession` that is made when it is first used.
+
+    The modules for injecting take 50 ms to import, which the first screen must not wait for.
+    """
+
+    def __init__(self, root: ProcessId, *, only: Collection[int], keeps: bool) -> None:
+        self._root = root
+        self._only = only
+        self._keeps = keeps
+        self._lock = threading.Lock()
+        self._session: AttachSession | None = None
+        self._is_over = False
+
+    def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
+        """See `AttachSession.plan`."""
+        session = self._made()
+        return InjectionPlan((), ()) if session is None else session.plan(samples)
+
+    def inject(
+        self,
+        samples: Sequence[ProcSample],
+        report: Callable[[HookStatus], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        """See `AttachSession.inject`."""
+        session = self._made()
+        if session is not None:
+            session.inject(samples, report, again=again)
+
+    def end(self) -> None:
+        """Detach what was injected, and say so; later calls of all methods do nothing."""
+        with self._lock:
+            self._is_over = True
+            session, self._session = self._session, None
+        if session is not None:
+            end_session(session)
+
+    def _made(self) -> AttachSession | None:
+        with self._lock:
+            if self._session is None and not self._is_over:
+                from mpwatch.attach import AttachSession
+
+                self._session = AttachSession(self._root, only=self._only, keeps=self._keeps)
+            return self._session
+
+
+def end_session(session: AttachSession) -> None:
+    """Detach what was injected, and say so on standard error in one line.
+
+    No signal but SIGKILL interrupts this; it takes a second for most jobs, and is bounded.
+    """
+    with _undisturbed():
+        sentence = session.end()
+    # Standard error may be a terminal that is gone.
+    with contextlib.suppress(OSError):
+        if sentence:
+            print(f"mpwatch: {sentence}", file=sys.stderr, flush=True)
+        if session.log.problem is not None:
+            problem = f"the log of injections is not complete: {session.log.problem}"
+            print(f"mpwatch: {problem}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Have signals that would end mpwatch do nothing; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (*_ENDING, signal.SIGINT)
+    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Ignore a signal, by a handler since processes started meanwhile inherit SIG_IGN."""
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

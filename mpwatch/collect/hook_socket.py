@@ -46,6 +46,16 @@ def stem(sample: ProcSample) -> str:
     return wire.stem(pid, sample.process.start_ticks)
 
 
+def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
+    """Whether the socket or the ring of a hook is there; nobody is connected to."""
+    name = stem(sample)
+    return any(
+        os.path.lexists(f"{folder}/{name}{suffix}")
+        for folder in folders(sample, proc)
+        for suffix in (wire.SOCKET_SUFFIX, wire.RING_SUFFIX)
+    )
+
+
 def connect(sample: ProcSample, proc: str = "/proc") -> socket.socket:
     """Connect to the hook of a process, without waiting for anything.
 

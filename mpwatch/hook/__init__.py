@@ -31,14 +31,17 @@ _is_watched: list[bool] = []
 """Whether forks are: what is registered with the interpreter cannot be taken back."""
 _session: Session | None = None
 _forks: Forks | None = None
+refusal = ""
+"""Why the last `enter` refused, one sentence; empty if it did not."""
 
 
 def instrument() -> bool:
     """Bring the hook into this process.
 
     Returns:
-        Whether it is in. It stays out of a forkserver, whose children bring their own, and of an
-        interpreter that runs without its lock.
+        Whether it is in. It stays out of a forkserver, whose children bring their own, of an
+        interpreter that runs without its lock, and of a process whose environment forbids it
+        (`wire.DISABLING`).
     """
     return enter("instrument")
 
@@ -64,6 +67,7 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         started_by: `instrument`, `run`, `fork`, `spawn`, `forkserver` or `attach`.
         birth: What the parent knew about this process, see `wire.HELLO`.
     """
+    global refusal
     other = _other()
     if other is not None:
         return bool(other.enter(started_by, birth))
@@ -72,7 +76,8 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         _session.resume()
         _session.server.start_again()
         return True
-    if _is_forkserver() or not _has_gil():
+    refusal = _refusal()
+    if refusal:
         return False
     is_collecting = gc.isenabled()
     try:
@@ -189,6 +194,20 @@ def _at_exit() -> None:
         util.Finalize(None, session.close, args=("exit",), exitpriority=-1000)
     else:
         session.close("exit")
+
+
+def _refusal() -> str:
+    """Why the hook must stay out of this process, or an empty string."""
+    import os
+
+    from . import wire
+
+    disabling = wire.disabled_by(os.environ)
+    if disabling is not None:
+        return f"{disabling} is set in the process"
+    if _is_forkserver():
+        return "the process is a forkserver"
+    return "" if _has_gil() else "the interpreter runs without the GIL"
 
 
 def _has_gil() -> bool:

@@ -257,6 +257,9 @@ class Session:
         self.since_ns = self.system.monotonic_ns()
         self.loaders.be_child(self.identity.pid)
         self._be_born()
+        if wire.disabled_by(os.environ):  # set by the program since the hook was loaded
+            self.leave("disabled")
+            return
         self.ring.on_new_thread = self.wake
 
     def wake(self) -> None:

@@ -52,7 +52,7 @@ def load(
         if package is None:
             package = _import(hook_directory, unpacked)
         if not package.enter(started_by, birth):
-            reason = "the hook refused"
+            reason = getattr(package, "refusal", "") or "the hook refused"
             return None
     except Exception as error:
         if not _is_ours(error, hook_directory):

@@ -18,6 +18,10 @@ from __future__ import annotations
 
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 PROTOCOL = 1
 
 # --- records -------------------------------------------------------------------------------------
@@ -299,3 +303,23 @@ def pack_frame(kind: int, payload: bytes) -> bytes:
     if len(payload) > MAX_FRAME_BYTES:
         raise ValueError(f"a frame of {len(payload)} bytes is longer than {MAX_FRAME_BYTES}")
     return FRAME.pack(len(payload), kind) + payload
+
+
+# --- consent -------------------------------------------------------------------------------------
+
+DISABLING = ("MPWATCH_DISABLE", "PYTHON_DISABLE_REMOTE_DEBUG")
+"""Variables that keep the hook out of a process. The second is CPython's own (PEP 768, from 3.14
+on); mpwatch honours it on every version, and also where the hook is not injected from outside."""
+
+
+def disabled_by(environment: Mapping[str, str]) -> str | None:
+    """The variable of an environment that forbids the hook, or `None`.
+
+    An empty value does not forbid it (as CPython reads its own variable), nor does
+    `MPWATCH_DISABLE=0`.
+    """
+    for name in DISABLING:
+        value = environment.get(name)
+        if value and (name, value) != ("MPWATCH_DISABLE", "0"):
+            return name
+    return None

@@ -66,6 +66,11 @@ class Step:
     readings: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class InjectHook:
+    """Live only: inject the hook into the job, and into what it starts from now on."""
+
+
 Command: TypeAlias = (
-    TakeStacks | Follow | SetRefresh | Pause | StartRecording | Seek | SetSpeed | Step
+    InjectHook | TakeStacks | Follow | SetRefresh | Pause | StartRecording | Seek | SetSpeed | Step
 )

@@ -17,8 +17,8 @@ from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 from mpwatch.observe.last_words import LastWords
 
-HookUse: TypeAlias = Literal["use", "bring", "ignore"]
-"""`use` a hook that is there, `bring` one in where there is none, `ignore` it."""
+HookUse: TypeAlias = Literal["use", "inject", "ignore"]
+"""`use` a hook that is there, `inject` one where there is none, `ignore` it."""
 
 
 class Intake:

@@ -11,6 +11,7 @@ from mpwatch.collect.wanted import Wanted
 from mpwatch.model.commands import (
     Command,
     Follow,
+    InjectHook,
     Pause,
     Seek,
     SetRefresh,
@@ -24,7 +25,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.bringing import Bring, BringPlan
+from mpwatch.observe.attach_schedule import AttachSchedule, Inject
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
@@ -60,13 +61,14 @@ class LiveSource:
         root: ProcessId,
         options: LiveOptions | None = None,
         *,
-        bring: Bring | None = None,
+        inject: Inject | None = None,
         intake: Intake | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options or LiveOptions()
         self._intake = intake or Intake(root, hooks=self._options.hook != "ignore")
-        self._bring = bring if self._options.hook == "bring" else None
+        self._inject = inject if self._options.hook != "ignore" else None
+        self._may_inject = self._options.hook == "inject"
         self._clock = clock
         self._pace = Pace(1.0 / self._options.refresh_hz, clock)
         self._fold = Fold()
@@ -75,7 +77,7 @@ class LiveSource:
         self._stacks = StackThread(self._intake, self._inbox)
         self._plan = LookPlan()
         self._recorder: RecordingWriter | None = None
-        self._bring_plan = BringPlan()
+        self._schedule = AttachSchedule()
         self._gauges_asked_s: dict[ProcessId, float] = {}
         self._own = OwnMeter(clock)
         self._is_ended = False
@@ -120,6 +122,8 @@ class LiveSource:
                 self._pace.period_s = 1.0 / max(0.05, hz)
             case StartRecording(path=path):
                 return self._switch_recording(path)
+            case InjectHook():
+                return self._begin_to_inject()
             case Pause():
                 return None
             case Seek() | SetSpeed() | Step():
@@ -157,16 +161,16 @@ class LiveSource:
         """Take in what is said between two readings, and look again at who is followed."""
         has_stacks = False
         heard = self._intake.listen(self._listen_s)
-        brought = self._inbox.drain()
-        for each in (*heard, *brought):
+        finished = self._inbox.drain()
+        for each in (*heard, *finished):
             self._apply(each)
             has_stacks = has_stacks or isinstance(each, StacksTaken)
-        for each in brought:
+        for each in finished:
             if isinstance(each, HookStatus):
-                self._bring_plan.has_heard(each)
+                self._schedule.has_heard(each)
         if self._is_ended or self._ticks == 0 or self._plan.followed is None:
             return
-        if self._plan.followed in self._bring_plan.awaited(self._clock()):
+        if self._plan.followed in self._schedule.awaited(self._clock()):
             return
         if self._plan.is_follow_due(self._clock()):
             with self._lock:
@@ -180,7 +184,7 @@ class LiveSource:
             self._read()
         snapshot = self._current()
         if not self._is_ended:
-            self._bring_in(snapshot)
+            self._inject_where_due(snapshot)
             self._look(snapshot)
             self._ask_gauges(snapshot)
         self._deliver(snapshot)
@@ -229,7 +233,7 @@ class LiveSource:
     def _look(self, snapshot: Snapshot) -> None:
         if not self._options.stacks:
             return
-        for process in self._plan.due(snapshot, self._bring_plan.awaited(snapshot.at_s)):
+        for process in self._plan.due(snapshot, self._schedule.awaited(snapshot.at_s)):
             self._stacks_of(snapshot, Request(process))
 
     def _stacks_of(self, snapshot: Snapshot, request: Request) -> None:
@@ -258,19 +262,27 @@ class LiveSource:
                 self._gauges_asked_s[process.process] = snapshot.at_s
                 self._intake.hooks.ask(process.process, "gauges")
 
-    def _bring_in(self, snapshot: Snapshot) -> None:
+    def _inject_where_due(self, snapshot: Snapshot) -> None:
         """Hand processes without a hook to the injector, on a thread of its own."""
-        if self._bring is None:
+        if self._inject is None or not self._may_inject:
             return
-        for samples, again in zip(self._bring_plan.due(snapshot), (False, True), strict=True):
+        for samples, again in zip(self._schedule.due(snapshot), (False, True), strict=True):
             if samples:
                 threading.Thread(
-                    target=self._bring,
+                    target=self._inject,
                     args=(samples, self._inbox.put),
                     kwargs={"again": again},
-                    name="mpwatch-bring-in",
+                    name="mpwatch-inject",
                     daemon=True,
                 ).start()
+
+    def _begin_to_inject(self) -> str | None:
+        """Have the hook injected from the next reading on; why not, or `None`."""
+        if self._inject is None:
+            return "Hooks are ignored (--no-hook); start mpwatch attach without it."
+        self._schedule = AttachSchedule()  # a hook that was detached since is wanted again
+        self._may_inject = True
+        return None
 
     def _switch_recording(self, path: str | None) -> str | None:
         if self._recorder is not None:

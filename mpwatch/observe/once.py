@@ -11,7 +11,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample, StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.bringing import Bring
+from mpwatch.observe.attach_schedule import Inject
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.inbox import Inbox
 from mpwatch.observe.intake import HookUse, Intake
@@ -142,14 +142,14 @@ class Watch:
         while self._rounds.is_under_way and time.monotonic() < end_s:
             self.listen(MOMENT_S)
 
-    def bring_in(self, bring: Bring) -> None:
-        """Bring the hook into every process that has none."""
+    def inject(self, inject: Inject) -> None:
+        """Inject the hook into every process that has none."""
         samples: Iterable[ProcSample] = (
             process.sample
             for process in self.fold.glance().living()
             if process.hook.state == "absent"
         )
-        bring(tuple(samples), self.take)
+        inject(tuple(samples), self.take)
 
     def close(self) -> None:
         """Close all connections."""
@@ -158,7 +158,7 @@ class Watch:
 
 
 def look_once(
-    root: ProcessId, options: LookOptions, *, bring: Bring | None = None
+    root: ProcessId, options: LookOptions, *, inject: Inject | None = None
 ) -> Snapshot | None:
     """The whole job as it is now; `None` if it was gone before it could be read.
 
@@ -171,9 +171,9 @@ def look_once(
         ahead = Wanted(links_count=0, maps_count=0, memory_count=0, memory_ahead=True, gpu=False)
         if not watch.read(ahead):
             return None
-        if options.hook == "bring" and bring is not None:
+        if options.hook == "inject" and inject is not None:
             watch.listen(HELLO_S)
-            watch.bring_in(bring)
+            watch.inject(inject)
         if options.hook != "ignore" and _has_sockets(watch):
             watch.listen(HELLO_S)
             watch.ask_hooks("gauges")
@@ -193,7 +193,7 @@ def watch_for(
     seconds: float,
     options: LookOptions,
     *,
-    bring: Bring | None = None,
+    inject: Inject | None = None,
     keep: Callable[[Input], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
     each: Callable[[Snapshot], None] | None = None,
@@ -205,7 +205,7 @@ def watch_for(
         root: The job.
         seconds: How long.
         options: What to look at.
-        bring: Brings hooks in, if the options want that.
+        inject: Injects hooks, if the options want that.
         keep: Is handed every input, for a recording.
         stop: Ends the watch early when it says so.
         each: Is handed the snapshot after each reading.
@@ -219,9 +219,9 @@ def watch_for(
     try:
         if not watch.read(Wanted.everything()):
             return None
-        if options.hook == "bring" and bring is not None:
+        if options.hook == "inject" and inject is not None:
             watch.listen(HELLO_S)
-            watch.bring_in(bring)
+            watch.inject(inject)
         while time.monotonic() < end_s:
             watch.ask_hooks("gauges")
             if options.stacks:

@@ -19,6 +19,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.observe.source import Source
 from mpwatch.tui.commands import JumpProvider
 from mpwatch.tui.deeds import Deeds
+from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
 from mpwatch.tui.present.manual import KeyHelp, Manual
 from mpwatch.tui.quiet_driver import QuietDriver
@@ -30,6 +31,7 @@ from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
 from mpwatch.tui.sparse_update import Shown
+from mpwatch.tui.termination import Termination
 from mpwatch.tui.verbs import ReplayVerbs
 from mpwatch.tui.watch import Watch
 
@@ -45,6 +47,8 @@ class MpwatchApp(ReplayVerbs):
         keymap: Keys by binding id, in place of the usual ones.
         deeds: What acts on processes; tests hand in what does not.
         recording: The file the source writes from its start, if it does.
+        question: Whether to inject the hook; without it nothing can be injected.
+        termination: What ends the dashboard from outside.
     """
 
     TITLE = "mpwatch"
@@ -67,10 +71,13 @@ class MpwatchApp(ReplayVerbs):
         keymap: Mapping[str, str] | None = None,
         deeds: Deeds | None = None,
         recording: str | None = None,
+        question: HookQuestion | None = None,
+        termination: Termination | None = None,
     ) -> None:
         super().__init__()
         self.deeds = deeds or Deeds()
-        self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly)
+        self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly, question=question)
+        self._termination = termination
         self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)
         self.dashboard = Dashboard(self.watch_state)
         self._own_keymap = dict(keymap or {})
@@ -90,6 +97,8 @@ class MpwatchApp(ReplayVerbs):
         if self._own_keymap:
             self.set_keymap(self._own_keymap)
         self.push_screen(self.dashboard)
+        if self._termination is not None:
+            self._termination.started(self)
         source = self.watch_state.source
         # Called on the source's thread; posting a message is what may be done from there.
         source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
@@ -103,8 +112,11 @@ class MpwatchApp(ReplayVerbs):
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest state on the screen in front."""
+        if self._termination is not None:
+            self._termination.look_at_terminal()
         if self.watch_state.arrived(message.snapshot):
             self.redraw()
+        self.consider_asking(message.snapshot)
 
     def on_process_asked(self, message: ProcessAsked) -> None:
         """Show everything about a process."""
@@ -192,8 +204,10 @@ def run_dashboard(
     readonly: bool = False,
     keymap: Mapping[str, str] | None = None,
     recording: str | None = None,
+    question: HookQuestion | None = None,
+    on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
-    """Show a job until the person quits.
+    """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
 
     Args:
         source: Not yet started; it is stopped before this returns.
@@ -202,10 +216,13 @@ def run_dashboard(
         readonly: Refuse everything that acts on processes.
         keymap: Keys by binding id, in place of the usual ones.
         recording: The file the source writes from its start, if it does.
+        question: Whether to inject the hook; without it nothing can be injected.
+        on_stuck: Called before a dashboard that does not end when told is ended by force.
 
     Returns:
-        An exit code.
+        An exit code: 128 + n after SIGTERM or SIGHUP.
     """
+    termination = Termination(on_stuck)
     app = MpwatchApp(
         source,
         title=title,
@@ -213,6 +230,11 @@ def run_dashboard(
         readonly=readonly,
         keymap=keymap,
         recording=recording,
+        question=question,
+        termination=termination,
     )
-    result = app.run()
+    with termination.watching():
+        result = app.run()
+    if termination.exit_code is not None:
+        return termination.exit_code
     return app.return_code or 0 if result is None else result

@@ -58,15 +58,19 @@ def _raise_limit(process: ProcessId) -> int:
 
 
 def _take_hook_out(processes: Sequence[ProcSample]) -> str:
-    """Ask every hook to leave; returns in how many it stayed and why."""
-    from mpwatch.attach import detach_tree
+    """Detach every hook and log it; returns a sentence with the result."""
+    from mpwatch.attach import InjectionLog, detach_tree
 
-    outcomes = detach_tree(processes, lambda outcome: None)
+    log = InjectionLog()
+    commands = {sample.process: sample.cmdline for sample in processes}
+    outcomes = detach_tree(
+        processes, lambda found: log.detached(found, commands.get(found.process, ()))
+    )
     stayed = [found for found in outcomes if found.state not in ("absent", "pending", "gone")]
     if stayed:
         reason = stayed[0].reason or stayed[0].state
         return f"The hook is still in {len(stayed)} of {len(outcomes)} processes: {reason}"
-    return "The hook is out of every process."
+    return "The hook was detached from every process."
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
@@ -12,6 +13,7 @@ from mpwatch.tui.messages import SnapshotArrived
 from mpwatch.tui.present.cells import cell
 from mpwatch.tui.present.endings import is_over
 from mpwatch.tui.present.inline import status_lines
+from mpwatch.tui.termination import Termination
 from mpwatch.tui.watch import Watch
 from mpwatch.tui.widgets.line_view import LineView
 
@@ -26,6 +28,7 @@ class InlineApp(App[int]):
         source: Where snapshots come from; started on mount, stopped before the program ends.
         title: What is watched, until the first snapshot says it.
         refresh_hz: How often snapshots are expected; shown in the status line.
+        termination: What ends it from outside.
     """
 
     CSS_PATH = "dashboard.tcss"
@@ -35,8 +38,16 @@ class InlineApp(App[int]):
         Binding("space", "pause", "Pause, go on", id="pause"),
     ]
 
-    def __init__(self, source: Source, *, title: str = "", refresh_hz: float = 1.0) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        title: str = "",
+        refresh_hz: float = 1.0,
+        termination: Termination | None = None,
+    ) -> None:
         super().__init__()
+        self._termination = termination
         self.watch_state = Watch(source, title, refresh_hz)
         self.status = LineView(classes="inline")
         self.keys = LineView(classes="bar")
@@ -50,6 +61,8 @@ class InlineApp(App[int]):
         """Let the source begin."""
         self.status.show((cell(f" mpwatch   {self.watch_state.viewing.title}   reads the job"),))
         self.keys.show((cell(" q leave, the status stays   space pause", "dim"),))
+        if self._termination is not None:
+            self._termination.started(self)
         # Called on the source's thread; posting a message is what may be done from there.
         self.watch_state.source.start(lambda found: self._deliver(SnapshotArrived(found)))
 
@@ -62,6 +75,8 @@ class InlineApp(App[int]):
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest state; the last one of a job that has ended stays."""
+        if self._termination is not None:
+            self._termination.look_at_terminal()
         if not self.watch_state.arrived(message.snapshot):
             return
         self._draw()
@@ -97,17 +112,28 @@ class InlineApp(App[int]):
         self.set_timer(LAST_PAINT_S, lambda: self.exit(0))
 
 
-def run_inline(source: Source, *, title: str, refresh_hz: float = 1.0) -> int:
+def run_inline(
+    source: Source,
+    *,
+    title: str,
+    refresh_hz: float = 1.0,
+    on_stuck: Callable[[], None] = lambda: None,
+) -> int:
     """Show a few lines about a job until it ends or the person leaves.
 
     Args:
         source: Not yet started; it is stopped before this returns.
         title: What is watched, until the first snapshot says it.
         refresh_hz: How often the source samples.
+        on_stuck: Called before it is ended by force, where it does not end when told.
 
     Returns:
-        An exit code.
+        An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    app = InlineApp(source, title=title, refresh_hz=refresh_hz)
-    app.run(inline=True, inline_no_clear=True, mouse=False)
+    termination = Termination(on_stuck)
+    app = InlineApp(source, title=title, refresh_hz=refresh_hz, termination=termination)
+    with termination.watching():
+        app.run(inline=True, inline_no_clear=True, mouse=False)
+    if termination.exit_code is not None:
+        return termination.exit_code
     return app.return_code or 0

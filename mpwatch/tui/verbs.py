@@ -8,13 +8,18 @@ from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
-from mpwatch.model.commands import Seek, SetSpeed, Step, TakeStacks
+from mpwatch.model.commands import InjectHook, Seek, SetSpeed, Step, TakeStacks
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.deeds import Deeds, NotDone, write_new
+from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.present.copying import copied
 from mpwatch.tui.screens.acting import ActingScreen
 from mpwatch.tui.screens.finding import FindingScreen
+from mpwatch.tui.screens.injection import InjectionScreen
 from mpwatch.tui.screens.live import LiveScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.tools import CompareScreen, MergedScreen
@@ -172,7 +177,96 @@ class ActingVerbs(LookingVerbs):
             self.push_screen(ActingScreen(self.watch_state, process, self.deeds))
 
 
-class ReplayVerbs(ActingVerbs):
+class HookVerbs(ActingVerbs):
+    """Injecting the hook: the question on the top line, its answers, and asking it again."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("i", "ask_hook", "Inject the hook; asks first", id="hook.ask"),
+    ]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key answers the question only where and while it is shown."""
+        if action in ("answer_hook", "show_injection"):
+            question = self.watch_state.question
+            is_typing = isinstance(self.focused, Input)
+            is_visible = isinstance(self.screen, PagesScreen) and not is_typing
+            return is_visible and question is not None and question.takes_keys
+        if action == "ask_hook":
+            return self.watch_state.source.is_live
+        return super().check_action(action, parameters)
+
+    def consider_asking(self, snapshot: Snapshot) -> None:
+        """Have a plan made where the question is to be asked."""
+        question = self.watch_state.question
+        if question is not None and question.wants_plan(snapshot):
+            self.run_worker(
+                lambda: self._plan(question, snapshot),
+                thread=True,
+                group="plan",
+                exit_on_error=False,
+            )
+
+    def _plan(self, question: HookQuestion, snapshot: Snapshot) -> None:
+        """Make a plan, on a thread of its own."""
+        plan = None
+        try:
+            plan = question.make(snapshot)
+        finally:
+            self.call_from_thread(self._planned, question, plan)
+
+    def _planned(self, question: HookQuestion, plan: InjectionPlan | None) -> None:
+        question.planned(plan)
+        if plan is None:
+            question.answered()
+            self.tell("What an injection would do could not be found out.", failed=True)
+        elif not plan.injectable():
+            question.answered()
+            left_out = plan.left_out()
+            if left_out:
+                first = left_out[0]
+                self.tell(f"The hook cannot be injected: {first.process.pid}: {first.reason}.")
+            else:
+                self.tell("There is no process without the hook that could use it.")
+        self.redraw()
+
+    def action_ask_hook(self) -> None:
+        """Ask whether to inject the hook."""
+        question, moment = self.watch_state.question, self.watch_state.moment
+        if question is None:
+            self.tell("This dashboard is read-only: it injects nothing.", failed=True)
+        elif moment is not None and not question.is_shown:
+            question.ask()
+            self.consider_asking(moment.snapshot)
+
+    def action_answer_hook(self, yes: bool) -> None:
+        """Inject the hook, or ask no more."""
+        question = self.watch_state.question
+        if question is None or question.plan is None:
+            return
+        question.answered()
+        if yes:
+            problem = self.watch_state.ask(InjectHook())
+            count = len(question.plan.injectable())
+            words = f"The hook is being injected into {count} process{'es' * (count != 1)}."
+            self.tell(problem or words, failed=problem is not None)
+        else:
+            self.tell("Nothing is injected; i asks again.")
+        self.redraw()
+
+    def action_show_injection(self) -> None:
+        """Show what an injection would do; it can be answered there."""
+        question = self.watch_state.question
+        if question is None or question.plan is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes is not None:
+                self.action_answer_hook(yes)
+
+        self.push_screen(InjectionScreen(question.plan), answered)
+
+
+class ReplayVerbs(HookVerbs):
     """Moving through a recording."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

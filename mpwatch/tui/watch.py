@@ -10,6 +10,7 @@ from mpwatch.model.commands import Command, Follow, Pause, StartRecording
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.source import Source
+from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.looking import Glance
 from mpwatch.tui.present.flame import Sampled
 from mpwatch.tui.present.moment import Moment
@@ -37,12 +38,20 @@ class Watch:
         marked: A snapshot kept for comparing.
         sources: Lines of the program's files.
         follows: Whether the process in front of a person is followed.
+        question: Whether to inject the hook; `None` where that cannot be.
     """
 
     def __init__(
-        self, source: Source, title: str, refresh_hz: float = 1.0, *, is_readonly: bool = False
+        self,
+        source: Source,
+        title: str,
+        refresh_hz: float = 1.0,
+        *,
+        is_readonly: bool = False,
+        question: HookQuestion | None = None,
     ) -> None:
         self.source = source
+        self.question = question
         self.viewing = Viewing(title, refresh_hz, is_readonly=is_readonly)
         self.moment: Moment | None = None
         self.marked: Snapshot | None = None

@@ -115,8 +115,10 @@ def _get_preparation_data(original: Callable[..., Any], session: Session) -> Cal
     def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
         data = original(*args, **kwargs)
         birth = session.births.get(session.system.get_ident())
-        # Without a birth this is the forkserver itself being started.
-        if birth is not None and session.state == "on":
+        # Without a birth this is the forkserver itself being started. Its children have its
+        # environment and not their parent's, so what the parent forbids is looked at here.
+        is_wanted = wire.disabled_by(os.environ) is None
+        if birth is not None and session.state == "on" and is_wanted:
             data["mpwatch"] = Stowaway(text, birth["method"], birth)
         return data
 

@@ -15,6 +15,7 @@ from textual.widgets import Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.present import threads
 from mpwatch.tui.present.cells import Line, cell
+from mpwatch.tui.present.hook_question import question_line
 from mpwatch.tui.present.moment import Moment
 from mpwatch.tui.present.page import Page
 from mpwatch.tui.present.status import header
@@ -51,6 +52,11 @@ class PagesScreen(LiveScreen):
             "greater_than_sign", "sort(1)", "Sort by next column", key_display=">", id="sort.next"
         ),
         Binding("r", "reverse", "Reverse the order", id="sort.reverse"),
+        # These come before all other keys, but the app's `check_action` allows them only while the
+        # question is shown. The app has other bindings for the same keys, and keeps one for each.
+        Binding("y,enter", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
+        Binding("n", "app.answer_hook(False)", show=False, priority=True, id="hook.no"),
+        Binding("d", "app.show_injection", show=False, priority=True, id="hook.details"),
         Binding("escape", "back", "Clear the filter, go back", key_display="esc", id="back"),
     ]
 
@@ -99,7 +105,10 @@ class PagesScreen(LiveScreen):
         return moment
 
     def top_line(self, moment: Moment) -> Line:
-        """The status line."""
+        """The status line, or in its place the question whether to inject the hook."""
+        question = self.watch_state.question
+        if question is not None and question.is_shown and question.plan is not None:
+            return question_line(question.plan, self.size.width)
         return header(moment.snapshot, self.watch_state.viewing, self.size.width)
 
     def look(self) -> None:

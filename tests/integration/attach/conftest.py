@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,9 +102,13 @@ def start(runtime: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(
-        name: str, *arguments: str, python: str = sys.executable, **options: object
+        name: str,
+        *arguments: str,
+        python: str = sys.executable,
+        variables: Mapping[str, str] | None = None,
+        **options: object,
     ) -> Running:
-        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), **(variables or {})}
         environment.pop("PYTHONPATH", None)
         popen: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
             [python, str(PROGRAMS / f"{name}.py"), *arguments],

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.bringing import AGAIN_S, AWAITED_S, BringPlan
+from mpwatch.observe.attach_schedule import AGAIN_S, AWAITED_S, AttachSchedule
 from mpwatch.observe.fold import Fold
 
 from .worlds import MAIN, sample, tree
@@ -20,8 +20,8 @@ def seen(at_s: float, state: HookState) -> Snapshot:
 
 def planned(*looks: tuple[float, HookState]) -> list[tuple[int, int]]:
     """How many processes get the hook for the first time, and how many are looked after."""
-    plan = BringPlan()
-    return [tuple(map(len, plan.due(seen(*look)))) for look in looks]  # type: ignore[misc]
+    schedule = AttachSchedule()
+    return [tuple(map(len, schedule.due(seen(*look)))) for look in looks]  # type: ignore[misc]
 
 
 def test_a_process_without_a_hook_gets_it_once() -> None:
@@ -42,29 +42,29 @@ def test_a_pending_hook_is_looked_after_from_time_to_time() -> None:
 
 
 def test_a_process_that_was_kept_out_by_something_that_passes_gets_another_try() -> None:
-    plan = BringPlan()
-    assert len(plan.due(seen(1.0, "absent"))[0]) == 1
-    plan.has_heard(
+    schedule = AttachSchedule()
+    assert len(schedule.due(seen(1.0, "absent"))[0]) == 1
+    schedule.has_heard(
         HookStatus(MAIN, 1.1, "absent", "process 7 (gdb) traces it already", passes=True)
     )
 
-    found = [len(plan.due(seen(at_s, "absent"))[0]) for at_s in (2.0, 1.0 + AGAIN_S, 90.0)]
+    found = [len(schedule.due(seen(at_s, "absent"))[0]) for at_s in (2.0, 1.0 + AGAIN_S, 90.0)]
 
     assert found == [0, 1, 0]
 
 
 def test_a_process_that_was_refused_for_good_is_not_tried_again() -> None:
-    plan = BringPlan()
-    plan.due(seen(1.0, "absent"))
-    plan.has_heard(HookStatus(MAIN, 1.1, "absent", "its Python is free-threaded"))
-    assert plan.due(seen(1.0 + AGAIN_S, "absent")) == ([], [])
+    schedule = AttachSchedule()
+    schedule.due(seen(1.0, "absent"))
+    schedule.has_heard(HookStatus(MAIN, 1.1, "absent", "its Python is free-threaded"))
+    assert schedule.due(seen(1.0 + AGAIN_S, "absent")) == ([], [])
 
 
 def test_a_process_is_awaited_until_something_is_known_of_it_or_for_two_seconds() -> None:
-    plan = BringPlan()
-    assert plan.awaited(1.0) == frozenset()
-    plan.due(seen(1.0, "absent"))
-    assert plan.awaited(1.0) == plan.awaited(0.9 + AWAITED_S) == {MAIN}
-    assert plan.awaited(1.0 + AWAITED_S) == frozenset()
-    plan.has_heard(HookStatus(MAIN, 1.5, "ready"))
-    assert plan.awaited(1.6) == frozenset()
+    schedule = AttachSchedule()
+    assert schedule.awaited(1.0) == frozenset()
+    schedule.due(seen(1.0, "absent"))
+    assert schedule.awaited(1.0) == schedule.awaited(0.9 + AWAITED_S) == {MAIN}
+    assert schedule.awaited(1.0 + AWAITED_S) == frozenset()
+    schedule.has_heard(HookStatus(MAIN, 1.5, "ready"))
+    assert schedule.awaited(1.6) == frozenset()

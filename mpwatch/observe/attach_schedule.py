@@ -1,4 +1,4 @@
-"""Which processes the hook is to be brought into, and when again."""
+"""Which processes the hook is to be injected into, and when to try one again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 
 AGAIN_S = 10.0
-"""How long a pending hook is left to arrive by itself before somebody looks what became of it, and
-one that was kept out for the moment until it is tried again."""
+"""How long after an injection a pending hook is looked at again, and a process that was refused for
+a passing reason is tried again."""
 AWAITED_S = 2.0
-"""For how long nobody else touches a process that is getting its hook."""
+"""How long stacks are not taken of a process into which the hook is being injected."""
 
 
-class Bring(Protocol):
-    """Brings the hook into processes and reports how it went for each; may take seconds."""
+class Inject(Protocol):
+    """Injects the hook into processes and reports the result for each; may take seconds."""
 
     def __call__(
         self,
@@ -27,40 +27,41 @@ class Bring(Protocol):
         *,
         again: bool = False,
     ) -> None:
-        """Bring it in.
+        """Inject it.
 
         Args:
-            samples: Where.
-            report: Called with what is known of each process, as it is known.
-            again: Only go on with what is under way: one that somebody has called off stays off.
+            samples: The processes.
+            report: Called with the state of each process as soon as it is known.
+            again: Only complete injections that are pending: one that was cancelled meanwhile stays
+                cancelled.
         """
         ...
 
 
-class BringPlan:
-    """Remembers where the hook was brought already.
+class AttachSchedule:
+    """Remembers which processes the hook was injected into.
 
-    Each process gets it once: one that had a hook and was freed of it stays free. A call that the
-    main thread has not come to yet is looked after: it may have come at a bad moment, in the middle
-    of an import, and then has to be made once more. One that was kept out by something that passes,
-    a debugger or a slow disk, gets another try.
+    Each process gets it once: one from which it was detached stays without it. A pending injection
+    is repeated after a while, since its call may have run in the middle of an import and then has
+    no effect. A process that was refused for a passing reason (a debugger, a slow disk) is tried
+    again.
     """
 
     def __init__(self) -> None:
         self._tried_s: dict[ProcessId, float] = {}
-        self._kept_out: set[ProcessId] = set()
+        self._refused: set[ProcessId] = set()
         self._awaited: set[ProcessId] = set()
 
     def has_heard(self, status: HookStatus) -> None:
-        """Note what became of one process."""
+        """Note the result for one process."""
         if status.passes:
-            self._kept_out.add(status.process)
+            self._refused.add(status.process)
         self._awaited.discard(status.process)
 
     def awaited(self, now_s: float) -> frozenset[ProcessId]:
-        """Processes of which it will be known in a moment whether they have a hook.
+        """Processes whose injection is under way.
 
-        py-spy would be in the way there: the kernel allows a process one tracer.
+        py-spy must not touch them: the kernel allows a process one tracer.
         """
         return frozenset(
             process for process in self._awaited
@@ -68,7 +69,7 @@ class BringPlan:
         )  # fmt: skip
 
     def due(self, snapshot: Snapshot) -> tuple[list[ProcSample], list[ProcSample]]:
-        """Processes that get it for the first time, and those to look after."""
+        """Processes to inject for the first time, and those whose injection is to be repeated."""
         now_s = snapshot.at_s
         first: list[ProcSample] = []
         again: list[ProcSample] = []
@@ -79,15 +80,15 @@ class BringPlan:
             if before_s is None:
                 if process.hook.state == "absent":
                     first.append(process.sample)
-            elif process.process in self._kept_out and now_s - before_s >= AGAIN_S:
+            elif process.process in self._refused and now_s - before_s >= AGAIN_S:
                 tried_s[process.process] = now_s
-                self._kept_out.discard(process.process)
+                self._refused.discard(process.process)
                 if process.hook.state == "absent":
                     first.append(process.sample)
             elif process.hook.state == "pending" and now_s - before_s >= AGAIN_S:
                 tried_s[process.process] = now_s
                 again.append(process.sample)
         self._tried_s = tried_s
-        self._kept_out &= tried_s.keys()
+        self._refused &= tried_s.keys()
         self._awaited = {sample.process for sample in first} | (self._awaited & tried_s.keys())
         return first, again

@@ -1,0 +1,242 @@
+"""The hooks that one run of mpwatch injects, and detaches again when it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from mpwatch.attach.bring import bring_in
+from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.leave import detach
+from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.attach.plan import plan_injection
+from mpwatch.attach.tree import GENERATIONS, LEAVING, bring_in_tree, why_not
+from mpwatch.collect.hook_socket import has_files
+from mpwatch.collect.tree import TreeCollector
+from mpwatch.collect.wanted import Wanted
+from mpwatch.model.events import HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
+from mpwatch.model.samples import ProcSample
+
+FINISH_S = 10.0
+"""How long injections that have begun are waited for before their hooks are detached."""
+_BARE = Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+_INJECTED = ("ready", "pending", "silent")
+
+
+class AttachSession:
+    """Injects the hook, remembers where, and detaches it from there.
+
+    A process that had a hook before keeps it, with the children that it starts. All methods may be
+    called from any thread.
+    """
+
+    def __init__(
+        self,
+        root: ProcessId,
+        *,
+        only: Collection[int] = (),
+        keeps: bool = False,
+        log: InjectionLog | None = None,
+    ) -> None:
+        """Inject nothing yet.
+
+        Args:
+            root: The job.
+            only: The pids that may be injected; all of the job if there are none.
+            keeps: Whether the hooks stay when the session ends.
+            log: Where it is written down; the user's own log by default.
+        """
+        self._root = root
+        self._only = frozenset(only)
+        self._keeps = keeps
+        self.log = log or InjectionLog()
+        self._changed = threading.Condition()
+        self._under_way = 0
+        self._is_closed = False
+        self._had_hook: frozenset[ProcessId] | None = None
+        self._injected: dict[ProcessId, ProcSample | None] = {}
+
+    def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
+        """What `inject` would do to these processes."""
+        return plan_injection(samples, only=self._only)
+
+    def inject(
+        self,
+        samples: Sequence[ProcSample],
+        report: Callable[[HookStatus], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Inject the hook; see `mpwatch.observe.attach_schedule.Bring`. Does nothing once ended."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._under_way += 1
+        try:
+            self._remember_hooks()
+            self._inject(samples, report, again)
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
+
+    def end(self) -> str:
+        """Detach what this session injected, and what was started with its hook.
+
+        Returns:
+            What was done, one sentence for the user; empty if nothing had been injected.
+        """
+        with self._changed:
+            self._is_closed = True
+            deadline_s = time.monotonic() + FINISH_S
+            while self._under_way and (left_s := deadline_s - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+            injected = dict(self._injected)
+            self._injected.clear()
+        if not injected:
+            return ""
+        if self._keeps:
+            return (
+                f"The hook stays in {_processes(len(injected))} (--keep); to detach it: "
+                f"mpwatch detach {self._root.pid}"
+            )
+        return self._said(self._detach_all(injected))
+
+    def _inject(
+        self, samples: Sequence[ProcSample], report: Callable[[HookStatus], None], again: bool
+    ) -> None:
+        known = {sample.process: sample for sample in samples}
+        untold = dict(known)
+
+        def tell(attached: Attached) -> None:
+            untold.pop(attached.process, None)
+            sample = known.get(attached.process)
+            if attached.state in _INJECTED and attached.method not in ("", "already there"):
+                with self._changed:
+                    self._injected[attached.process] = sample
+            if not again or attached.stopped_s is not None:
+                command = sample.cmdline if sample else _command(attached.process.pid)
+                self.log.injected(attached, command)
+            reason = f"{attached.reason} {attached.fix}".strip()
+            report(
+                HookStatus(
+                    attached.process,
+                    time.monotonic(),
+                    attached.state,
+                    reason,
+                    passes=attached.passes,
+                )
+            )
+
+        try:
+            if not self._only:
+                bring_in_tree(samples, tell, again=again)
+                return
+            # Not by the tree: that looks for children as well.
+            for sample in samples:
+                if sample.process.pid in self._only and why_not(sample) is None:
+                    tell(bring_in(sample.process, again=again))
+        except BaseException:
+            # Interrupted by ctrl-c or a signal: a hook may have arrived of which nothing was told.
+            with self._changed:
+                self._injected |= untold
+            raise
+
+    def _remember_hooks(self) -> None:
+        """Note once, before anything is injected, which processes have a hook of their own."""
+        if self._had_hook is None:
+            samples = self._read_job()
+            self._had_hook = frozenset(each.process for each in samples if has_files(each))
+
+    def _read_job(self) -> tuple[ProcSample, ...]:
+        tree = TreeCollector(self._root).collect(_BARE)
+        return () if tree is None else tree.processes
+
+    def _detach_all(self, injected: dict[ProcessId, ProcSample | None]) -> list[Detached]:
+        """Detach the hook from each, children first; children started meanwhile are looked for."""
+        outcomes: dict[ProcessId, Detached] = {}
+        for generation in range(GENERATIONS):
+            samples = self._read_job()
+            chosen = descended(samples, injected.keys(), self._had_hook or frozenset())
+            known = {each.process: each.cmdline for each in samples}
+            if generation == 0:
+                chosen = [*chosen, *(each for each in injected if each not in known)]
+            wanted = [each for each in chosen if each not in outcomes][::-1]
+            if not wanted:
+                break
+            leave = partial(detach, may_be_asleep=generation > 0)
+            with ThreadPoolExecutor(min(LEAVING, len(wanted)), "mpwatch-detach") as pool:
+                done = pool.map(leave, wanted)
+                for outcome in done:
+                    outcomes[outcome.process] = outcome
+                    sample = injected.get(outcome.process)
+                    command = known.get(outcome.process) or (sample.cmdline if sample else ())
+                    self.log.detached(outcome, command)
+        return list(outcomes.values())
+
+    def _said(self, outcomes: Sequence[Detached]) -> str:
+        """The sentence about a detach."""
+        staying = [each for each in outcomes if each.state not in ("absent", "pending", "gone")]
+        pending = sum(each.state == "pending" for each in outcomes)
+        done = sum(each.state == "absent" and bool(each.method) for each in outcomes)
+        words = f"The hook was detached from {_processes(done)}."
+        if not done and not staying and not pending:
+            words = "The processes that had the hook have ended, or it was detached before."
+        if pending:
+            words += f" It leaves {_processes(pending)} once they run Python code again."
+        if staying:
+            first = staying[0]
+            words += (
+                f" It is still in {_processes(len(staying))} ({first.process.pid}: "
+                f"{first.reason or first.state}); try: mpwatch detach {self._root.pid}"
+            )
+        return words
+
+
+def descended(
+    samples: Sequence[ProcSample],
+    injected: Collection[ProcessId],
+    had_hook: Collection[ProcessId],
+) -> list[ProcessId]:
+    """The processes whose hook comes from this session, parents first.
+
+    That is decided by the process itself or its nearest ancestor of which it is known.
+    """
+    by_pid = {sample.process.pid: sample for sample in samples}
+
+    def is_from_here(sample: ProcSample) -> bool:
+        seen: set[int] = set()
+        current: ProcSample | None = sample
+        while current is not None and current.process.pid not in seen:
+            if current.process in injected:
+                return True
+            if current.process in had_hook:
+                return False
+            seen.add(current.process.pid)
+            current = by_pid.get(current.parent_pid)
+        return False
+
+    return [
+        each.process
+        for each in samples
+        if each.is_python and each.state not in ("Z", "X") and is_from_here(each)
+    ]
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    """The command line of a process that was found while its parent was injected."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            raw = file.read(4096)
+    except OSError:
+        return ()
+    return tuple(part.decode("utf-8", "replace") for part in raw.rstrip(b"\0").split(b"\0"))

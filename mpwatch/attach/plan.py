@@ -1,0 +1,131 @@
+"""What an injection would do to each process of a job, found out without touching any."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+
+from mpwatch.attach import stub
+from mpwatch.attach.methods import METHODS, Method, Visit
+from mpwatch.attach.outcome import Refused
+from mpwatch.attach.target import Target, read_target
+from mpwatch.attach.tree import why_not
+from mpwatch.collect.hook_socket import has_files
+from mpwatch.hook import wire
+from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.text import clean
+
+PASSES_WITHIN_S = 0.3
+"""How long py-spy that takes a stack, or a disk that is read, is waited for."""
+_LOOK_S = 0.02
+
+
+def plan_injection(
+    samples: Iterable[ProcSample],
+    *,
+    only: Collection[int] = (),
+    methods: tuple[Method, ...] = METHODS,
+) -> InjectionPlan:
+    """Look at every process of a job; nothing is written, stopped or connected to.
+
+    What a process does may change until the hook is injected, so a plan promises nothing.
+
+    Args:
+        samples: The job.
+        only: The pids that were chosen; all of the job if there are none.
+        methods: What would be tried, in order.
+    """
+    return InjectionPlan(
+        tuple(_planned(sample, only, methods) for sample in samples), patch_points()
+    )
+
+
+def patch_points() -> tuple[str, ...]:
+    """What the hook replaces, as `module: name`."""
+    # Only where a plan is wanted: it loads the whole table.
+    from mpwatch.hook.points import TABLE
+
+    return tuple(dict.fromkeys(f"{point.module}: {point.name}" for point in TABLE))
+
+
+def _planned(
+    sample: ProcSample, only: Collection[int], methods: tuple[Method, ...]
+) -> PlannedInjection:
+    """The plan for one process."""
+    process = sample.process
+    reason = why_not(sample)
+    if reason is not None:
+        return PlannedInjection(process, sample.name, sample.role, reason=reason, is_helper=True)
+    if only and process.pid not in only:
+        return PlannedInjection(process, sample.name, sample.role, reason="--only leaves it out")
+    if has_files(sample):
+        return PlannedInjection(process, sample.name, sample.role, ALREADY_THERE)
+    try:
+        target, method = _method_for(sample, methods)
+    except Refused as refusal:
+        reason = clean(refusal.reason, 300)
+        return PlannedInjection(
+            process, sample.name, sample.role, reason=reason, fix=clean(refusal.fix, 300)
+        )
+    except OSError as error:
+        reason = f"it could not be examined: {error.strerror}"
+        return PlannedInjection(process, sample.name, sample.role, reason=reason)
+    return PlannedInjection(
+        process, sample.name, sample.role, method.name, writes=_writes(target, method)
+    )
+
+
+def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target, Method]:
+    """The method for a process; a reason that passes is waited for a moment.
+
+    Raises:
+        Refused: There is none.
+        OSError: The process could not be read.
+    """
+    deadline_s = time.monotonic() + PASSES_WITHIN_S
+    while True:
+        target = read_target(sample.process)
+        try:
+            return target, _first_usable(Visit(target), methods)
+        except Refused as refusal:
+            if not refusal.passes or time.monotonic() > deadline_s:
+                raise
+        time.sleep(_LOOK_S)
+
+
+def _first_usable(visit: Visit, methods: tuple[Method, ...]) -> Method:
+    """The method that would be used.
+
+    Raises:
+        Refused: None can be; the message is that of the last one.
+    """
+    last = Refused("there is no method for it")
+    for method in methods:
+        try:
+            method.check(visit)
+        except Refused as refusal:
+            last = refusal
+        else:
+            return method
+    raise last
+
+
+def _writes(target: Target, method: Method) -> tuple[str, ...]:
+    """What would be written for one process, in words."""
+    stem = wire.stem(target.pid_inside, target.process.start_ticks)
+    folders = wire.runtime_candidates(target.uid_inside, target.environment.get("XDG_RUNTIME_DIR"))
+    where = clean(" or ".join(folders), 300)
+    suffixes = ", ".join((wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX))
+    if method.name == "remote_exec":
+        memory = "the path of a script, written into its memory by sys.remote_exec"
+    else:
+        memory = (
+            f"{len(stub.TEXT)} bytes of unused memory, and one call of Py_AddPendingCall made by "
+            "its main thread, which is stopped for about a millisecond"
+        )
+    return (
+        memory,
+        f"directory {stub.PARCEL_PREFIX}{stem} in {where}; removed once the hook has answered",
+        f"by the hook, until it is detached: {stem} with {suffixes} there, and one thread",
+    )

@@ -1,0 +1,110 @@
+"""The user's configuration file: `$XDG_CONFIG_HOME/mpwatch/config.toml`.
+
+    [attach]
+    hook = "ask"      # or "always", "never"
+
+It decides what is injected into other processes, so one that others could have written is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+from mpwatch.cli.failures import Failure
+from mpwatch.model.text import clean
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HookConsent: TypeAlias = Literal["ask", "always", "never"]
+
+_ANSWERS = ("ask", "always", "never")
+_LIMIT_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the file says."""
+
+    hook: HookConsent = "ask"
+    """Whether `mpwatch attach` injects the hook."""
+
+
+def default_path() -> str:
+    """Where the file is looked for; `$XDG_CONFIG_HOME` must be an absolute path to count."""
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    if not folder.startswith("/"):
+        folder = os.path.expanduser("~/.config")
+    return os.path.join(folder, "mpwatch", "config.toml")
+
+
+def read_configuration(path: str | None = None) -> Configuration:
+    """Read the file; without one everything is as by default.
+
+    Raises:
+        Failure: It is malformed, belongs to somebody else or can be written by others.
+    """
+    path = path or default_path()
+    shown = clean(path)
+    try:
+        # A FIFO of that name must not be waited for.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return Configuration()
+    except OSError as error:
+        raise Failure(f"{shown} cannot be read: {error.strerror}.") from None
+    try:
+        _check(file, shown)
+        raw = os.read(file, _LIMIT_BYTES + 1)
+    except OSError as error:
+        raise Failure(f"{shown} cannot be read: {error.strerror}.") from None
+    finally:
+        os.close(file)
+    if len(raw) > _LIMIT_BYTES:
+        raise Failure(f"{shown} is larger than {_LIMIT_BYTES} bytes.")
+    try:
+        return _parsed(tomllib.loads(raw.decode("utf-8")))
+    except (ValueError, RecursionError) as error:  # TOML and UTF-8 errors are ValueErrors
+        raise Failure(f"{shown} is malformed: {clean(str(error), 300).rstrip('.')}.") from None
+
+
+def _check(file: int, shown: str) -> None:
+    """Refuse a file that somebody else could have written.
+
+    Raises:
+        Failure: Somebody else could.
+    """
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        raise Failure(f"{shown} is not a regular file.")
+    if found.st_uid != os.geteuid():
+        sentence = f"{shown} belongs to uid {found.st_uid} and not to uid {os.geteuid()}."
+        raise Failure(sentence, f"chown {os.geteuid()} {shown}")
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise Failure(f"{shown} can be written by other users.", f"chmod go-w {shown}")
+
+
+def _parsed(document: dict[str, object]) -> Configuration:
+    """The values of the file.
+
+    Raises:
+        ValueError: A key or a value is not known.
+    """
+    table = document.get("attach", {})
+    unknown = sorted(document.keys() - {"attach"})
+    if isinstance(table, dict):
+        unknown += [f"attach.{key}" for key in sorted(table.keys() - {"hook"})]
+    if unknown:
+        raise ValueError(f"there is no setting {unknown[0]!r}")
+    if not isinstance(table, dict):
+        raise ValueError("attach is not a table")
+    answer = table.get("hook", "ask")
+    if answer not in _ANSWERS:
+        raise ValueError(f'attach.hook is {answer!r} and not "ask", "always" or "never"')
+    return Configuration(cast(HookConsent, answer))

@@ -1,0 +1,87 @@
+"""What an injection would do to a job, as text and as JSON."""
+
+from __future__ import annotations
+
+from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
+from mpwatch.report.json import SCHEMA
+from mpwatch.report.json_parts import Document
+from mpwatch.report.table import Paper
+
+_PLAIN = Paper()
+_PROMISES = (
+    "Processes that the job starts from then on get the hook as well. "
+    "mpwatch detach PID undoes all of it: every function is restored, the thread ended, the files "
+    "removed. The program's results, output and exit code do not change."
+)
+
+
+def plan_text(plan: InjectionPlan, *, paper: Paper = _PLAIN) -> str:
+    """One entry a process: the method and what would be written, or why it is left out."""
+    lines: list[str] = []
+    for each in plan.processes:
+        lines += _entry(each, paper)
+    if plan.injectable():
+        lines += ["", paper.paint("what the hook replaces in each", "strong")]
+        lines += paper.wrap(", ".join(_points(plan)), "  ")
+        lines += ["", *paper.wrap(_PROMISES, "")]
+    return "\n".join([*lines, "", summary(plan)])
+
+
+def summary(plan: InjectionPlan) -> str:
+    """How many processes would be injected, and how many not: one sentence."""
+    count = len(plan.injectable())
+    there = sum(each.method == ALREADY_THERE for each in plan.processes)
+    words = f"The hook would be injected into {_processes(count)}"
+    if there:
+        words += f"; {there} {'has' if there == 1 else 'have'} it already"
+    if left_out := plan.left_out():
+        words += f"; {len(left_out)} {'is' if len(left_out) == 1 else 'are'} left out"
+    return words + "."
+
+
+def plan_json(plan: InjectionPlan) -> Document:
+    """The plan as a document."""
+    return {
+        "schema": SCHEMA,
+        "processes": [
+            {
+                "pid": each.process.pid,
+                "start_ticks": each.process.start_ticks,
+                "role": each.role,
+                "name": each.name,
+                "method": each.method or None,
+                "would_be_injected": each.would_be_injected,
+                "writes": list(each.writes),
+                "reason": each.reason or None,
+                "fix": each.fix or None,
+            }
+            for each in plan.processes
+        ],
+        "patches": list(plan.patches),
+    }
+
+
+def _entry(each: PlannedInjection, paper: Paper) -> list[str]:
+    head = f"{each.process.pid:<8} {each.role if each.role != 'other' else each.name}"
+    if each.would_be_injected:
+        lines = [paper.paint(f"{head}: inject, by {each.method}", "strong")]
+        for words in each.writes:
+            lines += paper.wrap(f"- {words}", " " * 9, " " * 11)
+        return lines
+    if each.method == ALREADY_THERE:
+        return [f"{head}: has the hook already"]
+    lines = paper.wrap(f"{head}: left out: {each.reason}", "", " " * 9)
+    return lines + (paper.wrap(f"fix: {each.fix}", " " * 9, " " * 14) if each.fix else [])
+
+
+def _points(plan: InjectionPlan) -> list[str]:
+    """The patch points, those of one module together."""
+    by_module: dict[str, list[str]] = {}
+    for point in plan.patches:
+        module, _, name = point.partition(": ")
+        by_module.setdefault(module, []).append(name)
+    return [f"{module} ({', '.join(names)})" for module, names in by_module.items()]
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"

@@ -1,0 +1,100 @@
+"""The question whether to inject the hook: when it is asked, and what is known for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.snapshot import Snapshot
+
+READABLE_AFTER_S = 0.5
+"""A key pressed sooner was meant for what the screen showed before."""
+REPLAN_S = 2.0
+"""At most so often the plan follows processes that start and exit."""
+
+
+class HookQuestion:
+    """Whether the question is asked, with the plan that it is about.
+
+    A plan is made on another thread, since it reads symbols of every interpreter. Attributes are
+    read and written on the dashboard's thread.
+
+    Attributes:
+        asks: Whether the question is to be asked as soon as there is a plan.
+        plan: What an injection would do; `None` until it has been asked for.
+    """
+
+    def __init__(
+        self,
+        make_plan: Callable[[Iterable[ProcSample]], InjectionPlan],
+        *,
+        asks: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make_plan = make_plan
+        self._clock = clock
+        self.asks = asks
+        self.plan: InjectionPlan | None = None
+        self._planned_for: frozenset[ProcessId] = frozenset()
+        self._planned_s = float("-inf")
+        self._is_planning = False
+        self._shown_s: float | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the question is on the top line."""
+        return self.asks and self.plan is not None and bool(self.plan.injectable())
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether a key answers it: once there was time to read it."""
+        shown_s = self._shown_s
+        is_readable = shown_s is not None and self._clock() - shown_s >= READABLE_AFTER_S
+        return self.is_shown and is_readable
+
+    def ask(self) -> None:
+        """Ask it, also if it was answered before."""
+        self.asks = True
+        self.plan = None
+        self._shown_s = None
+        self._planned_s = float("-inf")
+
+    def answered(self) -> None:
+        """Ask no more."""
+        self.asks = False
+        self._shown_s = None
+
+    def wants_plan(self, snapshot: Snapshot) -> bool:
+        """Whether a plan is to be made for the job as it is now; if so, begin one."""
+        if not self.asks or self._is_planning:
+            return False
+        processes = _candidates(snapshot)
+        is_stale = self.plan is None or processes != self._planned_for
+        if not processes or not is_stale or self._clock() - self._planned_s < REPLAN_S:
+            return False
+        self._is_planning = True
+        self._planned_for = processes
+        return True
+
+    def make(self, snapshot: Snapshot) -> InjectionPlan:
+        """Make a plan; called on another thread."""
+        return self._make_plan([process.sample for process in snapshot.living()])
+
+    def planned(self, plan: InjectionPlan | None) -> None:
+        """Take a plan that was made, or note that it could not be."""
+        self._is_planning = False
+        self._planned_s = self._clock()
+        self.plan = plan
+        if self.is_shown and self._shown_s is None:
+            self._shown_s = self._clock()
+
+
+def _candidates(snapshot: Snapshot) -> frozenset[ProcessId]:
+    return frozenset(
+        process.process
+        for process in snapshot.living()
+        if process.sample.is_python and process.hook.state == "absent"
+    )

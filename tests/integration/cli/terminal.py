@@ -1,0 +1,125 @@
+"""A real pseudo-terminal with a command of mpwatch in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+WITHIN_S = 60.0
+
+
+class Terminal:
+    """A session of its own with a controlling terminal; `close` hangs it up."""
+
+    def __init__(
+        self, *arguments: str, variables: Mapping[str, str], width: int = 120, height: int = 40
+    ) -> None:
+        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(REPOSITORY)}
+        environment |= variables
+        self.output = b""
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            command = [sys.executable, "-m", "mpwatch", *arguments]
+            os.execve(sys.executable, command, environment)
+        self._status: int | None = None
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def read_until(self, words: str, within_s: float = WITHIN_S) -> None:
+        """Read what it paints until these words, written without a colour between, are there."""
+        deadline_s = time.monotonic() + within_s
+        while words.encode() not in self.output:
+            assert time.monotonic() < deadline_s, f"no {words!r} in {self.output[-3000:]!r}"
+            self._read()
+
+    def forget(self) -> None:
+        """Look only at what is painted from now on."""
+        self.output = b""
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._fd, keys.encode())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command alone."""
+        os.kill(self.pid, number)
+
+    def hang_up(self) -> None:
+        """Close the other end: the terminal is gone."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def wait(self, within_s: float = WITHIN_S) -> int:
+        """Its exit code as a shell shows it, reading what it prints meanwhile."""
+        deadline_s = time.monotonic() + within_s
+        while self._status is None:
+            assert time.monotonic() < deadline_s, f"it runs on; it printed {self.output[-2000:]!r}"
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            if found:
+                self._status = status
+            elif self._fd >= 0:
+                self._read()
+            else:
+                time.sleep(0.02)
+        while self._fd >= 0 and self._read():
+            pass
+        code = os.waitstatus_to_exitcode(self._status)
+        return code if code >= 0 else 128 - code
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        if self._status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        self.hang_up()
+
+    def _read(self) -> bool:
+        if not select.select([self._fd], [], [], 0.05)[0]:
+            return False
+        try:
+            data = os.read(self._fd, 65536)
+        except OSError:  # nobody has the other end any more
+            time.sleep(0.02)
+            return False
+        self.output += data
+        return bool(data)
+
+
+def hook_threads(pid: int) -> int:
+    """How many threads a process has beside its main thread."""
+    return len(os.listdir(f"/proc/{pid}/task")) - 1
+
+
+def runs(pid: int) -> bool:
+    """Whether a process exists and has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def idle_program(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A Python program that sleeps in small steps."""
+    program = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)"
+    environment = {**os.environ, **variables}
+    popen = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+    assert popen.stdout is not None
+    popen.stdout.readline()
+    return popen

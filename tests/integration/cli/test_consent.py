@@ -1,0 +1,339 @@
+"""What `mpwatch attach` does to a job with and without consent, on real terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import rights
+
+from .terminal import REPOSITORY, Terminal, hook_threads, idle_program
+
+pytestmark = pytest.mark.slow
+
+ASKED = "inject the hook into 1 process?"
+
+
+@pytest.fixture(autouse=True)
+def _may_trace() -> None:
+    if not rights.check(os.getpid()).is_allowed:
+        pytest.skip("this machine forbids ptrace")
+
+
+@pytest.fixture
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Private directories for the hook's files, the log and the configuration."""
+    found = {}
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        folder = tmp_path_factory.mktemp("x")
+        folder.chmod(0o700)
+        found[name] = str(folder)
+    return found
+
+
+@pytest.fixture
+def job(variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    popen = idle_program(variables)
+    yield popen
+    popen.kill()
+    popen.communicate()
+
+
+@pytest.fixture
+def dashboard(
+    job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> Iterator[Callable[..., Terminal]]:
+    started: list[Terminal] = []
+
+    def start(*options: str) -> Terminal:
+        started.append(Terminal("attach", str(job.pid), *options, variables=variables))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+def eventually(is_so: Callable[[], bool], within_s: float = 30.0) -> bool:
+    deadline_s = time.monotonic() + within_s
+    while not is_so() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return is_so()
+
+
+def log_lines(variables: dict[str, str]) -> list[str]:
+    path = Path(variables["XDG_STATE_HOME"], "mpwatch", "attach.log")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def configured(variables: dict[str, str], answer: str) -> None:
+    folder = Path(variables["XDG_CONFIG_HOME"], "mpwatch")
+    folder.mkdir()
+    (folder / "config.toml").write_text(f'[attach]\nhook = "{answer}"\n')
+    (folder / "config.toml").chmod(0o600)
+
+
+def mpwatch(*arguments: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "mpwatch", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("leaving", "code"), [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_yes_injects_and_leaving_detaches(
+    dashboard: Callable[..., Terminal],
+    job: subprocess.Popen[bytes],
+    variables: dict[str, str],
+    leaving: str | signal.Signals,
+    code: int,
+) -> None:
+    terminal = dashboard()
+    terminal.read_until(ASKED)
+    assert hook_threads(job.pid) == 0
+    time.sleep(0.6)  # an answer counts once the question could be read
+    terminal.press("y")
+    assert eventually(lambda: hook_threads(job.pid) == 1)
+    terminal.read_until("1/1")
+
+    if isinstance(leaving, str):
+        terminal.press(leaving)
+    else:
+        terminal.signal(leaving)
+
+    assert terminal.wait() == code
+    assert hook_threads(job.pid) == 0
+    assert b"The hook was detached from 1 process." in terminal.output
+    inject, detach = log_lines(variables)
+    assert f" pid={job.pid} " in inject
+    assert " inject " in inject
+    assert f" pid={job.pid} " in detach
+    assert " result=detached " in detach
+
+
+def test_a_terminal_that_is_gone_detaches_too(
+    dashboard: Callable[..., Terminal], job: subprocess.Popen[bytes]
+) -> None:
+    terminal = dashboard("--hook")
+    assert eventually(lambda: hook_threads(job.pid) == 1)
+    terminal.read_until("1/1")
+
+    terminal.hang_up()
+
+    assert terminal.wait() == 129
+    assert hook_threads(job.pid) == 0
+
+
+def test_keep_leaves_the_hook_and_says_how_to_detach_it(
+    dashboard: Callable[..., Terminal], job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    terminal = dashboard("--hook", "--keep")
+    terminal.read_until("1/1")
+    terminal.press("q")
+
+    assert terminal.wait() == 0
+    assert hook_threads(job.pid) == 1
+    assert f"mpwatch detach {job.pid}".encode() in terminal.output
+
+    # What was there before stays, also where the next session injects.
+    again = dashboard("--hook")
+    again.read_until("1/1")
+    again.press("q")
+    assert again.wait() == 0
+    assert hook_threads(job.pid) == 1
+    assert mpwatch("detach", str(job.pid), variables=variables).returncode == 0
+    assert hook_threads(job.pid) == 0
+
+
+@pytest.mark.parametrize("options", [["--readonly"], ["--inline"], ["--no-hook"], ["never"]])
+def test_nothing_is_injected_without_consent(
+    dashboard: Callable[..., Terminal],
+    job: subprocess.Popen[bytes],
+    variables: dict[str, str],
+    options: list[str],
+) -> None:
+    configured(variables, "never" if options == ["never"] else "always")
+    terminal = dashboard(*(each for each in options if each != "never"))
+    terminal.read_until("0/1")
+    for _ in range(3):
+        time.sleep(0.3)
+        terminal.press("y")
+    assert hook_threads(job.pid) == 0
+    terminal.press("q")
+
+    assert terminal.wait() == 0
+    assert log_lines(variables) == []
+    assert ASKED.encode() not in terminal.output
+
+
+def test_always_in_the_configuration_injects_without_a_question(
+    dashboard: Callable[..., Terminal], job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    configured(variables, "always")
+    terminal = dashboard()
+    terminal.read_until("1/1")
+    terminal.press("q")
+
+    assert terminal.wait() == 0
+    assert hook_threads(job.pid) == 0
+    assert ASKED.encode() not in terminal.output
+
+
+@pytest.mark.parametrize(
+    "command", [["dump", "--no-stacks"], ["diagnose", "--for", "1"], ["record", "--for", "1"]]
+)
+def test_commands_detach_what_they_injected(
+    job: subprocess.Popen[bytes],
+    variables: dict[str, str],
+    tmp_path: Path,
+    command: list[str],
+) -> None:
+    name, *options = command
+    options += ["-o", str(tmp_path / "file.mpw")] if name == "record" else []
+
+    done = mpwatch(name, str(job.pid), "--hook", *options, variables=variables)
+
+    assert done.returncode == 0, done.stderr
+    assert "The hook was detached from 1 process." in done.stderr
+    assert hook_threads(job.pid) == 0
+    assert [line.split()[1] for line in log_lines(variables)] == ["inject", "detach"]
+
+
+def test_a_recording_that_is_terminated_detaches(
+    job: subprocess.Popen[bytes], variables: dict[str, str], tmp_path: Path
+) -> None:
+    environment = {**os.environ, **variables, "PYTHONPATH": str(REPOSITORY)}
+    recorded = str(tmp_path / "file.mpw")
+    command = [sys.executable, "-m", "mpwatch", "record", str(job.pid), "--hook", "-o", recorded]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as recording:
+        assert eventually(lambda: hook_threads(job.pid) == 1)
+        recording.terminate()
+        _, told = recording.communicate(timeout=60)
+
+    assert recording.returncode == 143
+    assert b"The hook was detached from 1 process." in told
+    assert hook_threads(job.pid) == 0
+
+
+def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
+    job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    runtime = Path(variables["XDG_RUNTIME_DIR"])
+    text = mpwatch("attach", str(job.pid), "--dry-run", variables=variables)
+    document = json.loads(
+        mpwatch("attach", str(job.pid), "--dry-run", "--json", variables=variables).stdout
+    )
+
+    assert text.returncode == 0, text.stderr
+    assert "inject, by " in text.stdout
+    assert f"attach-{job.pid}-" in text.stdout
+    assert "os._exit" in text.stdout
+    assert document["schema"] == 1
+    (process,) = document["processes"]
+    assert process["pid"] == job.pid
+    assert process["would_be_injected"]
+    assert process["method"] in ("pending call", "remote_exec")
+    assert document["patches"]
+    assert list(runtime.iterdir()) == []
+    assert hook_threads(job.pid) == 0
+    assert log_lines(variables) == []
+
+
+def test_a_dry_run_tells_why_a_process_is_left_out(variables: dict[str, str]) -> None:
+    popen = idle_program({**variables, "MPWATCH_DISABLE": "1"})
+    try:
+        text = mpwatch("attach", str(popen.pid), "--dry-run", variables=variables).stdout
+    finally:
+        popen.kill()
+        popen.communicate()
+
+    assert "left out: MPWATCH_DISABLE is set in its environment" in text
+    assert "fix: start it without MPWATCH_DISABLE" in text
+
+
+def test_a_configuration_that_others_may_write_is_refused(
+    dashboard: Callable[..., Terminal], job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    configured(variables, "always")
+    Path(variables["XDG_CONFIG_HOME"], "mpwatch", "config.toml").chmod(0o666)
+    terminal = dashboard()
+
+    assert terminal.wait() == 2
+    assert b"can be written by other users." in terminal.output
+    assert hook_threads(job.pid) == 0
+
+
+def test_the_doctor_tells_what_is_in_a_process(
+    job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    def doctor() -> dict[str, dict[str, str]]:
+        done = mpwatch("doctor", str(job.pid), "--json", variables=variables)
+        assert done.returncode == 0, done.stderr
+        return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+    before = doctor()
+    assert before["hook"]["value"] == "absent"
+    assert before["hook files"]["value"] == "none"
+    assert before["hook mappings"]["value"] == "none"
+    assert before["attach log"]["value"] == "no entry"
+
+    options = ["--hook", "--keep", "--no-stacks"]
+    assert mpwatch("dump", str(job.pid), *options, variables=variables).returncode == 0
+    during = doctor()
+    runtime = variables["XDG_RUNTIME_DIR"]
+    assert during["hook"]["value"].startswith("attached, for ")
+    assert "loaded by attach" in during["hook"]["value"]
+    assert runtime in during["hook"]["meaning"]
+    assert "os._exit" in during["patch points"]["meaning"]
+    assert runtime in during["hook files"]["meaning"]
+    assert runtime in during["hook mappings"]["meaning"]
+    assert runtime in during["hook socket"]["meaning"]
+    assert during["threads"]["value"] == "1 beside the main thread"
+    assert " inject " in during["attach log"]["meaning"]
+
+    assert mpwatch("detach", str(job.pid), variables=variables).returncode == 0
+    after = doctor()
+    assert after["hook"]["value"] == "absent"
+    assert after["hook socket"]["value"] == "none"
+    assert after["threads"]["value"] == "0 beside the main thread"
+    assert " detach " in after["attach log"]["meaning"]
+
+
+def test_only_the_chosen_process_is_injected(variables: dict[str, str]) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "code = 'import time\\nwhile True: time.sleep(0.02)'\n"
+        "child = subprocess.Popen([sys.executable, '-c', code])\n"
+        "print(child.pid, flush=True)\n"
+        "while True: time.sleep(0.02)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        env={**os.environ, **variables},
+        start_new_session=True,
+    ) as popen:
+        assert popen.stdout is not None
+        child = int(popen.stdout.readline())
+        terminal = Terminal(
+            "attach", str(popen.pid), "--hook", "--only", str(child), variables=variables
+        )
+        try:
+            assert eventually(lambda: hook_threads(child) == 1)
+            terminal.read_until("1/2")
+            assert hook_threads(popen.pid) == 0
+            terminal.press("q")
+            assert terminal.wait() == 0
+            assert hook_threads(child) == 0
+        finally:
+            terminal.end()
+            os.killpg(popen.pid, signal.SIGKILL)

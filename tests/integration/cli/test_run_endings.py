@@ -1,0 +1,205 @@
+"""How `mpwatch run` ends: by SIGTERM, by its terminal going away, with commands from PATH."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .terminal import REPOSITORY, Terminal, runs
+
+pytestmark = pytest.mark.slow
+
+JOB = """\
+import os, signal, sys, time
+def end(number, frame):
+    with open(sys.argv[1] + ".signal", "a") as file:
+        file.write(str(number) + "\\n")
+    if sys.argv[2] == "stubborn":
+        return
+    if sys.argv[2] == "graceful":
+        os._exit(7)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, end)
+open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+while True:
+    time.sleep(0.02)
+"""
+
+
+class Job:
+    """A program under `mpwatch run`, in a terminal."""
+
+    def __init__(self, folder: Path, manner: str, *options: str) -> None:
+        self._note = folder / "pid"
+        program = folder / "job.py"
+        program.write_text(JOB)
+        variables = {"XDG_RUNTIME_DIR": str(folder)}
+        folder.chmod(0o700)
+        arguments = [*options, str(program), str(self._note), manner]
+        self.terminal = Terminal("run", *arguments, variables=variables)
+
+    @property
+    def pid(self) -> int:
+        deadline_s = time.monotonic() + 60
+        while not self._note.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        return int(self._note.read_text())
+
+    @property
+    def was_sent(self) -> int | None:
+        """The first signal that the program's handler saw."""
+        try:
+            return int(self._note.with_suffix(".signal").read_text().split()[0])
+        except OSError:
+            return None
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    started: list[Job] = []
+
+    def start(manner: str, *options: str) -> Job:
+        started.append(Job(tmp_path, manner, *options))
+        return started[-1]
+
+    yield start
+    for job in started:
+        job.terminal.end()
+        if job._note.exists() and runs(job.pid):
+            os.kill(job.pid, signal.SIGKILL)
+
+
+def options_of(way: str, folder: Path) -> list[str]:
+    if way == "dashboard":
+        return []
+    return ["--headless", *(["--record", str(folder / "file.mpw")] * (way == "recorded"))]
+
+
+@pytest.mark.parametrize("way", ["dashboard", "recorded", "headless"])
+@pytest.mark.parametrize(("manner", "code"), [("graceful", 7), ("plain", 143)])
+def test_sigterm_is_passed_to_the_job_and_its_status_is_returned(
+    start: Callable[..., Job], tmp_path: Path, way: str, manner: str, code: int
+) -> None:
+    job = start(manner, *options_of(way, tmp_path))
+    pid = job.pid
+    if way == "dashboard":
+        job.terminal.read_until("LIVE")
+
+    job.terminal.signal(signal.SIGTERM)
+
+    assert job.terminal.wait() == code
+    assert job.was_sent == signal.SIGTERM
+    assert not runs(pid)
+
+
+@pytest.mark.parametrize("way", ["dashboard", "recorded"])
+def test_a_job_that_does_not_end_is_left_running_after_a_while(
+    start: Callable[..., Job], tmp_path: Path, way: str
+) -> None:
+    job = start("stubborn", *options_of(way, tmp_path))
+    pid = job.pid
+    if way == "dashboard":
+        job.terminal.read_until("LIVE")
+
+    job.terminal.signal(signal.SIGTERM)
+
+    assert job.terminal.wait() == 143
+    assert job.was_sent == signal.SIGTERM
+    assert runs(pid)
+    assert b"it is left running" in job.terminal.output
+
+
+@pytest.mark.parametrize("way", ["dashboard", "closed dashboard", "recorded", "headless"])
+def test_nothing_outlives_the_terminal(start: Callable[..., Job], tmp_path: Path, way: str) -> None:
+    job = start("plain", *options_of(way.split()[-1], tmp_path))
+    pid = job.pid
+    if "dashboard" in way:
+        job.terminal.read_until("LIVE")
+    if way == "closed dashboard":
+        job.terminal.press("q")
+        job.terminal.read_until("this is its output")
+
+    job.terminal.hang_up()
+
+    assert job.terminal.wait() == 129
+    assert job.was_sent == signal.SIGHUP
+    assert not runs(pid)
+
+
+def test_a_dashboard_that_ignores_sighup_sees_that_its_terminal_is_gone(
+    start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup(1)
+    try:
+        job = start("plain")
+        pid = job.pid
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    job.terminal.read_until("LIVE")
+
+    job.terminal.hang_up()
+
+    assert job.terminal.wait() == 129
+    assert not runs(pid)
+
+
+def installed(folder: Path, name: str, head: str) -> dict[str, str]:
+    """A console script in a folder that comes first in PATH."""
+    body = (
+        "import sys\nprint(bool(sys.modules.get('_mpwatch_hook')), sys.argv[1:], sys.executable)\n"
+    )
+    path = folder / name
+    path.write_text(head + body)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+        "XDG_RUNTIME_DIR": str(folder),
+    }
+
+
+def run_headless(
+    name: str, *arguments: str, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mpwatch", "run", "--headless", name, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"#!{sys.executable}\n",
+        "#!/usr/bin/env python3\n",
+        f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''\n",
+    ],
+)
+def test_a_python_command_from_path_runs_with_the_hook(tmp_path: Path, head: str) -> None:
+    tmp_path.chmod(0o700)
+    environment = installed(tmp_path, "train-tool", head)
+
+    done = run_headless("train-tool", "--lr", "0.1", environment=environment)
+
+    assert done.stdout.startswith("True ['--lr', '0.1'] "), done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["sh", "no-such-command-anywhere", "./missing.py"])
+def test_what_is_not_python_is_refused_in_one_sentence(name: str) -> None:
+    done = run_headless(name, environment={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("mpwatch: ")
+    assert "mpwatch run -m MODULE" in done.stderr

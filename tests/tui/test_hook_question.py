@@ -1,0 +1,193 @@
+"""The question whether to inject the hook: on the top line, its keys, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from mpwatch.model.commands import InjectHook
+from mpwatch.model.injection import InjectionPlan, PlannedInjection
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.tui import hook_consent
+from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.hook_consent import HookQuestion
+from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.present.hook_question import question_line
+from mpwatch.tui.screens.injection import InjectionScreen
+from tests.tui import scripted
+from tests.tui.screen_text import screen_text
+
+
+def job_without_hook() -> Snapshot:
+    job = scripted.healthy_job()
+    processes = tuple(
+        replace(
+            each,
+            hook=replace(each.hook, state="absent"),
+            sample=replace(each.sample, is_python=True),
+        )
+        for each in job.processes
+    )
+    return replace(job, processes=processes)
+
+
+def plan(samples: Iterable[ProcSample], *, refused: int = 2) -> InjectionPlan:
+    found = []
+    for number, sample in enumerate(samples):
+        planned = PlannedInjection(
+            sample.process, sample.name, sample.role, "pending call", writes=("752 bytes",)
+        )
+        if number < refused:
+            planned = replace(planned, method="", reason="it is sandboxed by seccomp", writes=())
+        found.append(planned)
+    return InjectionPlan(tuple(found), ("os: os._exit",))
+
+
+def dashboard(
+    *, asks: bool = True, refused: int = 2, readonly: bool = False
+) -> tuple[MpwatchApp, scripted.ScriptedSource]:
+    source = scripted.ScriptedSource(job_without_hook())
+    question = HookQuestion(lambda samples: plan(samples, refused=refused), asks=asks)
+    app = MpwatchApp(
+        source, title="train.py", readonly=readonly, question=None if readonly else question
+    )
+    return app, source
+
+
+@pytest.fixture(autouse=True)
+def _readable_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook_consent, "READABLE_AFTER_S", 0.0)
+
+
+async def settled(app: MpwatchApp, pilot: Pilot[int]) -> str:
+    """The top line, once the plan has been made."""
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+    return screen_text(app).splitlines()[0]
+
+
+@pytest.mark.parametrize("key", ["y", "enter"])
+async def test_it_is_asked_on_the_top_line_and_yes_injects(key: str) -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30)) as pilot:
+        asked = await settled(app, pilot)
+        assert asked.strip() == (
+            "inject the hook into 4 processes? 2 are left out: it is sandboxed by seccomp. "
+            "y yes, n no, d what it does"
+        )
+        assert InjectHook() not in source.asked
+
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert source.asked.count(InjectHook()) == 1
+        assert "inject the hook into" not in screen_text(app).splitlines()[0]
+
+
+async def test_no_injects_nothing_and_i_asks_again() -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("n")
+        source.push(job_without_hook())
+        assert "inject" not in await settled(app, pilot)
+        assert InjectHook() not in source.asked
+
+        await pilot.press("i")
+        assert "inject the hook into 4 processes?" in await settled(app, pilot)
+        await pilot.press("y")
+        await pilot.pause()
+        assert InjectHook() in source.asked
+
+
+async def test_d_shows_what_it_does_and_is_answered_there() -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(100, 50)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("d")
+        await pilot.pause()
+        assert isinstance(app.screen, InjectionScreen)
+        text = screen_text(app)
+        assert "left out: it is sandboxed by seccomp" in text
+        assert "inject, by pending call" in text
+        assert "752 bytes" in text
+        assert "os (os._exit)" in text
+
+        await pilot.press("escape")
+        assert "inject the hook into" in await settled(app, pilot)
+        await pilot.press("d")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+        assert InjectHook() in source.asked
+
+
+async def test_without_the_question_the_keys_mean_what_they_always_meant() -> None:
+    app, source = dashboard(asks=False)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert "inject" not in await settled(app, pilot)
+        for key in ("y", "n", "d"):
+            await pilot.press(key)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert InjectHook() not in source.asked
+        assert not isinstance(app.screen, InjectionScreen)
+        assert app.screen is not app.dashboard, "enter opens the process under the cursor"
+
+
+async def test_what_is_typed_into_the_filter_answers_nothing() -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("slash", "y", "n", "enter")
+        await pilot.pause()
+        assert app.watch_state.viewing.filter == "yn"
+        assert InjectHook() not in source.asked
+
+
+async def test_a_key_that_was_pressed_before_it_could_be_read_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hook_consent, "READABLE_AFTER_S", 3600.0)
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("y", "enter")
+        await pilot.pause()
+        assert InjectHook() not in source.asked
+
+
+async def test_a_read_only_dashboard_neither_asks_nor_injects() -> None:
+    app, source = dashboard(readonly=True)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert "inject" not in await settled(app, pilot)
+        await pilot.press("i", "y")
+        await pilot.pause()
+        assert InjectHook() not in source.asked
+
+
+async def test_where_nothing_can_be_injected_it_is_told_and_not_asked() -> None:
+    app, source = dashboard(refused=99)
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
+        assert "inject the hook into" not in await settled(app, pilot)
+        assert "cannot be injected" in screen_text(app)
+        await pilot.press("y")
+        assert InjectHook() not in source.asked
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_question_and_its_keys_fit_into_any_width(width: int) -> None:
+    samples = [each.sample for each in job_without_hook().processes]
+
+    shown = text_of(question_line(plan(samples), width))
+
+    assert len(shown) <= width
+    assert "inject the hook into 4 processes?" in shown
+    assert "y" in shown.split("?")[1]
+    assert ("2 are left out" in shown) == (width >= 80)
+    assert ("sandboxed by seccomp" in shown) == (width >= 120)

@@ -1,0 +1,85 @@
+"""Which processes a session detaches at its end: those whose hook comes from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import attach_session
+from mpwatch.attach.attach_session import AttachSession, descended
+from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.outcome import Detached
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample
+
+
+def process(pid: int) -> ProcessId:
+    return ProcessId(pid, pid * 10)
+
+
+def sample(pid: int, parent: int, *, is_python: bool = True, state: str = "S") -> ProcSample:
+    return ProcSample(
+        process=process(pid),
+        at_s=0.0,
+        parent_pid=parent,
+        name="python",
+        cmdline=(),
+        state=state,
+        is_python=is_python,
+    )
+
+
+def test_children_of_an_injected_process_have_its_hook() -> None:
+    job = [sample(1, 0), sample(2, 1), sample(3, 2), sample(4, 0)]
+
+    assert descended(job, {process(1)}, set()) == [process(1), process(2), process(3)]
+
+
+def test_a_process_that_had_a_hook_keeps_it_with_its_children() -> None:
+    job = [sample(1, 0), sample(2, 1), sample(3, 2), sample(4, 1)]
+
+    assert descended(job, {process(1)}, {process(2)}) == [process(1), process(4)]
+
+
+def test_an_injected_child_of_a_process_that_had_a_hook_loses_its_own() -> None:
+    job = [sample(1, 0), sample(2, 1), sample(3, 2)]
+
+    assert descended(job, {process(2)}, {process(1)}) == [process(2), process(3)]
+
+
+def test_what_is_not_python_or_has_ended_is_left_alone() -> None:
+    job = [sample(1, 0), sample(2, 1, is_python=False), sample(3, 1, state="Z"), sample(4, 2)]
+
+    assert descended(job, {process(1)}, set()) == [process(1), process(4)]
+
+
+def test_a_reused_pid_is_another_process() -> None:
+    assert descended([sample(1, 0)], {ProcessId(1, 11)}, set()) == []
+
+
+def test_a_circle_of_parents_ends() -> None:
+    assert descended([sample(1, 2), sample(2, 1)], {process(3)}, set()) == []
+
+
+def test_what_was_injected_when_ctrl_c_came_is_detached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detached: list[ProcessId] = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def detach(target: ProcessId, **_: object) -> Detached:
+        detached.append(target)
+        return Detached(target, "absent", method="socket")
+
+    monkeypatch.setattr(attach_session, "bring_in_tree", interrupted)
+    monkeypatch.setattr(attach_session, "detach", detach)
+    session = AttachSession(process(2**22 + 1), log=InjectionLog(str(tmp_path / "log")))
+
+    with pytest.raises(KeyboardInterrupt):
+        session.inject([sample(2**22 + 1, 0)], lambda status: None)
+
+    assert session.end() == "The hook was detached from 1 process."
+    assert detached == [process(2**22 + 1)]

@@ -1,0 +1,138 @@
+"""The log of injections and detaches: what a line holds, and what cannot hurt it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog
+from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.model.ids import ProcessId
+
+TARGET = ProcessId(4242, 99)
+READY = Attached(TARGET, "ready", "pending call", stopped_s=0.000712)
+
+
+def lines(log: InjectionLog) -> list[str]:
+    return Path(log.path).read_text().splitlines()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> InjectionLog:
+    return InjectionLog(str(tmp_path / "state" / "mpwatch"))
+
+
+def test_a_line_tells_when_who_what_and_how_it_went(log: InjectionLog) -> None:
+    log.injected(READY, ["python", "train.py"])
+    log.detached(Detached(TARGET, "absent", method="socket"), ["python", "train.py"])
+
+    assert log.problem is None
+    inject, detach = lines(log)
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d inject ", inject)
+    assert f" uid={os.getuid()} user=" in inject
+    assert f" mpwatch={os.getpid()} pid=4242 start_ticks=99 " in inject
+    assert ' method="pending call" ' in inject
+    assert re.search(r" hook=\d+\.\d+\.\d+/[0-9a-f]{12} ", inject)
+    assert ' stopped_ms=0.712 result=ready command="python train.py"' in inject
+    assert " detach " in detach
+    assert " method=socket " in detach
+    assert " stopped_ms=none result=detached " in detach
+
+
+def test_what_was_not_touched_leaves_no_line(log: InjectionLog) -> None:
+    log.injected(Attached(TARGET, "absent", reason="it is stopped"), [])
+    log.injected(Attached(TARGET, "ready", "already there"), [])
+    log.detached(Detached(TARGET, "absent"), [])
+
+    assert not os.path.exists(log.path)
+    assert log.problem is None
+
+
+def test_file_and_directory_are_private(log: InjectionLog) -> None:
+    os.makedirs(os.path.dirname(log.path), 0o755)
+    Path(log.path).touch(0o644)
+    log.injected(READY, [])
+
+    assert stat.S_IMODE(os.stat(log.path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(log.path)).st_mode) == 0o700
+
+
+def test_hostile_text_stays_within_its_line_and_its_field(log: InjectionLog) -> None:
+    other = ProcessId(7, 1)
+    forged = f'x" pid={other.pid} start_ticks=1 method=none\n2026 inject \x1b]52;c;x\x07\u202e\x00'
+    log.injected(Attached(TARGET, "pending", "pending call", reason=forged), [forged, "y" * 9999])
+
+    (line,) = lines(log)
+    assert line.isascii()
+    assert line.isprintable()
+    assert len(line) < 2000
+    assert log.lines_about(other, 5) == []
+    assert log.lines_about(TARGET, 5) == [line]
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "hard link", "fifo"])
+def test_a_log_that_somebody_prepared_is_not_written(
+    log: InjectionLog, tmp_path: Path, kind: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    folder = Path(log.path).parent
+    folder.parent.mkdir()
+    if kind == "folder":
+        elsewhere.mkdir()
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir()
+        elsewhere.write_text("precious")
+        if kind == "file":
+            Path(log.path).symlink_to(elsewhere)
+        elif kind == "hard link":
+            os.link(elsewhere, log.path)
+        else:
+            os.mkfifo(log.path)
+
+    log.injected(READY, [])
+
+    assert log.problem is not None
+    assert log.path in log.problem
+    if kind == "folder":
+        assert list(elsewhere.iterdir()) == []
+    else:
+        assert elsewhere.read_text() == "precious"
+
+
+def test_it_is_rotated_once_and_stays_bounded(log: InjectionLog) -> None:
+    folder = Path(log.path).parent
+    folder.mkdir(parents=True, mode=0o700)
+    for _ in range(2):
+        Path(log.path).write_text("old\n" * (LIMIT_BYTES // 4))
+        log.injected(READY, [])
+
+    assert sorted(each.name for each in folder.iterdir()) == ["attach.log", "attach.log.1"]
+    assert len(lines(log)) == 1
+    assert os.path.getsize(f"{log.path}.1") <= LIMIT_BYTES
+    assert log.lines_about(TARGET, 5) == lines(log)
+
+
+def test_a_full_disk_is_told_and_stops_nothing(
+    log: InjectionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int, _content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    log.injected(READY, [])
+
+    assert log.problem == f"{log.path} cannot be written: No space left on device"
+
+
+def test_a_home_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("not a directory")
+    log = InjectionLog(str(tmp_path / "home" / "state" / "mpwatch"))
+    log.injected(READY, [])
+
+    assert log.problem is not None
+    assert log.lines_about(TARGET, 5) == []
