@@ -26,7 +26,7 @@ from mpwatch.model.text import clean
 HELLO_WITHIN_S = 0.25
 """A hook that is there answers at once, unless the GIL is held."""
 TURNS_OF_A_VISIT = 8
-"""How often a visit itself makes the main thread take turns, at most."""
+"""How often the main thread may be scheduled after a call without having run Python."""
 IMPORT_WITHIN_S = 2.0
 """How much longer a program may be importing its modules."""
 _IMPORT_PAUSE_S = 0.02
@@ -139,7 +139,6 @@ def _deliver_once(
         exchange = _create_exchange(visit, action)
     if not exchange.is_ours:
         return _wait(visit, exchange, timeout_s), chosen[0].name, None
-    turns = target.turns
     stopped_s: float | None = None
     method = chosen[0]
     try:
@@ -153,7 +152,9 @@ def _deliver_once(
     except BaseException:
         exchange.remove()
         raise
-    exchange.mark("handed-over", turns)
+    with contextlib.suppress(Refused):
+        visit.look_again()  # under load the thread was scheduled many times during the call itself
+    exchange.mark("handed-over", visit.target.turns)
     visit.step("handed over")
     answer = _wait(visit, exchange, timeout_s)
     if answer is None:

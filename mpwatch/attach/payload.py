@@ -18,7 +18,7 @@ function lets it wait here: a daemon thread that is ended with the interpreter k
 
 from __future__ import annotations
 
-import _imp  # type: ignore[import-not-found]
+import _imp
 import _thread
 import gc
 import marshal

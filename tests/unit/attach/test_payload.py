@@ -107,7 +107,7 @@ def test_while_it_runs_no_other_thread_can_fork(folder: Path) -> None:
 
 
 def test_an_import_lock_that_is_held_is_not_waited_for(folder: Path) -> None:
-    import _imp  # type: ignore[import-not-found]
+    import _imp
 
     _imp.acquire_lock()
     try:
