@@ -154,7 +154,11 @@ def test_a_program_at_its_recursion_limit_gets_the_hook_and_goes_on(
     program: Program, python: str
 ) -> None:
     popen = program(DEEP, python)
-    assert inject(popen).state == "ready"
+    # Its stack may still grow as it is examined, and then it is refused.
+    attempts = [attached := inject(popen)]
+    while attached.state != "ready" and len(attempts) < 5:
+        attempts.append(attached := inject(popen))
+    assert attached.state == "ready", attempts
     assert ended(popen) == (0, "ends as it should\n", "")
 
 
