@@ -9,10 +9,10 @@ import socket
 import time
 from dataclasses import replace
 
-from mpwatch.attach import bundle, hook_copy, parcel
-from mpwatch.attach.methods import METHODS, Method, Rest, Step, Visit, clear_text
-from mpwatch.attach.outcome import Attached, Refused
-from mpwatch.attach.parcel import Parcel
+from mpwatch.attach import compiled_payload, exchange_dir, payload_install
+from mpwatch.attach.exchange_dir import ExchangeDir
+from mpwatch.attach.methods import METHODS, Method, Rest, Step, Visit, call_failure, call_off
+from mpwatch.attach.outcome import Answer, Attached, Refused
 from mpwatch.attach.payload import LATER
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect import hook_socket
@@ -26,7 +26,7 @@ from mpwatch.model.text import clean
 HELLO_WITHIN_S = 0.25
 """A hook that is there answers at once, unless the GIL is held."""
 TURNS_OF_A_VISIT = 8
-"""How often a visit itself makes the main thread take turns, at most."""
+"""How often the main thread may be scheduled after a call without having run Python."""
 IMPORT_WITHIN_S = 2.0
 """How much longer a program may be importing its modules."""
 _IMPORT_PAUSE_S = 0.02
@@ -76,7 +76,7 @@ def bring_in(
     try:
         target = read_target(process)
         already = _already_there(target)
-        if already is None and again and parcel.find(target) is None:
+        if already is None and again and exchange_dir.find(target) is None:
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
             already = _bring(Visit(target, step, rest), methods, timeout_s)
@@ -89,13 +89,19 @@ def bring_in(
 
 
 def deliver(
-    visit: Visit, errand: str, methods: tuple[Method, ...], timeout_s: float
-) -> tuple[str | None, str, float | None]:
-    """Have the target do an errand.
+    visit: Visit, action: str, methods: tuple[Method, ...], timeout_s: float
+) -> tuple[Answer | None, str, float | None]:
+    """Have the target run the payload.
+
+    Args:
+        visit: With which target.
+        action: `load` or `unload`.
+        methods: What to try, in order.
+        timeout_s: How long to wait for the answer.
 
     Returns:
-        Its answer (`done` or a sentence; `None` if there is none yet), the method, and for how many
-        seconds it stood still.
+        Its answer (`None` if there is none yet), the method, and for how many seconds its main
+        thread was stopped.
 
     Raises:
         Refused: No method can be used, also not after a while where that could have helped; the
@@ -104,7 +110,7 @@ def deliver(
     began_s = time.monotonic()
     while True:
         try:
-            answer, method, stopped_s = _deliver_once(visit, errand, methods, timeout_s)
+            answer, method, stopped_s = _deliver_once(visit, action, methods, timeout_s)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
                 raise
@@ -112,7 +118,7 @@ def deliver(
                 time.sleep(_PASSES_PAUSE_S)
             visit.look_again()
             continue
-        if answer != LATER:
+        if answer is None or answer.state != LATER:
             return answer, method, stopped_s
         if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
             reason = "it is in the middle of importing modules; try again in a moment"
@@ -121,71 +127,78 @@ def deliver(
 
 
 def _deliver_once(
-    visit: Visit, errand: str, methods: tuple[Method, ...], timeout_s: float
-) -> tuple[str | None, str, float | None]:
-    """Have the target look for its errand once; the answer may be to come again later."""
+    visit: Visit, action: str, methods: tuple[Method, ...], timeout_s: float
+) -> tuple[Answer | None, str, float | None]:
+    """Have the target run the payload once; the answer may be to come again later."""
     chosen = _usable(visit, methods)
     target = visit.target
-    waiting = _lay_down(visit, errand)
-    visit.step("parcel laid down")
-    if not waiting.is_ours and _is_lost(waiting, target):
-        waiting.remove()
-        waiting = _lay_down(visit, errand)
-    if not waiting.is_ours:
-        return _wait(visit, waiting, timeout_s), chosen[0].name, None
-    turns = target.turns
+    exchange = _create_exchange(visit, action)
+    visit.step("exchange made")
+    if not exchange.is_ours and _is_lost(exchange, target):
+        exchange.remove()
+        exchange = _create_exchange(visit, action)
+    if not exchange.is_ours:
+        return _wait(visit, exchange, timeout_s), chosen[0].name, None
     stopped_s: float | None = None
     method = chosen[0]
     try:
         for method in chosen:
             try:
-                stopped_s = method.deliver(visit, waiting)
+                stopped_s = method.deliver(visit, exchange)
                 break
             except Refused:
                 if method is chosen[-1]:
                     raise
     except BaseException:
-        waiting.remove()
+        exchange.remove()
         raise
-    waiting.mark("handed-over", turns)
+    with contextlib.suppress(Refused):
+        visit.look_again()  # under load the thread was scheduled many times during the call itself
+    exchange.mark("handed-over", visit.target.turns)
     visit.step("handed over")
-    answer = _wait(visit, waiting, timeout_s)
+    answer = _wait(visit, exchange, timeout_s)
     if answer is None:
-        waiting.mark("unattended")
-        answer = waiting.answer()  # it may have come between the last look and the mark
+        failure = call_failure(target, visit.block_at)
+        if not failure:
+            exchange.mark("unattended")
+        answer = exchange.answer()  # it may have come between the last look and the mark
+        if answer is None and failure:
+            answer = Answer("failed", failure)
     if answer is not None:
-        waiting.remove()
-        if stopped_s is not None:
-            clear_text(target.pid, visit.text_at)
+        exchange.remove()
+        if visit.block_at is not None:
+            call_off(target, visit.block_at)
     return answer, method.name, stopped_s
 
 
-def _lay_down(visit: Visit, errand: str) -> Parcel:
-    """Lay down what the errand needs."""
-    directory = hook_copy.directory_for(visit.target)
-    compiled = None
-    if errand == "load":
-        compiled = bundle.compiled_for(visit.target, visit.interpreter.version, directory)
-    return parcel.lay_down(visit.target, errand, directory, compiled=compiled)
+def _create_exchange(visit: Visit, action: str) -> ExchangeDir:
+    """Make the exchange directory with everything that the action needs."""
+    target = visit.target
+    directory = payload_install.directory_for(target) if action == "load" else ""
+    runtime = exchange_dir.runtime_directory(target)
+    name = exchange_dir.name_for(target)
+    version = visit.interpreter.version
+    payload = compiled_payload.payload_for(version, action, directory, name)
+    return exchange_dir.create(target, runtime, payload)
 
 
-def _wait(visit: Visit, waiting: Parcel, timeout_s: float) -> str | None:
+def _wait(visit: Visit, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
     """The answer, or `None` once the time is over."""
     with visit.rest():
-        return waiting.answer_within(timeout_s)
+        return exchange.answer_within(timeout_s)
 
 
-def _is_lost(waiting: Parcel, target: Target) -> bool:
-    """Whether a parcel that lies there will not be opened any more, or has been.
+def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
+    """Whether a directory that is there will not be opened any more, or has been.
 
     A call that was queued before the interpreter had initialised itself is gone. That shows when
     the main thread has run since and still did not look.
     """
-    if waiting.answer() is not None:
+    if exchange.answer() is not None:
         return True
-    turns = waiting.handed_over_at()
+    turns = exchange.handed_over_at()
     if turns is None:
-        return waiting.is_stale()
+        return exchange.is_stale()
     return target.turns > turns + TURNS_OF_A_VISIT
 
 
@@ -207,10 +220,18 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
     """Deliver the hook and say what came of it."""
     process = visit.target.process
     answer, method, stopped_s = deliver(visit, "load", methods, timeout_s)
-    if answer == "done":
-        return Attached(process, "ready", method, stopped_s=stopped_s)
+    if answer is not None and answer.is_success:
+        return Attached(
+            process,
+            "ready",
+            method,
+            stopped_s=stopped_s,
+            hook_version=answer.version,
+            socket_path=answer.socket,
+            ring_path=answer.ring,
+        )
     if answer is not None:
-        reason = f"the hook could not be loaded: {clean(answer, 1000)}"
+        reason = f"the hook could not be loaded: {answer.reason}"
         return Attached(process, "absent", method, reason, stopped_s=stopped_s)
     reason = f"{blocked_words(visit.target)}; the hook arrives when it comes back to Python"
     return Attached(process, "pending", method, reason, stopped_s=stopped_s)
@@ -227,10 +248,10 @@ def _already_there(target: Target) -> Attached | None:
     if hello is None:
         reason = "the hook is there but does not answer: the GIL is held, or the process is stopped"
         return Attached(target.process, "silent", "already there", reason)
-    left = parcel.find(target)
+    left = exchange_dir.find(target)
     if left is not None:
         left.remove()
-        clear_text(target.pid)
+        call_off(target)
     return Attached(target.process, "ready", "already there")
 
 

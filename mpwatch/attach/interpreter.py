@@ -6,11 +6,11 @@ import os
 import re
 from dataclasses import dataclass
 
-from mpwatch.attach import elf
+from mpwatch.attach import elf, native_call
 from mpwatch.attach.elf import Layout, Mapping, Module
 from mpwatch.attach.outcome import Refused
 
-_ADD, _RUN, _IS_UP = "Py_AddPendingCall", "PyRun_SimpleString", "Py_IsInitialized"
+_ADD, _IS_UP = "Py_AddPendingCall", "Py_IsInitialized"
 # Functions that hold, or are called by somebody who holds, the lock around the pending calls:
 # Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.14. Where one of them is running, calling
 # Py_AddPendingCall on the same thread would wait for itself. Since 3.13 the lock is a PyMutex.
@@ -25,7 +25,7 @@ _LOCKING = (
 )  # fmt: skip
 # Only builds without the GIL export it (Include/internal/pycore_object.h, CPython 3.13 and later).
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"
-_NAMES = frozenset((_ADD, _RUN, _IS_UP, _FREE_THREADED, *_LOCKING))
+_NAMES = frozenset((_ADD, _IS_UP, _FREE_THREADED, *_LOCKING, *native_call.FUNCTIONS))
 _VERSION = re.compile(r"python(3\.\d+)(t?)")
 
 
@@ -44,17 +44,12 @@ class Interpreter:
     @property
     def add_pending_call(self) -> int:
         """Address of `Py_AddPendingCall`."""
-        return self._address(_ADD)
-
-    @property
-    def run_string(self) -> int:
-        """Address of `PyRun_SimpleString`."""
-        return self._address(_RUN)
+        return self.address(_ADD)
 
     @property
     def is_initialized(self) -> int:
         """Address of `Py_IsInitialized`."""
-        return self._address(_IS_UP)
+        return self.address(_IS_UP)
 
     @property
     def locking_ranges(self) -> tuple[tuple[int, int], ...]:
@@ -75,7 +70,14 @@ class Interpreter:
         symbols = (self.layout.symbols[name] for name in names if name in self.layout.symbols)
         return tuple((bias + s.value, bias + s.value + max(s.size, 16)) for s in symbols)
 
-    def _address(self, name: str) -> int:
+    def address(self, name: str) -> int:
+        """Address of an exported function.
+
+        Raises:
+            Refused: The interpreter does not export it.
+        """
+        if name not in self.layout.symbols:
+            raise Refused(f"its interpreter does not export {name}")
         return self.module.bias(self.layout) + self.layout.symbols[name].value
 
 
@@ -96,7 +98,7 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
         except Refused as refusal:
             unreadable = refusal
             continue
-        if {_ADD, _RUN, _IS_UP} <= layout.symbols.keys():
+        if {_ADD, _IS_UP} <= layout.symbols.keys():
             return Interpreter(
                 pid, module, layout, mappings, loaded,
                 _version(module.path) or _version(exe) or _version_of_library(loaded),

@@ -7,16 +7,15 @@ import os
 import time
 from dataclasses import replace
 
-from mpwatch.attach import hook_copy, parcel
+from mpwatch.attach import exchange_dir, payload_install
 from mpwatch.attach.bring import blocked_words, deliver, read_frame
-from mpwatch.attach.methods import METHODS, Visit, clear_text
-from mpwatch.attach.outcome import Detached, Refused
+from mpwatch.attach.methods import METHODS, Visit, call_off
+from mpwatch.attach.outcome import Answer, Detached, Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect import hook_socket
 from mpwatch.collect.hook_socket import NO_HOOK, NoHook
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.text import clean
 
 ANSWER_WITHIN_S = 1.0
 _LOOK_S = 0.005
@@ -75,14 +74,14 @@ def _have_it_done(target: Target, timeout_s: float) -> Detached:
     return replace(outcome, method=method, stopped_s=stopped_s)
 
 
-def _unloaded(target: Target, answer: str | None, timeout_s: float) -> Detached:
+def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:
     """What the target's answer to `unload` means, once its files have been looked for."""
     process = target.process
     if answer is None:
         reason = f"{blocked_words(target)}; the hook leaves when it comes back to Python"
         return Detached(process, "pending", reason)
-    if answer != "done":
-        return Detached(process, "silent", f"the hook could not leave: {clean(answer, 1000)}")
+    if not answer.is_success:
+        return Detached(process, "silent", f"the hook could not leave: {answer.reason}")
     if not _files_gone(target, timeout_s):
         return Detached(process, "silent", "the hook said that it left, but its files are there")
     return Detached(process, "absent")
@@ -110,14 +109,14 @@ def _files_left(target: Target) -> bool:
 
 
 def _tidy(target: Target) -> bool:
-    """Remove what attaching left behind: a parcel, its text, and copies nobody uses any more.
+    """Remove what attaching left: exchange directory, queued call, unused copies of the hook.
 
     Returns:
-        Whether there was a parcel: an injection that had not been completed.
+        Whether there was an exchange directory: an injection that had not been completed.
     """
-    left = parcel.find(target)
+    left = exchange_dir.find(target)
     if left is not None:
         left.remove()
-        clear_text(target.pid)
-    hook_copy.remove_unused(target)
+        call_off(target)
+    payload_install.remove_unused(target)
     return left is not None

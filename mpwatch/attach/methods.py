@@ -1,20 +1,27 @@
-"""The ways to make a target run the stub, best first, each with what speaks against it here."""
+"""The ways to make a target run the bootstrap code, best first, and when each can be used."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
-from mpwatch.attach import interpreter, pending_call, rights, room, stub, their_python
+from mpwatch.attach import (
+    bootstrap_code,
+    code_cave,
+    interpreter,
+    native_call,
+    pending_call,
+    rights,
+)
+from mpwatch.attach.exchange_dir import ExchangeDir
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.outcome import Refused
-from mpwatch.attach.parcel import Parcel
 from mpwatch.attach.target import Target, read_stat, read_target
 from mpwatch.attach.this_machine import this_machine
 from mpwatch.hook import wire
@@ -22,7 +29,6 @@ from mpwatch.hook import wire
 Step = Callable[[str], None]
 Rest = Callable[[], contextlib.AbstractContextManager[None]]
 
-REMOTE_EXEC_WITHIN_S = 10.0
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 # One target at a time stands still, so that none waits for our own threads to take turns.
@@ -41,8 +47,8 @@ class Visit:
         self.target = target
         self.step = step
         self.rest = rest
-        self.text_at: int | None = None
-        """Where in its memory the text for a pending call was put."""
+        self.block_at: int | None = None
+        """Where in its memory the block of a pending call was put, see `native_call`."""
 
     def look_again(self) -> None:
         """Read anew what may have changed about the target.
@@ -81,8 +87,8 @@ class Method(Protocol):
         """
         ...
 
-    def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
-        """Make the target look for its parcel.
+    def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
+        """Make the target run the payload in its exchange directory.
 
         Returns:
             Seconds for which its main thread stood still; `None` if it never did.
@@ -94,34 +100,38 @@ class Method(Protocol):
 
 
 class RemoteExec:
-    """`sys.remote_exec` of PEP 768, called by the target's own interpreter: versions must agree."""
+    """`sys.remote_exec` of PEP 768, called in this very process: versions must agree.
+
+    The function writes the script's path into the target's memory and asks it to run the script. It
+    only serves targets of its own version. The target's interpreter, which could, is not run for
+    it: it is a program that the target's owner controls.
+    """
 
     name = "remote_exec"
 
     def check(self, visit: Visit) -> None:
-        """Python >= 3.14 that shares our files and was not told to refuse."""
+        """Python >= 3.14, the same here and there, that shares our files and was not forbidden."""
         target, version = visit.target, visit.interpreter.version
         if version is None or version < (3, 14):
             raise Refused("sys.remote_exec came with Python 3.14")
+        if version != sys.version_info[:2]:
+            raise Refused(f"sys.remote_exec needs mpwatch on Python {version[0]}.{version[1]} too")
         _require_gil(visit.interpreter)
         require_not_disabled(target)
-        their_python.check(target)
+        if not (target.shares_files and target.shares_pids):
+            raise Refused("it runs in another container, where sys.remote_exec does not reach")
         _require_rights(target)
 
-    def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
-        """Run its interpreter for a moment."""
-        target = visit.target
-        code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
-        script = f"{parcel.path}/{stub.SCRIPT_NAME}"
+    def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
+        """Ask for the script in the exchange directory; the target never stops."""
+        remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
+        if remote_exec is None:
+            raise Refused("this Python was built without sys.remote_exec")
+        _require_same(visit.target)
         try:
-            done = their_python.run(
-                target, code, str(target.pid), script, within_s=REMOTE_EXEC_WITHIN_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Refused(f"its interpreter could not be run: {error}") from error
-        if done.returncode:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason"]
-            raise Refused(f"sys.remote_exec refused: {lines[-1][:300]}")
+            remote_exec(visit.target.pid, f"{exchange.path}/{bootstrap_code.SCRIPT_NAME}")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise Refused(f"sys.remote_exec refused: {error}") from error
         return None
 
 
@@ -148,18 +158,19 @@ class PendingCall:
             raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
         _require_gil(visit.interpreter)
 
-    def deliver(self, visit: Visit, parcel: Parcel) -> float | None:
-        """Put the text into the target and queue the call, on a thread that ends with it."""
+    def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
+        """Put code and data into the target and queue the call, on a thread that ends with it."""
         try:
-            memory = room.TargetMemory(visit.target.pid)
+            memory = code_cave.TargetMemory(visit.target.pid)
         except OSError as error:
             raise Refused(f"its memory cannot be opened: {error.strerror}") from error
         try:
             _require_same(visit.target)
-            text_at = room.find_room(visit.target.pid, visit.interpreter.modules, memory, stub.TEXT)
-            visit.text_at = text_at
-            memory.write(text_at, stub.TEXT)
-            plan = pending_call.prepare(visit.interpreter, this_machine(), memory, text_at)
+            function, block_at = _install(visit, exchange, memory)
+            visit.block_at = block_at
+            plan = pending_call.prepare(
+                visit.interpreter, this_machine(), memory, function, block_at
+            )
             visit.step("text written")
             return _queue(plan, memory, visit.step)
         except ProcessLookupError:
@@ -176,26 +187,66 @@ METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
 """In order of preference; before them the hook may be there already, after them is observing."""
 
 
-def clear_text(pid: int, text_at: int | None = None) -> None:
-    """Remove what a pending call has left in the target; what cannot be reached stays.
+def call_off(target: Target, block_at: int | None = None) -> None:
+    """Make a queued call do nothing, and clear the data of one that is over, where possible.
 
     Args:
-        pid: The target.
-        text_at: Where the text was put; it is looked for if that is not known.
+        target: The process.
+        block_at: Where the block was put; it is looked for if that is not known.
     """
     try:
-        memory = room.TargetMemory(pid)
+        memory = code_cave.TargetMemory(target.pid)
     except OSError:
         return
     try:
-        room.clear(pid, memory, stub.TEXT, text_at)
+        code_cave.call_off(target.pid, target.process.start_ticks, memory, block_at)
     except OSError:
         return
     finally:
         memory.close()
 
 
-def _queue(plan: pending_call.Plan, memory: room.TargetMemory, step: Step) -> float:
+def call_failure(target: Target, block_at: int | None) -> str:
+    """Why a call that was made did not answer; empty if it may still do so, or is not known."""
+    if block_at is None:
+        return ""
+    try:
+        memory = code_cave.TargetMemory(target.pid)
+    except OSError:
+        return ""
+    try:
+        found = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
+    except OSError:
+        return ""
+    finally:
+        memory.close()
+    return found.failure if found is not None else ""
+
+
+def _install(
+    visit: Visit, exchange: ExchangeDir, memory: code_cave.TargetMemory
+) -> tuple[int, int]:
+    """Write code and data for a call; the addresses of both.
+
+    Raises:
+        Refused: There is no place, or an earlier call still uses it.
+        OSError: It cannot be written.
+    """
+    pid, found = visit.target.pid, visit.interpreter
+    ticks = visit.target.process.start_ticks
+    code = native_call.native_code().content
+    code_at = code_cave.install_code(pid, found.modules, found.mappings, memory, code)
+    block_at = code_cave.find_data(pid, found.modules, memory)
+    present = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
+    if present is not None and present.is_running(ticks):
+        raise Refused("an earlier injection has not finished in it", passes=True)
+    text = bootstrap_code.text(exchange.path, visit.target.pid_inside)
+    block = native_call.block(code_at, text, ticks, found.address)
+    native_call.store(memory.write, block_at, block)
+    return code_at, block_at
+
+
+def _queue(plan: pending_call.Plan, memory: code_cave.TargetMemory, step: Step) -> float:
     """Queue the call as soon as the interpreter has started."""
     deadline_s = time.monotonic() + STARTED_WITHIN_S
     while True:

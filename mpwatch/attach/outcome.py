@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
 
 from mpwatch.model.ids import HookState, ProcessId
+from mpwatch.model.text import clean
+
+_MAX_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the payload said, cleaned: it comes from another process."""
+
+    state: str
+    """`loaded`, `unloaded`, `failed`, `later` (it was importing), or `done` without particulars."""
+    reason: str = ""
+    """Why it failed; after success, what the hook could not do, if anything."""
+    version: str = ""
+    """The hook's, that of the mpwatch it was installed with; empty if not known."""
+    socket: str = ""
+    """Path of the hook's socket as the target names it; empty if it has none."""
+    ring: str = ""
+    """Path of the hook's ring file, likewise."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the payload did what was asked."""
+        return self.state in ("loaded", "unloaded", "done")
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Answer:
+        """Read an answer; one that is malformed is a failure that says so."""
+        try:
+            found = json.loads(raw)
+            texts = {field.name: found.get(field.name, "") for field in fields(cls)}
+        except (ValueError, AttributeError, RecursionError):
+            return cls("failed", "its answer is malformed")
+        if not all(isinstance(text, str) for text in texts.values()):
+            return cls("failed", "its answer is malformed")
+        return cls(**{name: clean(text, _MAX_CHARACTERS) for name, text in texts.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +62,12 @@ class Attached:
     took_s: float = 0.0
     passes: bool = False
     """What spoke against it may be over soon: see `Refused`."""
+    hook_version: str = ""
+    """The hook's version as its payload answered; empty if no payload ran."""
+    socket_path: str = ""
+    """Where the hook listens, as the target names it; empty as above."""
+    ring_path: str = ""
+    """Where the hook's ring file is, as the target names it; empty as above."""
 
 
 @dataclass(frozen=True, slots=True)

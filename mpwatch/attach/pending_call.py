@@ -1,6 +1,6 @@
 """Queue a call in another CPython by borrowing its main thread for some hundred microseconds.
 
-The thread is stopped, made to call `Py_AddPendingCall(PyRun_SimpleString, text)`, and sent on its
+The thread is stopped, made to call `Py_AddPendingCall(function, block)`, and sent on its
 way. The function only puts the pair into a queue; the interpreter takes it from there at its next
 safe point, between two bytecodes of the main thread. Nothing is allocated in the target, no library
 is loaded, no Python lock is taken.
@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mpwatch.attach import held
+from mpwatch.attach.code_cave import TargetMemory, mapping_at
 from mpwatch.attach.elf import Mapping
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.machine import Context, Frame, Machine
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.ptrace import NotStopping, Tracee
-from mpwatch.attach.room import TargetMemory, mapping_at
 from mpwatch.attach.target import age_s
 
 STOP_WITHIN_S = 0.25
@@ -64,8 +64,10 @@ class Plan:
 
     interpreter: Interpreter
     machine: Machine
-    text_at: int
-    """Address of the program text in the target, zero-terminated."""
+    function: int
+    """Address of the code to queue, see `native_call`."""
+    block_at: int
+    """Address of its argument."""
     return_to: int
     """Address of instructions that perform `rt_sigreturn`."""
     started_at: int | None
@@ -76,7 +78,9 @@ class Plan:
     """Those of them in which a thread that sleeps does not hold it."""
 
 
-def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, text_at: int) -> Plan:
+def prepare(
+    interpreter: Interpreter, machine: Machine, memory: TargetMemory, function: int, block_at: int
+) -> Plan:
     """Find what a call needs.
 
     Raises:
@@ -89,7 +93,7 @@ def prepare(interpreter: Interpreter, machine: Machine, memory: TargetMemory, te
         code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
     )
     locking, waiting = interpreter.locking_ranges, interpreter.waiting_ranges
-    return Plan(interpreter, machine, text_at, return_to, started_at, locking, waiting)
+    return Plan(interpreter, machine, function, block_at, return_to, started_at, locking, waiting)
 
 
 def queue(
@@ -123,7 +127,7 @@ def queue(
         memory.write(frame.address, frame.content)
         step("frame written")
         function = plan.interpreter.add_pending_call
-        arguments = (plan.interpreter.run_string, plan.text_at)
+        arguments = (plan.function, plan.block_at)
         tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
         # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
         tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from mpwatch.attach import stub
+from mpwatch.attach import exchange_dir, native_call
 from mpwatch.attach.methods import METHODS, Method, Visit
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import Target, read_target
@@ -120,12 +120,13 @@ def _writes(target: Target, method: Method) -> tuple[str, ...]:
     if method.name == "remote_exec":
         memory = "the path of a script, written into its memory by sys.remote_exec"
     else:
+        code_bytes = len(native_call.native_code().content)
         memory = (
-            f"{len(stub.TEXT)} bytes of unused memory, and one call of Py_AddPendingCall made by "
-            "its main thread, which is stopped for about a millisecond"
+            f"{native_call.BLOCK_BYTES + code_bytes} bytes of unused memory, and one call of "
+            "Py_AddPendingCall made by its main thread, which is stopped for about a millisecond"
         )
     return (
         memory,
-        f"directory {stub.PARCEL_PREFIX}{stem} in {where}; removed once the hook has answered",
+        f"directory {exchange_dir.PREFIX}{stem} in {where}; removed once the hook has answered",
         f"by the hook, until it is detached: {stem} with {suffixes} there, and one thread",
     )

@@ -223,8 +223,15 @@ def _other() -> Any:
 
 
 def _is_forkserver() -> bool:
-    """Whether this is multiprocessing's forkserver, importing the main module for its children."""
-    frame: Any = sys._getframe()
+    """Whether this is multiprocessing's forkserver, importing the main module for its children.
+
+    The thread that asks is not the one that serves where an observer injects the hook.
+    """
+    return any(map(_is_serving, sys._current_frames().values()))
+
+
+def _is_serving(frame: Any) -> bool:
+    """Whether the calls of a thread, innermost first, are those of a forkserver."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "_serve_one":

@@ -2,14 +2,16 @@
 
 This file is self-contained: its text travels to spawn and forkserver children inside
 multiprocessing's preparation data, and into running processes when mpwatch attaches; there it is
-executed in a fresh namespace. It needs the standard library only, leaves `sys.path` alone, and may
-run at any bytecode boundary of the main thread.
+executed in a fresh namespace. It needs the standard library only and leaves `sys.path` alone.
 """
 
 from __future__ import annotations
 
+import _thread
+import importlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 RENDEZVOUS = "_mpwatch_hook"
 ARRIVAL = "mpwatch_stowaway"
 """The `__name__` under which executing this text brings the hook in at once."""
+
+IMPORTED_LATER = ("calibration",)
+"""Modules that the hook's own thread would import, from their files, when the compiled ones are
+gone; another thread may fork then."""
 
 reason = ""
 """Why the last `load` did not bring the hook in."""
@@ -48,9 +54,15 @@ def load(
     global reason
     unpacked = _Unpacked(compiled) if compiled else None
     try:
+        if unpacked is None and (problem := untrusted(hook_directory)):
+            reason = problem
+            return None
         package = sys.modules.get(RENDEZVOUS) or sys.modules.get("mpwatch.hook")
         if package is None:
             package = _import(hook_directory, unpacked)
+            if unpacked is not None:
+                for name in IMPORTED_LATER:
+                    importlib.import_module(f"{RENDEZVOUS}.{name}")
         if not package.enter(started_by, birth):
             reason = getattr(package, "refusal", "") or "the hook refused"
             return None
@@ -65,17 +77,72 @@ def load(
     return package
 
 
+def untrusted(directory: str) -> str:
+    """Why files of a package must not be loaded by their path; empty if they may.
+
+    Every directory on the way, every link, and every file is checked: if none can be changed by
+    another user, then none can be replaced after the check either. Trusted are root, this user, and
+    whoever owns the standard library or the environment (`sys.prefix`): they provide this process
+    with code anyway. So is write access of this process's own group, which many systems use as the
+    user's private one.
+
+    Raises:
+        OSError: Something is missing or cannot be read.
+    """
+    trusted = {0, os.geteuid(), os.stat(sys.prefix).st_uid, os.stat(os.__file__).st_uid}
+    if not os.path.isabs(directory):
+        return f"{directory} is not an absolute path"
+    paths = [directory]
+    for start in {directory, os.path.realpath(directory)}:
+        while start != "/":
+            start = os.path.dirname(start)
+            paths.append(start)
+    folders = [os.path.realpath(directory)]
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                paths.append(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    for path in (*paths, *folders):
+        found = os.lstat(path)
+        if found.st_uid not in trusted:
+            return f"{path} belongs to user {found.st_uid}"
+        if _others_may_write(found):
+            return f"{path} can be changed by other users"
+    return ""
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    kind, mode = found.st_mode & 0o170000, found.st_mode
+    is_sticky_directory = kind == 0o040000 and bool(mode & 0o1000)  # only owners rename in there
+    if kind == 0o120000 or is_sticky_directory:
+        return False
+    return bool(mode & 0o002) or bool(mode & 0o020 and found.st_gid != os.getegid())
+
+
 class _Unpacked:
-    """Finds the hook's modules among those that came compiled, while it is being brought in."""
+    """Finds what the hook imports while it is loaded under the import lock.
+
+    Its own modules are those that the observer sent. Modules of the standard library are found here
+    too: a finder of the program in `sys.meta_path` may wait for a lock that is held by a thread
+    that waits for the import lock. Other threads get nothing from it.
+    """
 
     def __init__(self, compiled: dict[str, Any]) -> None:
         self._modules = {f"{RENDEZVOUS}.{name}".rstrip("."): compiled[name] for name in compiled}
+        self._thread = _thread.get_ident()
+        here = getattr(sys.modules.get("os"), "__file__", None) or ""
+        folder = here.rpartition("/")[0]
+        self._library = [folder, *(p for p in sys.path if p == folder + "/lib-dynload")]
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self._modules:
+        if _thread.get_ident() != self._thread:
             return None
+        if name not in self._modules:
+            return self._find_standard(name, path)
         file, is_package, code = self._modules[name]
         return importlib.util.spec_from_file_location(
             name,
@@ -84,17 +151,33 @@ class _Unpacked:
             submodule_search_locations=[file.rpartition("/")[0]] if is_package else None,
         )
 
+    def _find_standard(
+        self, name: str, path: Sequence[str] | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A module of the standard library; `None` leaves it to the finders after this one."""
+        if name.partition(".")[0] not in sys.stdlib_module_names or not self._library[0]:
+            return None
+        machinery = importlib.machinery
+        return (
+            (machinery.BuiltinImporter.find_spec(name) if path is None else None)
+            or machinery.FrozenImporter.find_spec(name, path)
+            or machinery.PathFinder.find_spec(name, self._library if path is None else path)
+        )
+
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Knows a module's code before its file is read."""
+    """Has a module's code or its source without reading the file."""
 
-    def __init__(self, name: str, path: str, code: CodeType) -> None:
+    def __init__(self, name: str, path: str, code: CodeType | bytes) -> None:
         super().__init__(name, path)
-        self._code: CodeType | None = code
+        self._content: CodeType | bytes | None = code
 
     def get_code(self, fullname: str) -> CodeType | None:
-        code, self._code = self._code, None
-        return code or super().get_code(fullname)
+        content, self._content = self._content, None
+        if isinstance(content, bytes):
+            code: CodeType = compile(content, self.path, "exec", dont_inherit=True)
+            return code
+        return content or super().get_code(fullname)
 
 
 def _is_ours(error: Exception, directory: str) -> bool:

@@ -1,14 +1,16 @@
+"""The program in a target, and the bootstrap code that loads it, run in this very process."""
+
 from __future__ import annotations
 
 import gc
 import importlib
-import importlib.machinery
+import importlib.util
+import json
+import marshal
 import os
-import signal
 import sys
-import time
+import threading
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,140 +18,107 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach import hook_copy, packing, payload, stub
+from mpwatch.attach import bootstrap_code, payload
 
-HOOK = hook_copy.installed()
-SEEN = "open(parcel + '/{}', 'w').close()"
-
-
-class WorkerDied(Exception):
-    pass
+STOWAWAY = """
+reason = ""
+def load(directory, started_by, compiled=None):
+    global reason
+    {body}
+"""
 
 
 @pytest.fixture
-def parcel(tmp_path: Path) -> Path:
-    folder = tmp_path / "parcel"
-    folder.mkdir()
-    (tmp_path / "hook").mkdir()
-    (folder / "argument").write_text(f"load\n{tmp_path}/hook\n")
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "exchange"
+    folder.mkdir(mode=0o700)
     return folder
 
 
-@pytest.fixture
-def raising_handler() -> Iterator[None]:
-    def handler(_number: int, _frame: object) -> None:
-        raise WorkerDied("worker 3 died")
-
-    previous = signal.signal(signal.SIGUSR1, handler)
-    yield
-    signal.signal(signal.SIGUSR1, previous)
-
-
-def compute_for(most_s: float) -> None:
-    deadline_s = time.monotonic() + most_s
-    while time.monotonic() < deadline_s:
-        len("")
-
-
-def hook(parcel: Path, body: str) -> None:
-    head = "reason = ''\ndef load(directory, started_by, compiled=None):\n    global reason\n"
-    text = f"{head}    {body}\n"
-    (parcel.parent / "hook" / "stowaway.py").write_text(text)
+def run(folder: Path, body: str) -> dict[str, Any]:
+    """Run the payload with a loader that does this; its answer."""
+    source = STOWAWAY.format(body=body).encode()
+    contents = {
+        "magic": b"",
+        "action": "load",
+        "hook_directory": "/hook",
+        "version": "1.2",
+        "modules": {"stowaway": ("/hook/stowaway.py", False, source)},
+    }
+    (folder / "result").unlink(missing_ok=True)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        payload.run(fd, contents)
+    finally:
+        os.close(fd)
+    answer: dict[str, Any] = json.loads((folder / "result").read_bytes())
+    return answer
 
 
-def test_success_is_answered_with_done(parcel: Path) -> None:
-    hook(parcel, "return object()")
-    payload.run(str(parcel))
-    assert (parcel / "result").read_text() == "done"
+PACKAGE = "import types; return types.SimpleNamespace(current=lambda: None)"
 
 
-def test_a_hook_that_refuses_is_answered_with_its_reason(parcel: Path) -> None:
-    hook(parcel, "reason = 'no room'; return None")
-    payload.run(str(parcel))
-    assert (parcel / "result").read_text() == "no room"
+def test_success_is_answered(folder: Path) -> None:
+    assert run(folder, PACKAGE)["state"] == "loaded"
 
 
-def test_an_error_is_answered_in_one_sentence_and_never_raised(parcel: Path) -> None:
-    hook(parcel, "raise OSError('disk full')")
-    payload.run(str(parcel))
-    assert (parcel / "result").read_text() == "OSError: disk full"
+def test_a_hook_that_refuses_is_answered_with_its_reason(folder: Path) -> None:
+    answer = run(folder, "reason = 'no room'; return None")
+    assert answer == {"state": "failed", "reason": "no room"}
 
 
-def test_a_hook_that_cannot_be_read_is_answered_and_never_raised(parcel: Path) -> None:
-    payload.run(str(parcel))
-    assert "FileNotFoundError" in (parcel / "result").read_text()
-
-
-def test_a_parcel_nobody_waits_for_is_removed_after_success(parcel: Path) -> None:
-    hook(parcel, "return object()")
-    (parcel / "unattended").touch()
-    payload.run(str(parcel))
-    assert not parcel.exists()
-
-
-def test_an_exception_of_a_signal_handler_is_raised_in_the_program_afterwards(
-    parcel: Path, raising_handler: None
-) -> None:
-    hook(parcel, "import os; os.kill(os.getpid(), 10); len(''); return object()")
-    handler = signal.getsignal(signal.SIGINT)
-    payload.run(str(parcel))
-    assert "signal handler" in (parcel / "result").read_text()
-    with pytest.raises(WorkerDied, match="worker 3 died"):
-        compute_for(10.0)
-    assert signal.getsignal(signal.SIGINT) is handler
-
-
-def test_only_what_a_handler_raised_counts_as_foreign(raising_handler: None) -> None:
-    with pytest.raises(WorkerDied) as raised:
-        os.kill(os.getpid(), signal.SIGUSR1)
-    assert payload.is_foreign(raised.value)
-    assert payload.is_foreign(KeyboardInterrupt())
-    assert not payload.is_foreign(OSError("ours"))
-
-
-def test_the_stub_is_one_constant_text_that_binds_no_name_and_raises_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    folder = tmp_path / "mpwatch" / f"{stub.PARCEL_PREFIX}{os.getpid()}-{fields[19]}"
-    folder.mkdir(parents=True)
-    (folder / stub.PROGRAM_NAME).write_text("open(parcel + '/seen', 'w').close(); 1/0")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    namespace: dict[str, object] = {}
-    exec(stub.SCRIPT, namespace)
-    assert (folder / "seen").exists()
-    assert set(namespace) == {"__builtins__"}
-    assert len(stub.TEXT) < 1024
-    assert stub.TEXT.endswith(b"\0")
+@pytest.mark.parametrize("error", ["OSError('disk full')", "SystemExit('disk full')"])
+def test_an_error_is_answered_in_one_sentence_and_never_raised(folder: Path, error: str) -> None:
+    answer = run(folder, f"raise {error}")
+    assert answer["state"] == "failed"
+    assert answer["reason"].endswith("disk full")
 
 
 @pytest.mark.parametrize(
-    ("content", "is_taken"),
-    [
-        (packing.pack(HOOK, HOOK, SEEN.format("compiled")), True),
-        (packing.pack(HOOK, HOOK, SEEN.format("compiled"))[:20], False),
-        (b"\0\0\0\0" + packing.pack(HOOK, HOOK, SEEN.format("compiled"))[4:], False),
-        (b"", False),
-    ],
-    ids=["whole", "cut off", "for another Python", "empty"],
+    "text",
+    ["plain", 'q"\\', "line\nnext\x00", "\x1b[31m", "ü€", "\U0001f600", "\udcff", "x" * 9999],
 )
-def test_the_stub_takes_the_program_as_it_was_compiled_or_else_its_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, is_taken: bool
-) -> None:
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    folder = tmp_path / "mpwatch" / f"{stub.PARCEL_PREFIX}{os.getpid()}-{fields[19]}"
-    folder.mkdir(parents=True)
-    (folder / stub.PROGRAM_NAME).write_text(SEEN.format("text"))
-    (folder / stub.BUNDLE_NAME).write_bytes(content)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-    exec(stub.SCRIPT, {})
-
-    assert (folder / "compiled").exists() == is_taken
-    assert (folder / "text").exists() != is_taken
+def test_an_answer_is_bounded_json_whatever_its_texts_are(text: str) -> None:
+    raw = payload.as_json({"state": "failed", "reason": text})
+    assert len(raw) < 7000
+    assert raw.isascii()
+    found = json.loads(raw)["reason"]
+    assert len(found) == min(len(text), 1000)
+    if text.isprintable() and len(text) < 1000 and max(text) < "\U00010000":
+        assert found == text
 
 
-# A module that has a parcel opened while it is imported, by the thread that imports it or another.
+def test_while_it_runs_no_other_thread_can_fork(folder: Path) -> None:
+    body = "import _imp, sys; sys.lock_was_held = _imp.lock_held(); " + PACKAGE
+    run(folder, body)
+    assert sys.lock_was_held  # type: ignore[attr-defined]
+    del sys.lock_was_held  # type: ignore[attr-defined]
+    done = threading.Event()
+
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        done.set()
+
+    threading.Thread(target=fork).start()
+    assert done.wait(20)
+
+
+def test_an_import_lock_that_is_held_is_not_waited_for(folder: Path) -> None:
+    import _imp
+
+    _imp.acquire_lock()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(run, folder, PACKAGE).result(20)
+    finally:
+        _imp.release_lock()
+    assert answer == {"state": payload.LATER}
+
+
+# A module that is asked something while it is imported, by the importing thread or another.
 LOOKS = "import gc, seen\nseen.answers.append(seen.ask())\n"
 
 
@@ -186,14 +155,10 @@ Importing = Callable[[str, Callable[[], object]], object]
 
 
 def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
-    parcel: Path, importing: Importing
+    folder: Path, importing: Importing
 ) -> None:
-    def ask() -> str:
-        payload.run(str(parcel))
-        return (parcel / "result").read_text()
-
-    assert importing("zipapp", ask) == payload.LATER
-    assert ask() != payload.LATER
+    assert importing("zipapp", lambda: run(folder, PACKAGE)) == {"state": payload.LATER}
+    assert run(folder, PACKAGE)["state"] == "loaded"
 
 
 @pytest.mark.parametrize(("name", "is_so"), [("zipapp", True), ("their_package", False)])
@@ -205,41 +170,10 @@ def test_a_half_imported_module_counts_if_it_is_of_the_standard_library(
     assert not payload.is_importing()
 
 
-class Batch:
-    """What a loop of the program holds."""
-
-
-def test_nothing_of_the_program_is_held_on_to_until_garbage_is_collected() -> None:
-    def loop() -> weakref.ref[Batch]:
-        batch = Batch()
-        payload.is_importing()
-        return weakref.ref(batch)
-
-    gc.disable()
-    try:
-        assert loop()() is None
-    finally:
-        gc.enable()
-
-
-def test_an_import_on_a_greenlet_that_was_put_aside_is_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    half = types.ModuleType("zipapp")
-    half.__spec__ = importlib.machinery.ModuleSpec("zipapp", None)
-    half.__spec__._initializing = True  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "zipapp", half)
-    monkeypatch.setitem(sys.modules, "greenlet", types.ModuleType("greenlet"))
-    assert payload.is_importing()
-    half.__spec__._initializing = False  # type: ignore[attr-defined]
-    assert not payload.is_importing()
-
-
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
-    parcel: Path, is_enabled: bool
+    folder: Path, is_enabled: bool
 ) -> None:
-    hook(parcel, "import gc; global seen; seen = [[] for _ in range(100_000)]; return seen")
     generations: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -249,59 +183,96 @@ def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
     try:
         if not is_enabled:
             gc.disable()
-        payload.run(str(parcel))
+        answer = run(folder, "global seen; seen = [[] for _ in range(100_000)]; " + PACKAGE)
         assert gc.isenabled() is is_enabled
     finally:
         gc.enable()
         gc.callbacks.remove(note)
-    assert (parcel / "result").read_text() == "done"
+    assert answer["state"] == "loaded"
     assert len(generations) <= 2 * 3  # what was put off comes once, and not for each 700 objects
 
 
-FORKS = """
-import gc, os, threading
-def fork():
-    child = os.fork()
-    if not child:
-        os._exit(10 + gc.isenabled())
-    global seen
-    seen = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled()
-forking = threading.Thread(target=fork)
-forking.start()
-forking.join()
-with open(PLACE, "w") as file:
-    file.write(repr(seen))
-"""
+def piece(**changes: Any) -> bytes:
+    """A payload file whose program notes that it ran, and how."""
+    note = (
+        "import posix; posix.close(posix.open(%r, posix.O_CREAT | posix.O_WRONLY, dir_fd=folder))"
+    )
+    contents = {
+        "text": note % "text",
+        "code": marshal.dumps(compile(note % "compiled", "x", "exec")),
+        "magic": importlib.util.MAGIC_NUMBER,
+        **changes,
+    }
+    return marshal.dumps(contents, 2)
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_child_that_another_thread_forks_meanwhile_collects_garbage(parcel: Path) -> None:
-    place = parcel.parent / "seen"
-    program = FORKS.replace("PLACE", repr(str(place)))
-    hook(parcel, f"exec({program!r}, {{}})")
-    payload.run(str(parcel))
-    assert place.read_text() == "(11, False)"
-    child = os.fork()
-    if not child:
-        os._exit(10 + gc.isenabled())
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11
-    gc.disable()  # a program's own wish: nothing is owed any more
-    child = os.fork()
-    if not child:
-        os._exit(10 + gc.isenabled())
-    gc.enable()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 10
+def bootstrap(folder: Path, pid: int = 0) -> set[str]:
+    """Run the bootstrap code as a new thread would; the names that are new in the directory."""
+    before = set(os.listdir(folder))
+    names: dict[str, object] = {}
+    try:
+        exec(bootstrap_code.text(str(folder), pid or os.getpid()), names)
+    except OSError:
+        assert os.listdir("/proc/self/fd")
+    return set(os.listdir(folder)) - before
 
 
-def test_a_handler_that_strikes_as_collecting_is_put_off_does_not_leave_it_off(
-    parcel: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_bootstrap_code_runs_the_program_as_compiled_or_else_its_source(folder: Path) -> None:
+    (folder / "payload").write_bytes(piece())
+    (folder / "payload").chmod(0o600)
+    assert bootstrap(folder) == {"compiled"}
+    (folder / "payload").write_bytes(piece(magic=b"other"))
+    assert bootstrap(folder) == {"text"}
+
+
+def test_a_forked_child_that_inherits_the_call_leaves_it_alone(folder: Path) -> None:
+    (folder / "payload").write_bytes(piece())
+    (folder / "payload").chmod(0o600)
+    assert bootstrap(folder, pid=os.getpid() + 1) == set()
+
+
+@pytest.mark.parametrize("what", ["folder", "file", "group", "link", "linked folder", "fifo"])
+def test_the_bootstrap_code_runs_nothing_that_others_could_have_put_there(
+    folder: Path, tmp_path: Path, what: str
 ) -> None:
-    put_off = gc.disable
+    good = folder / "payload"
+    good.write_bytes(piece())
+    good.chmod(0o600)
+    named = folder
+    if what == "folder":
+        folder.chmod(0o701)
+    elif what == "file":
+        good.chmod(0o602)
+    elif what == "group":
+        good.chmod(0o640)
+    elif what == "link":
+        good.rename(tmp_path / "elsewhere")
+        good.symlink_to(tmp_path / "elsewhere")
+    elif what == "linked folder":
+        named = tmp_path / "link"
+        named.symlink_to(folder)
+    else:
+        good.unlink()
+        os.mkfifo(good, 0o600)
+    assert bootstrap(named) == set()
 
-    def strike() -> None:
-        put_off()
-        raise WorkerDied("worker 3 died")
 
-    monkeypatch.setattr(gc, "disable", strike)
-    payload.run(str(parcel))
-    assert gc.isenabled()
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_the_bootstrap_code_runs_nothing_of_another_user(folder: Path, what: str) -> None:
+    (folder / "payload").write_bytes(piece())
+    (folder / "payload").chmod(0o600)
+    os.chown(folder if what == "folder" else folder / "payload", 1002, 1002)
+    assert bootstrap(folder) == set()
+
+
+def test_the_script_for_remote_exec_leaves_no_name_and_raises_nothing(folder: Path) -> None:
+    (folder / "payload").write_bytes(piece())
+    (folder / "payload").chmod(0o600)
+    for path in (folder, folder / "missing"):
+        names: dict[str, object] = {}
+        exec(bootstrap_code.script(str(path), os.getpid()), names)
+        assert set(names) == {"__builtins__"}
+    deadline = threading.Event()
+    while not (folder / "compiled").exists():
+        assert not deadline.wait(0.01)

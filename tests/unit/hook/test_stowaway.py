@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -56,3 +57,80 @@ def test_what_a_signal_handler_raises_meanwhile_reaches_the_program(
 def test_a_directory_without_a_hook_is_a_reason(stowaway: dict[str, Any], tmp_path: Path) -> None:
     assert stowaway["load"](str(tmp_path / "nothing"), "attach") is None
     assert stowaway["reason"].startswith("FileNotFoundError")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "hook"
+    (folder / "points").mkdir(parents=True)
+    for path in (folder / "__init__.py", folder / "points" / "queues.py"):
+        path.write_text("")
+    return folder
+
+
+def test_a_package_that_only_its_user_can_change_is_trusted(
+    stowaway: dict[str, Any], package: Path
+) -> None:
+    assert stowaway["untrusted"](str(package)) == ""
+    assert stowaway["untrusted"](str(HOOK)) == ""
+
+
+@pytest.mark.parametrize("where", ["", "points", "points/queues.py", "__init__.py", ".."])
+def test_a_package_that_others_can_change_is_not_loaded_by_path(
+    stowaway: dict[str, Any], package: Path, where: str
+) -> None:
+    place = (package / where).resolve()
+    place.chmod(0o777)
+    assert f"{place} can be changed by other users" in stowaway["untrusted"](str(package))
+    assert stowaway["load"](str(package), "spawn") is None
+    assert "can be changed by other users" in stowaway["reason"]
+    place.chmod(0o1777)
+    is_sticky_enough = place.is_dir()  # others cannot rename what they do not own
+    assert (stowaway["untrusted"](str(package)) == "") is is_sticky_enough
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("where", ["", "points/queues.py", ".."])
+def test_a_package_of_another_user_is_not_loaded_by_path(
+    stowaway: dict[str, Any], package: Path, where: str
+) -> None:
+    place = (package / where).resolve()
+    os.chown(place, 61002, 61002)
+    assert stowaway["untrusted"](str(package)) == f"{place} belongs to user 61002"
+
+
+def test_a_link_on_the_way_is_followed_and_its_target_checked(
+    stowaway: dict[str, Any], package: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(package.parent)
+    assert stowaway["untrusted"](f"{link}/hook") == ""
+    package.chmod(0o777)
+    assert "can be changed by other users" in stowaway["untrusted"](f"{link}/hook")
+    assert "is not an absolute path" in stowaway["untrusted"]("hook")
+
+
+def test_while_compiled_modules_are_loaded_no_finder_of_the_program_is_asked(
+    stowaway: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Finder:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            asked.append(name)
+
+    monkeypatch.delitem(sys.modules, "zipapp", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    finders = list(sys.meta_path)
+    name = stowaway["RENDEZVOUS"]
+    code = "import zipapp\ndef enter(started_by, birth): return zipapp\n"
+    modules = {
+        "": ("/x/__init__.py", True, code.encode()),
+        "calibration": ("/x/calibration.py", False, b""),
+    }
+    package = stowaway["load"]("/x", "attach", compiled=modules)
+    assert package is not None, stowaway["reason"]
+    assert package.__name__ == name
+    assert asked == []
+    assert sys.meta_path == finders
+    sys.modules.pop(f"{name}.calibration")

@@ -1,8 +1,10 @@
 """Where a target finds the hook's package: in this installation, or in a copy made for it.
 
-A target of another user may not be allowed into this installation, and one with other mounts does
-not even see it. The copy stays for as long as hooks may import from it and pass it on to children;
-`mpwatch detach` removes it with the last hook.
+The injection itself reads no file of the package (`compiled_payload`), but children that the target
+spawns later load the hook from this path. So it must be a place that the target's user can read
+and that nobody but this user and root can change. Where this installation is not, or where a target
+with other mounts does not see it, a copy is made in its runtime directory. The copy stays for as
+long as hooks may load from it; `mpwatch detach` removes it with the last hook.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from mpwatch.attach import packing, parcel, stub
+from mpwatch.attach import compiled_payload, exchange_dir
+from mpwatch.attach.compiled_payload import installed
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire
@@ -21,26 +24,21 @@ from mpwatch.hook import wire
 COPY_PREFIX = "hook-"
 
 
-def installed() -> str:
-    """The hook's package in this installation."""
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
-
-
 def directory_for(target: Target, proc: str = "/proc") -> str:
-    """A directory from which this target can load the hook, as it calls it.
+    """A directory from which this target can load the hook, as the target names it.
 
     Raises:
         Refused: No copy could be made.
     """
     here = installed()
-    if target.shares_files and _is_readable(here, target):
+    if target.shares_files and _is_safe_for(here, target):
         return here
     contents = _sources(here)
     digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()[:12]
-    runtime = parcel.runtime_directory(target, proc)
+    runtime = exchange_dir.runtime_directory(target, proc)
     name = COPY_PREFIX + digest
     try:
-        with parcel.opened(target.pid, runtime, proc) as parent:
+        with exchange_dir.opened_runtime(target, runtime, proc) as parent:
             _write(parent, name, contents, target)
     except OSError as error:
         raise Refused(f"the hook could not be copied to {runtime}: {error.strerror}") from error
@@ -54,11 +52,11 @@ def remove_unused(target: Target, proc: str = "/proc") -> None:
     ):
         with (
             contextlib.suppress(OSError, Refused),
-            parcel.opened(target.pid, runtime, proc) as folder,
+            exchange_dir.opened_runtime(target, runtime, proc) as folder,
         ):
             names = os.listdir(f"/proc/self/fd/{folder}")
             if any(
-                name.endswith(wire.SOCKET_SUFFIX) or name.startswith(stub.PARCEL_PREFIX)
+                name.endswith(wire.SOCKET_SUFFIX) or name.startswith(exchange_dir.PREFIX)
                 for name in names
             ):
                 continue
@@ -77,11 +75,11 @@ def _write(parent: int, name: str, contents: dict[str, bytes], target: Target) -
     for path, content in contents.items():
         folder, _, file_name = path.rpartition("/")
         by_folder.setdefault(folder, {})[file_name] = content
-    parcel.write_folder(parent, hidden, by_folder.pop("", {}), target)
+    exchange_dir.write_folder(parent, hidden, by_folder.pop("", {}), target)
     copy = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         for folder, files in by_folder.items():
-            parcel.write_folder(copy, folder, files, target)
+            exchange_dir.write_folder(copy, folder, files, target)
     finally:
         os.close(copy)
     os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -90,19 +88,34 @@ def _write(parent: int, name: str, contents: dict[str, bytes], target: Target) -
 def _sources(directory: str) -> dict[str, bytes]:
     """The package's modules by their path within it."""
     contents = {}
-    for path in packing.modules(directory):
+    for path in compiled_payload.modules(directory):
         with open(os.path.join(directory, path), "rb") as file:
             contents[path] = file.read()
     return contents
 
 
-def _is_readable(directory: str, target: Target) -> bool:
-    """Whether the target's user may read the package, by the modes on the way there."""
-    if target.uid == 0 and target.uid_inside == 0:
-        return True
+def _is_safe_for(directory: str, target: Target) -> bool:
+    """Whether the target's user may read the package, and only that user and root may change it."""
     needs = [(path, stat.S_IXOTH) for path in _ways(directory)]
-    needs += [(os.path.join(directory, n), stat.S_IROTH) for n in os.listdir(directory)]
-    return all(_allows(os.stat(path), need, target) for path, need in needs)
+    for folder, _, names in os.walk(directory):
+        needs += [(folder, stat.S_IXOTH)]
+        needs += [(os.path.join(folder, n), stat.S_IROTH) for n in names if n.endswith(".py")]
+    for path, need in needs:
+        found = os.lstat(path)
+        if not _is_trusted(found, target):
+            return False
+        if target.uid != 0 and not _allows(found, need, target):
+            return False
+    return True
+
+
+def _is_trusted(found: os.stat_result, target: Target) -> bool:
+    """Whether nobody but the target's user and root can change a file, or names in a directory."""
+    if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, target.uid):
+        return False
+    # In a directory with the sticky bit others cannot rename what is not theirs.
+    is_sticky = stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
+    return is_sticky or not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _ways(path: str) -> Iterator[str]:

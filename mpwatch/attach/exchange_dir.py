@@ -1,9 +1,11 @@
-"""What is laid down for a target: the program it will run, its errand, and later its answer.
+"""The directory through which an observer gives a target its payload and gets the answer.
 
-A parcel is a directory of its own in the target's runtime directory, reached through the target's
-own root and owned by its user. Every step on the way is opened without following symbolic links,
-because we may be root there and the target's user may not be our friend. It appears whole, by a
-rename, and only once: whoever comes second finds the first one's and waits for its answer.
+It lies in the target's own runtime directory, reached through the target's root, and belongs to the
+target's user. Every step of the path is opened without following symbolic links, because the
+observer may be root there and the target's user may be hostile. Owner and mode of the runtime
+directory are checked on the open descriptor, and everything else is done relative to that
+descriptor, so nobody can swap names between check and use. It appears with all of its files, by a
+rename, and only once: a second observer finds it and waits for its answer.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mpwatch.attach import stub
-from mpwatch.attach.acting import acting_as
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach import bootstrap_code
+from mpwatch.attach.fs_identity import acting_as
+from mpwatch.attach.outcome import Answer, Refused
 from mpwatch.attach.target import Target, read_stat
 from mpwatch.hook import wire
 
@@ -29,45 +31,46 @@ _LOOK_S = 0.001
 _LOOK_AT_MOST_S = 0.03
 _SWEEP_EVERY_S = 10.0
 _REMEMBERED = 64
+PREFIX = "attach-"
 _swept: dict[tuple[str, int], float] = {}
-"""When a runtime directory of a user was looked through last."""
+"""When the runtime directory of a user was last searched for leftovers."""
 STALE_S = 5.0
-"""A parcel that nobody handed over for so long belongs to an observer that died."""
+"""One whose target was not called for so long belongs to an observer that died."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """A parcel that lies where its target will look for it."""
+class ExchangeDir:
+    """One such directory, in the place that the bootstrap code names."""
 
     runtime: str
-    """The runtime directory as the target calls it."""
+    """The runtime directory as the target names it."""
     name: str
-    pid: int
+    target: Target
     is_ours: bool
-    """We laid it down; otherwise it was there already."""
+    """This observer made it; otherwise it was there already."""
     proc: str = "/proc"
 
     @property
     def path(self) -> str:
-        """The parcel as the target calls it."""
+        """Its path as the target names it."""
         return f"{self.runtime}/{self.name}"
 
-    def answer(self) -> str | None:
-        """What the target said: `done`, a sentence, or `None` so far.
+    def answer(self) -> Answer | None:
+        """What the target answered; `None` so far.
 
-        A parcel that the target has removed itself was delivered.
+        A directory that the target has removed itself was answered with success.
         """
         try:
             with self._opened() as folder:
                 raw = _read(folder, "result")
         except FileNotFoundError:
-            return "done"
+            return Answer("done")
         except (OSError, Refused):
             return None
-        return None if raw is None else raw.decode("utf-8", "replace").strip()
+        return None if raw is None else Answer.parse(raw)
 
-    def answer_within(self, timeout_s: float) -> str | None:
-        """The same, waited for; its directory is opened once and not for each look."""
+    def answer_within(self, timeout_s: float) -> Answer | None:
+        """The same, waited for; the directory is opened once and not for each look."""
         deadline_s = time.monotonic() + timeout_s
         pause_s = _LOOK_S
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
@@ -79,7 +82,7 @@ class Parcel:
         return self.answer()
 
     def handed_over_at(self) -> int | None:
-        """What `mark` noted when the target was told to look; `None` if it was not told yet."""
+        """What `mark` noted when the target was called; `None` if it was not called yet."""
         try:
             with self._opened() as folder:
                 raw = _read(folder, "handed-over")
@@ -88,7 +91,7 @@ class Parcel:
         return int(raw) if raw is not None and raw.isdigit() else None
 
     def is_stale(self) -> bool:
-        """Whether whoever laid it down died before handing it over."""
+        """Whether the observer that made it died before it called the target."""
         try:
             with self._opened() as folder:
                 return time.time() - os.fstat(folder).st_mtime > STALE_S
@@ -96,7 +99,7 @@ class Parcel:
             return True
 
     def mark(self, what: str, number: int = 0) -> None:
-        """Note `handed-over` or `unattended` in the parcel; one that is gone needs no note."""
+        """Note `handed-over` or `unattended` in it, unless it is gone."""
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
             fd = os.open(what, _MARK_FILE, 0o600, dir_fd=folder)
             try:
@@ -105,17 +108,17 @@ class Parcel:
                 os.close(fd)
 
     def remove(self) -> None:
-        """Take it away; one that is gone is fine."""
+        """Remove it, unless it is gone."""
         with contextlib.suppress(OSError, Refused):
             with self._opened() as folder:
                 for name in os.listdir(folder):
                     os.unlink(name, dir_fd=folder)
-            with opened(self.pid, self.runtime, self.proc) as parent:
+            with opened_runtime(self.target, self.runtime, self.proc) as parent:
                 os.rmdir(self.name, dir_fd=parent)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        with opened(self.pid, self.runtime, self.proc) as parent:
+        with opened_runtime(self.target, self.runtime, self.proc) as parent:
             folder = os.open(self.name, _DIRECTORY, dir_fd=parent)
             try:
                 yield folder
@@ -123,55 +126,45 @@ class Parcel:
                 os.close(folder)
 
 
-def lay_down(
-    target: Target,
-    errand: str,
-    hook_directory: str,
-    proc: str = "/proc",
-    *,
-    compiled: bytes | None = None,
-) -> Parcel:
-    """Lay down a parcel, or find the one that lies there.
+def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") -> ExchangeDir:
+    """Make the exchange directory of a target, or find the one that is there.
 
     Args:
-        target: For whom.
-        errand: `load` or `unload`.
-        hook_directory: The hook's package as the target calls it.
+        target: For which process.
+        runtime: The runtime directory as the target names it.
+        payload: See `compiled_payload`.
         proc: Where procfs is.
-        compiled: The modules of that package, see `bundle`; without them the target reads each.
 
     Raises:
-        Refused: There is no directory that is safe and writable.
+        Refused: The directory is not safe or not writable.
     """
-    runtime = runtime_directory(target, proc)
-    name = _name(target)
+    name = name_for(target)
     contents = {
-        stub.PROGRAM_NAME: _program(),
-        stub.SCRIPT_NAME: stub.SCRIPT,
-        "argument": f"{errand}\n{hook_directory}\n".encode("utf-8", "surrogateescape"),
+        bootstrap_code.PAYLOAD_NAME: payload,
+        bootstrap_code.SCRIPT_NAME: bootstrap_code.script(f"{runtime}/{name}", target.pid_inside),
     }
     hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
-        with opened(target.pid, runtime, proc) as parent:
+        with opened_runtime(target, runtime, proc) as parent:
             if target.shares_pids and _is_time_to_sweep(runtime, target.uid):
                 _sweep(parent, proc)
-            if compiled is not None and _has_room(parent, len(compiled)):
-                contents[stub.BUNDLE_NAME] = compiled
+            if not _has_room(parent, len(payload)):
+                raise Refused(f"the file system of {runtime} is nearly full")
             write_folder(parent, hidden, contents, target)
             try:
                 os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
-            except OSError:  # not empty: somebody was first
+            except OSError:  # not empty: another observer was first
                 _remove_folder(parent, hidden)
-                return Parcel(runtime, name, target.pid, False, proc)
+                return ExchangeDir(runtime, name, target, False, proc)
     except OSError as error:
         raise Refused(f"nothing can be written to {runtime}: {error.strerror}") from error
-    return Parcel(runtime, name, target.pid, True, proc)
+    return ExchangeDir(runtime, name, target, True, proc)
 
 
-def find(target: Target, proc: str = "/proc") -> Parcel | None:
-    """The parcel that lies there for a target, if there is one."""
+def find(target: Target, proc: str = "/proc") -> ExchangeDir | None:
+    """The exchange directory that is there for a target, if there is one."""
     for runtime in _candidates(target):
-        found = Parcel(runtime, _name(target), target.pid, False, proc)
+        found = ExchangeDir(runtime, name_for(target), target, False, proc)
         with contextlib.suppress(OSError, Refused), found._opened():
             return found
     return None
@@ -195,6 +188,23 @@ def runtime_directory(target: Target, proc: str = "/proc") -> str:
     raise Refused("it has no usable runtime directory: " + "; ".join(reasons))
 
 
+@contextlib.contextmanager
+def opened_runtime(target: Target, path: str, proc: str = "/proc") -> Iterator[int]:
+    """A descriptor of a runtime directory that only the target's user can enter.
+
+    Raises:
+        Refused: It belongs to another user, or is open to others.
+        OSError: It cannot be opened without following links.
+    """
+    with opened(target.pid, path, proc) as folder:
+        found = os.fstat(folder)
+        if found.st_uid != target.uid:
+            raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {path}")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise Refused(f"{path} is open to other users", f"chmod 700 {path}")
+        yield folder
+
+
 def write_folder(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
     """Make a directory with files in it that belong to the target's user and nobody else.
 
@@ -207,7 +217,7 @@ def write_folder(parent: int, name: str, contents: dict[str, bytes], target: Tar
         for file_name, content in contents.items():
             fd = os.open(file_name, _NEW_FILE, 0o600, dir_fd=folder)
             try:
-                os.write(fd, content)
+                _write_all(fd, content)
                 _give(fd, target)
             finally:
                 os.close(fd)
@@ -218,28 +228,25 @@ def write_folder(parent: int, name: str, contents: dict[str, bytes], target: Tar
 
 def _make_runtime(target: Target, path: str, proc: str) -> None:
     above, _, name = path.rpartition("/")
-    with opened(target.pid, above, proc) as parent:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=parent)
-            made = os.open(name, _DIRECTORY, dir_fd=parent)
-            try:
-                _give(made, target)
-            finally:
-                os.close(made)
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode):
-        raise Refused(f"{path} is not a directory")
-    if found.st_uid != target.uid:
-        raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {path}")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        raise Refused(f"{path} is open to other users", f"chmod 700 {path}")
+    with opened(target.pid, above, proc) as parent, contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+        made = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            _give(made, target)
+        finally:
+            os.close(made)
+    try:
+        with opened_runtime(target, path, proc):
+            pass
+    except NotADirectoryError:
+        raise Refused(f"{path} is not a directory") from None
 
 
 @contextlib.contextmanager
 def opened(pid: int, path: str, proc: str) -> Iterator[int]:
     """Open a directory in the target's view, step by step and without following links.
 
-    What is done with it is done as the target's user, see `acting`.
+    What is done with it is done as the target's user, see `fs_identity`.
     """
     fd = os.open(f"{proc}/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -258,8 +265,9 @@ def _candidates(target: Target) -> tuple[str, ...]:
     return wire.runtime_candidates(target.uid_inside, runtime)
 
 
-def _name(target: Target) -> str:
-    return stub.PARCEL_PREFIX + wire.stem(target.pid_inside, target.process.start_ticks)
+def name_for(target: Target) -> str:
+    """Its name within the runtime directory."""
+    return PREFIX + wire.stem(target.pid_inside, target.process.start_ticks)
 
 
 def _give(fd: int, target: Target) -> None:
@@ -268,9 +276,10 @@ def _give(fd: int, target: Target) -> None:
         os.fchown(fd, target.uid, target.gid)
 
 
-def _program() -> bytes:
-    with open(os.path.join(os.path.dirname(__file__), "payload.py"), "rb") as file:
-        return file.read()
+def _write_all(fd: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(fd, left) :]
 
 
 def _read(folder: int, name: str) -> bytes | None:
@@ -291,7 +300,7 @@ def _has_room(folder: int, size: int) -> bool:
 
 
 def _is_time_to_sweep(runtime: str, uid: int) -> bool:
-    """Whether this was not just done: the parcels of a job lie there side by side."""
+    """Whether this was not done a moment ago for another process of the same job."""
     now_s = time.monotonic()
     last_s = _swept.get((runtime, uid))
     if last_s is not None and now_s - last_s < _SWEEP_EVERY_S:
@@ -303,10 +312,10 @@ def _is_time_to_sweep(runtime: str, uid: int) -> bool:
 
 
 def _sweep(parent: int, proc: str) -> None:
-    """Remove parcels of processes that have ended without looking for them."""
+    """Remove the directories of processes that have ended without opening them."""
     for name in os.listdir(f"/proc/self/fd/{parent}"):
-        pid, _, ticks = name.removeprefix(stub.PARCEL_PREFIX).partition("-")
-        if not name.startswith(stub.PARCEL_PREFIX) or not (pid.isdigit() and ticks.isdigit()):
+        pid, _, ticks = name.removeprefix(PREFIX).partition("-")
+        if not name.startswith(PREFIX) or not (pid.isdigit() and ticks.isdigit()):
             continue
         try:
             _, _, start_ticks = read_stat(int(pid), proc)

@@ -1,0 +1,370 @@
+"""Nothing that happens during an injection reaches the program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.outcome import Attached
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+
+PYTHONS = [
+    sys.executable,
+    *sorted(
+        str(path)
+        for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
+        if f"python{sys.version_info[0]}.{sys.version_info[1]}" != path.name
+    ),
+]
+each_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
+Program = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def program(runtime: Path) -> Iterator[Program]:
+    """Starts a program that prints `ready`, and ends it afterwards."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(
+        code: str, python: str = sys.executable, *options: str, **env: str
+    ) -> subprocess.Popen[str]:
+        popen = subprocess.Popen(
+            [python, *options, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"XDG_RUNTIME_DIR": str(runtime), "PATH": "/usr/bin:/bin", **env},
+        )
+        started.append(popen)
+        assert popen.stdout is not None
+        assert popen.stdout.readline() == "ready\n"
+        return popen
+
+    yield start
+    for popen in started:
+        popen.kill()
+        popen.communicate()
+
+
+def inject(popen: subprocess.Popen[str], timeout_s: float = 5.0) -> Attached:
+    return bring_in(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=timeout_s)
+
+
+def eject(popen: subprocess.Popen[str]) -> None:
+    detach(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=2.0)
+
+
+def ended(popen: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Tell it to end: exit code, output and errors."""
+    out, err = popen.communicate("end\n", timeout=60)
+    return popen.returncode, out, err
+
+
+# Runs until its standard input has a line, without ever waiting for it.
+LOOP = """
+import select, sys, time
+def loop():
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for _ in range(1000): pass
+"""
+
+RAISING = (
+    LOOP
+    + """
+import atexit, signal
+class Deadline({base}): pass
+def handler(*_): raise Deadline
+counts = {{}}
+def count(error):
+    name = type(error).__name__
+    counts[name] = counts.get(name, 0) + 1
+def forever():
+    while True: loop(); return
+def level(n):
+    while True:
+        try:
+            if n: level(n - 1)
+            else: forever()
+            return
+        except BaseException as error: count(error)
+atexit.register(print, "atexit ran")
+signal.signal(signal.SIGALRM, handler)
+print("ready", flush=True)
+signal.setitimer(signal.ITIMER_REAL, 0.2, 0.001)
+while True:
+    try:
+        level(6)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        break
+    except BaseException as error: count(error)
+print(sorted(counts))
+"""
+)
+
+
+@each_python
+@pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt", "SystemExit"])
+def test_a_handler_that_raises_a_thousand_times_a_second_only_meets_its_own_exceptions(
+    program: Program, python: str, base: str
+) -> None:
+    popen = program(RAISING.format(base=base), python)
+    time.sleep(0.3)
+    states = []
+    for _ in range(6):
+        states.append(inject(popen, 1.0).state)
+        eject(popen)
+        if popen.poll() is not None:
+            break
+    code, out, err = ended(popen)
+    assert (code, out, err) == (0, "['Deadline']\natexit ran\n", "")
+    assert "ready" in states
+
+
+DEEP = (
+    LOOP
+    + """
+is_done = False
+def deeper():
+    global is_done
+    try: deeper()
+    except RecursionError:
+        if not is_done:
+            print("ready", flush=True)  # where this is too deep, the next level up tries again
+            read = sys.stdin.fileno()
+            select.select([read], [], [], 0)
+            is_done = True
+            while not select.select([read], [], [], 0)[0]: pass
+deeper()
+print("ends as it should")
+"""
+)
+
+
+@each_python
+def test_a_program_at_its_recursion_limit_gets_the_hook_and_goes_on(
+    program: Program, python: str
+) -> None:
+    popen = program(DEEP, python)
+    # Its stack may still grow as it is examined, and then it is refused.
+    attempts = [attached := inject(popen)]
+    while attached.state != "ready" and len(attempts) < 5:
+        attempts.append(attached := inject(popen))
+    assert attached.state == "ready", attempts
+    assert ended(popen) == (0, "ends as it should\n", "")
+
+
+AUDITED = (
+    LOOP
+    + """
+def refuse(event, args):
+    if is_on and event == {event!r}: raise {error}
+is_on = False
+sys.addaudithook(refuse)
+print("ready", flush=True)
+is_on = True
+loop()
+is_on = False
+print("ends as it should")
+"""
+)
+
+
+@each_python
+@pytest.mark.parametrize("event", ["compile", "exec", "open", "marshal.loads", "socket.bind"])
+@pytest.mark.parametrize("error", ["RuntimeError('denied')", "SystemExit(3)"])
+def test_an_audit_hook_that_refuses_fails_the_injection_and_nothing_else(
+    program: Program, python: str, event: str, error: str
+) -> None:
+    popen = program(AUDITED.format(event=event, error=error), python)
+    attached = inject(popen, 1.0)
+    assert attached.state in ("absent", "ready"), attached
+    if event in ("compile", "exec"):
+        assert attached.state == "absent"
+        assert attached.reason
+    assert ended(popen) == (0, "ends as it should\n", "")
+
+
+LOCKED = (
+    LOOP
+    + """
+import threading
+lock = threading.RLock()
+def log(event, args):
+    with lock: seen.append(event)
+seen = []
+sys.addaudithook(log)
+print("ready", flush=True)
+with lock:
+    loop()
+time.sleep(0.5)
+seen.clear()
+print("ends as it should")
+"""
+)
+
+
+def test_an_audit_hook_that_waits_for_a_lock_of_the_main_thread_stops_it_only_for_a_moment(
+    program: Program,
+) -> None:
+    popen = program(LOCKED)
+    assert inject(popen, 0.5).state == "pending"
+    assert ended(popen) == (0, "ends as it should\n", "")
+
+
+WATCHED = (
+    LOOP
+    + """
+import threading
+files = set()
+def note(frame, *_):
+    files.add(frame.f_code.co_filename)
+    return None
+{install}
+print("ready", flush=True)
+loop()
+sys.settrace(None); sys.setprofile(None)
+print(sorted(name for name in files if "mpwatch" in name))
+"""
+)
+
+
+@each_python
+@pytest.mark.parametrize(
+    "install", ["sys.settrace(note); threading.settrace(note)", "sys.setprofile(note)"]
+)
+def test_trace_and_profile_functions_see_nothing_of_the_injection(
+    program: Program, python: str, install: str
+) -> None:
+    popen = program(WATCHED.format(install=install), python)
+    assert inject(popen).state == "ready"
+    assert ended(popen) == (0, "[]\n", "")
+
+
+MONITORED = (
+    LOOP
+    + """
+m = sys.monitoring
+def raises(code, offset):
+    if "mpwatch" in code.co_filename: raise RuntimeError("not here")
+m.use_tool_id(3, "strict")
+m.register_callback(3, m.events.PY_START, raises)
+m.set_events(3, m.events.PY_START)
+print("ready", flush=True)
+loop()
+m.set_events(3, 0)
+print("ends as it should")
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "python", [p for p in PYTHONS if not p.endswith(("3.10", "3.11"))], ids=lambda p: Path(p).name
+)
+def test_what_a_monitoring_callback_raises_stays_within_the_injection(
+    program: Program, python: str
+) -> None:
+    if python == sys.executable and sys.version_info < (3, 12):
+        pytest.skip("sys.monitoring came with Python 3.12")
+    popen = program(MONITORED, python)
+    assert inject(popen, 1.0).state == "absent"
+    assert ended(popen) == (0, "ends as it should\n", "")
+
+
+PLAIN = LOOP + "print('ready', flush=True)\nloop()\nprint('ends as it should')\n"
+
+
+@each_python
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [
+        (("-X", "dev", "-W", "error"), {}),
+        (("-I", "-S"), {"PYTHONMALLOC": "debug"}),
+        ((), {"PYTHONMALLOC": "debug"}),
+    ],
+    ids=["dev", "isolated", "malloc"],
+)
+def test_unusual_modes_of_the_interpreter_print_nothing(
+    program: Program, python: str, options: tuple[str, ...], env: dict[str, str]
+) -> None:
+    popen = program(PLAIN, python, *options, **env)
+    for _ in range(2):
+        assert inject(popen).state == "ready"
+        eject(popen)
+    assert ended(popen) == (0, "ends as it should\n", "")
+
+
+FORKING = """
+import os, sys, threading, time, select
+{preload}
+hung = forks = 0
+def child():
+    import json, mmap, struct, socket, pickle, atexit, collections, contextlib
+    json.dumps({{}})
+def forker():
+    global hung, forks
+    while not is_over:
+        pid = os.fork()
+        if not pid:
+            try: child()
+            except BaseException: os._exit(7)
+            os._exit(0)
+        forks += 1
+        end = time.monotonic() + 10
+        while True:
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                if status: print("status", status)
+                break
+            if time.monotonic() > end:
+                hung += 1
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+                break
+            time.sleep(0.001)
+is_over = False
+threads = [threading.Thread(target=forker) for _ in range(4)]
+for thread in threads: thread.start()
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]: time.sleep(0.001)
+is_over = True
+for thread in threads: thread.join()
+print("hung", hung, forks > 0)
+"""
+PRELOADED = (
+    "import json, mmap, socket, struct, atexit, collections, contextlib, weakref, functools, zlib,"
+    " importlib.util, pickle, multiprocessing.queues, multiprocessing.resource_sharer, ctypes"
+)
+
+
+@pytest.mark.parametrize("preload", ["", PRELOADED], ids=["bare", "preloaded"])
+def test_no_child_that_another_thread_forks_meanwhile_ever_hangs(
+    program: Program, preload: str
+) -> None:
+    for _ in range(5):
+        popen = program(FORKING.format(preload=preload))
+        time.sleep(0.3)
+        assert inject(popen).state == "ready"
+        time.sleep(0.3)
+        code, out, err = ended(popen)
+        assert (code, out, err) == (0, "hung 0 True\n", "")
+
+
+def test_the_answer_says_where_the_hook_is(program: Program, runtime: Path) -> None:
+    popen = program(PLAIN)
+    attached = inject(popen)
+    assert attached.state == "ready"
+    assert attached.hook_version
+    folder = runtime / "mpwatch"
+    assert Path(attached.socket_path).parent == folder
+    assert Path(attached.socket_path).is_socket()
+    assert Path(attached.ring_path).is_file()
+    assert sorted(path.suffix for path in folder.iterdir()) == [".ring", ".sock"]

@@ -1,0 +1,195 @@
+"""What a second user of the machine can bring about in a target, and in the observer: nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.outcome import Attached
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can start programs of two users"),
+    pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux"),
+]
+VICTIM, ATTACKER = 61001, 61002
+PYTHON = next((p for p in ("/usr/bin/python3", "/usr/local/bin/python3") if Path(p).exists()), "")
+TARGET = """
+import os, sys, time
+pass
+print("ready", flush=True)
+while True: time.sleep(0.01)
+"""
+# Takes the names that mpwatch uses, again and again, with files of its own in them.
+PLANT = """
+import importlib.util, marshal, os, sys, time
+runtime, pid, ticks, proof = sys.argv[1:]
+os.umask(0)
+text = f"import os; os.close(os.open({proof!r}, os.O_CREAT | os.O_WRONLY, 0o666))"
+evil = marshal.dumps(compile(text, "x", "exec"))
+old = importlib.util.MAGIC_NUMBER + len(evil).to_bytes(4, "little") + evil
+new = marshal.dumps({"text": text, "code": evil, "magic": importlib.util.MAGIC_NUMBER}, 2)
+def plant(folder):
+    os.makedirs(folder, 0o777, exist_ok=True)
+    for name, content in (("hook", old), ("payload", new)):
+        with open(f"{folder}/{name}", "wb") as file: file.write(content)
+    if not os.path.lexists(folder + "/payload.py"):
+        os.symlink("/etc/hostname", folder + "/payload.py")
+def attempt(action, *args):
+    try: action(*args)
+    except OSError: pass
+first = f"{runtime}/mpwatch"
+attempt(plant, f"{first}/attach-{pid}-{ticks}")
+print("planted", flush=True)
+number = 0
+while True:
+    number += 1
+    attempt(plant, f"{first}.{number % 8}/attach-{pid}-{ticks}")
+    attempt(os.rename, first, f"{first}.away.{number}")
+    attempt(os.rename, f"{first}.{number % 8}", first)
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that everybody can write to, without the sticky bit."""
+    folder = Path(tempfile.mkdtemp(prefix="mpw", dir="/tmp"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+    shutil.rmtree(f"/tmp/mpwatch-{VICTIM}", ignore_errors=True)
+
+
+@pytest.fixture
+def start_as() -> Iterator[Start]:
+    """Starts a program as a user, and ends it afterwards."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(uid: int, code: str, *arguments: str, runtime: str = "") -> subprocess.Popen[str]:
+        user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        popen = subprocess.Popen(
+            [*user, PYTHON, "-c", code, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={"XDG_RUNTIME_DIR": runtime, "PATH": "/usr/bin:/bin"},
+        )
+        started.append(popen)
+        assert popen.stdout is not None
+        assert popen.stdout.readline() in ("ready\n", "planted\n")
+        return popen
+
+    yield start
+    for popen in started:
+        popen.kill()
+        popen.communicate()
+
+
+def inject(popen: subprocess.Popen[str], timeout_s: float = 2.0) -> Attached:
+    return bring_in(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=timeout_s)
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+def test_a_runtime_directory_in_a_shared_folder_runs_nobody_elses_code(
+    shared: Path, start_as: Start
+) -> None:
+    victim = start_as(VICTIM, TARGET, runtime=str(shared))
+    ticks = read_stat(victim.pid)[2]
+    proof = shared / "proof"
+    planted = (str(shared), str(victim.pid), str(ticks), str(proof))
+    start_as(ATTACKER, PLANT, *planted)
+    states = []
+    for _ in range(20):
+        states.append(inject(victim, 0.3).state)
+        detach(ProcessId(victim.pid, ticks), timeout_s=0.3)
+    assert not proof.exists()
+    assert victim.poll() is None
+    assert "ready" in states, states
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+def test_a_program_that_changes_the_variable_at_run_time_loads_what_the_observer_made(
+    shared: Path, start_as: Start
+) -> None:
+    change = f"os.environ['XDG_RUNTIME_DIR'] = {str(shared)!r}"
+    victim = start_as(VICTIM, TARGET.replace("pass", change), runtime="")
+    ticks = read_stat(victim.pid)[2]
+    proof = shared / "proof"
+    start_as(ATTACKER, PLANT, str(shared), str(victim.pid), str(ticks), str(proof))
+    assert inject(victim).state == "ready"
+    assert not proof.exists()
+    detach(ProcessId(victim.pid, ticks))
+
+
+def test_a_process_of_root_with_the_runtime_directory_of_a_user_loads_nothing_of_the_user(
+    shared: Path, start_as: Start
+) -> None:
+    """As under `sudo -E`."""
+    runtime = shared / "user"
+    runtime.mkdir(mode=0o700)
+    os.chown(runtime, ATTACKER, ATTACKER)
+    root = start_as(0, TARGET, runtime=str(runtime))
+    ticks = read_stat(root.pid)[2]
+    proof = shared / "proof"
+    start_as(ATTACKER, PLANT, str(runtime), str(root.pid), str(ticks), str(proof))
+    states = []
+    for _ in range(10):
+        states.append(inject(root, 0.3).state)
+        detach(ProcessId(root.pid, ticks), timeout_s=0.3)
+    assert not proof.exists()
+    assert "ready" in states, states
+
+
+PYTHONS = sorted(
+    str(path)
+    for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
+    if f"python{sys.version_info[0]}.{sys.version_info[1]}" != path.name
+)
+_started: list[str] = []
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork", "os.system"):
+        _started.append(f"{event}{arguments[:2]}")
+
+
+@pytest.fixture(scope="session")
+def started_programs() -> list[str]:
+    """What this process starts, from now on."""
+    sys.addaudithook(_note)
+    return _started
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
+def test_the_observer_runs_no_program_for_a_target_of_another_python(
+    python: str, shared: Path, started_programs: list[str]
+) -> None:
+    with subprocess.Popen(
+        [python, "-c", TARGET],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"XDG_RUNTIME_DIR": str(shared)},
+    ) as popen:
+        try:
+            assert popen.stdout is not None
+            assert popen.stdout.readline() == "ready\n"
+            started_programs.clear()
+            began_s = time.monotonic()
+            attached = inject(popen)
+            assert (attached.state, started_programs) == ("ready", []), time.monotonic() - began_s
+            detach(ProcessId(popen.pid, read_stat(popen.pid)[2]))
+            assert started_programs == []
+        finally:
+            popen.kill()

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import exchange_dir, payload_install
+from mpwatch.attach.compiled_payload import installed
+from mpwatch.attach.outcome import Answer, Refused
+from mpwatch.attach.target import Target
+from mpwatch.model.ids import ProcessId
+
+PROC = "proc"
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> str:
+    """A procfs of one process, whose root is a directory of the test."""
+    (tmp_path / PROC / "42").mkdir(parents=True)
+    (tmp_path / "root" / "run").mkdir(parents=True)
+    (tmp_path / "root" / "tmp").mkdir()
+    (tmp_path / PROC / "42" / "root").symlink_to(tmp_path / "root")
+    uid, gid = os.getuid(), os.getgid()
+    status = f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n"
+    (tmp_path / PROC / "42" / "status").write_text(status)
+    return str(tmp_path / PROC)
+
+
+TARGET = Target(
+    process=ProcessId(42, 7), name="python", state="S", tracer_pid=0, uid=os.getuid(),
+    gid=os.getgid(), groups=frozenset((os.getgid(),)), uid_inside=1000, pid_inside=5,
+    exe="/usr/bin/python3", environment={"XDG_RUNTIME_DIR": "/run"}, shares_files=False,
+    shares_pids=False, has_shadow_stack=False,
+)  # fmt: skip
+
+
+def create(proc: str, target: Target = TARGET) -> exchange_dir.ExchangeDir:
+    runtime = exchange_dir.runtime_directory(target, proc)
+    return exchange_dir.create(target, runtime, b"payload", proc)
+
+
+def test_it_is_private_and_removed_whole(proc: str, tmp_path: Path) -> None:
+    made = create(proc)
+    assert (made.path, made.is_ours) == ("/run/mpwatch/attach-5-7", True)
+    folder = tmp_path / "root/run/mpwatch/attach-5-7"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "payload").read_bytes() == b"payload"
+    assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
+    made.remove()
+    assert list((tmp_path / "root/run/mpwatch").iterdir()) == []
+
+
+def test_the_answer_is_what_the_target_wrote_and_a_directory_it_removed_was_a_success(
+    proc: str, tmp_path: Path
+) -> None:
+    made = create(proc)
+    assert made.answer() is None
+    result = tmp_path / "root/run/mpwatch/attach-5-7/result"
+    result.write_text('{"state": "failed", "reason": "no \\u001b[31mmemory", "other": "x"}')
+    answer = made.answer()
+    assert answer is not None
+    assert answer.state == "failed"
+    assert "memory" in answer.reason
+    assert "\x1b" not in answer.reason
+    assert not answer.is_success
+    made.remove()
+    assert made.answer() == Answer("done")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"done", b"[]", b"{", b'{"state": 1}', b"\xff", b"[" * 4000, b'{"state": ["a"]}']
+)
+def test_a_malformed_answer_is_a_failure(proc: str, tmp_path: Path, raw: bytes) -> None:
+    made = create(proc)
+    (tmp_path / "root/run/mpwatch/attach-5-7/result").write_bytes(raw)
+    assert made.answer() == Answer("failed", "its answer is malformed")
+
+
+def test_a_second_observer_finds_the_directory_of_the_first(proc: str, tmp_path: Path) -> None:
+    first, second = create(proc), create(proc)
+    assert (first.is_ours, second.is_ours) == (True, False)
+    assert second.handed_over_at() is None
+    first.mark("handed-over", 17)
+    assert second.handed_over_at() == 17
+    assert [p.name for p in (tmp_path / "root/run/mpwatch").iterdir()] == ["attach-5-7"]
+
+
+def test_directories_of_dead_processes_are_swept_and_others_stay(proc: str, tmp_path: Path) -> None:
+    runtime = tmp_path / "root/run/mpwatch"
+    runtime.mkdir(mode=0o700)
+    for name in ("attach-77-1", "attach-78-9"):
+        (runtime / name).mkdir()
+        (runtime / name / "payload").touch()
+    (tmp_path / PROC / "78").mkdir()
+    (tmp_path / PROC / "78" / "stat").write_text("78 (python) S" + " 0" * 18 + " 9 0")
+    create(proc, replace(TARGET, shares_pids=True))
+    assert sorted(p.name for p in runtime.iterdir()) == ["attach-5-7", "attach-78-9"]
+
+
+def test_a_directory_open_to_others_or_behind_a_link_is_never_used(
+    proc: str, tmp_path: Path
+) -> None:
+    (tmp_path / "root/run/mpwatch").mkdir()
+    (tmp_path / "root/run/mpwatch").chmod(0o777)
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "root/tmp/mpwatch-1000").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match=r"open to other users.*not a directory"):
+        create(proc)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_directory_of_another_user_is_never_used(proc: str, tmp_path: Path) -> None:
+    for ours in ("run/mpwatch", "tmp/mpwatch-1000"):
+        (tmp_path / "root" / ours).mkdir(mode=0o700)
+    other = replace(TARGET, uid=os.getuid() + 1)
+    with pytest.raises(Refused, match=f"belongs to uid {os.getuid()}"):
+        exchange_dir.runtime_directory(other, proc)
+
+
+def test_a_runtime_directory_that_is_opened_to_others_later_is_not_used_any_more(
+    proc: str, tmp_path: Path
+) -> None:
+    made = create(proc)
+    (tmp_path / "root/run/mpwatch/attach-5-7/result").write_text('{"state": "loaded"}')
+    (tmp_path / "root/run/mpwatch").chmod(0o777)
+    assert made.answer() is None
+    with pytest.raises(Refused, match="open to other users"):
+        exchange_dir.create(TARGET, "/run/mpwatch", b"", proc)
+
+
+def test_a_target_that_cannot_see_this_installation_gets_a_copy_once(
+    proc: str, tmp_path: Path
+) -> None:
+    first = payload_install.directory_for(TARGET, proc)
+    assert payload_install.directory_for(TARGET, proc) == first
+    copy = tmp_path / "root" / first.lstrip("/")
+    assert (copy / "wire.py").read_bytes() == Path(installed(), "wire.py").read_bytes()
+    assert (copy / "points" / "__init__.py").exists()
+    payload_install.remove_unused(TARGET, proc)
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("user", ["9-9.sock", "attach-9-9"])
+def test_a_copy_stays_while_a_hook_is_there_or_on_its_way(
+    proc: str, tmp_path: Path, user: str
+) -> None:
+    copy = tmp_path / "root" / payload_install.directory_for(TARGET, proc).lstrip("/")
+    (tmp_path / "root/run/mpwatch" / user).touch()
+    payload_install.remove_unused(TARGET, proc)
+    assert copy.exists()
+
+
+def test_a_target_that_may_read_this_installation_uses_it(proc: str) -> None:
+    ours = replace(TARGET, shares_files=True)
+    assert payload_install.directory_for(ours, proc) == installed()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize(
+    ("mode", "owner", "is_used"),
+    [
+        (0o755, 0, True),
+        (0o775, 0, False),
+        (0o757, 0, False),
+        (0o755, 4242, True),
+        (0o755, 77, False),
+    ],
+)
+def test_an_installation_that_a_third_user_can_change_is_not_used(
+    proc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, is_used: bool
+) -> None:
+    base = Path("/run") / f"mpwatch-test-{os.getpid()}"
+    shutil.copytree(installed(), base / "hook", ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        os.chown(base / "hook", owner, owner)
+        (base / "hook").chmod(mode)
+        monkeypatch.setattr(payload_install, "installed", lambda: str(base / "hook"))
+        target = replace(TARGET, shares_files=True, uid=4242, gid=4242, groups=frozenset((4242,)))
+        monkeypatch.setattr(exchange_dir, "runtime_directory", lambda *_: "/nowhere")
+        status = (Path(proc) / "42" / "status").read_text().replace("Uid:\t0", "Uid:\t4242")
+        (Path(proc) / "42" / "status").write_text(status)
+        if is_used:
+            assert payload_install.directory_for(target, proc) == str(base / "hook")
+        else:
+            with pytest.raises(Refused, match="could not be copied to /nowhere"):
+                payload_install.directory_for(target, proc)
+    finally:
+        shutil.rmtree(base)
+
+
+@pytest.mark.parametrize("free_blocks", [3, 1000])
+def test_a_disk_without_room_for_the_answer_gets_no_payload(
+    proc: str, monkeypatch: pytest.MonkeyPatch, free_blocks: int
+) -> None:
+    disk = os.statvfs_result((4096, 4096, 2000, free_blocks, free_blocks, 9, 9, 9, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: disk)
+    runtime = exchange_dir.runtime_directory(TARGET, proc)
+    if free_blocks == 1000:
+        assert exchange_dir.create(TARGET, runtime, b"x" * 100_000, proc).is_ours
+    else:
+        with pytest.raises(Refused, match="nearly full"):
+            exchange_dir.create(TARGET, runtime, b"x" * 100_000, proc)
