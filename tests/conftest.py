@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,3 +145,11 @@ def _runtime_directory_of_its_own(
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+
+
+@pytest.fixture
+def runtime_in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime directory on tmpfs, where rings are mapped files and nothing is lost in them."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder)

@@ -40,13 +40,16 @@ class BlackBox:
     """When the ring was made, CLOCK_REALTIME."""
     monotonic_ns: int = 0
     """The same moment, CLOCK_MONOTONIC of the boot it was made in."""
+    copied_ns: int = 0
+    """When its ring was copied into the file (CLOCK_MONOTONIC), which then holds nothing newer; 0
+    if the process recorded into the file itself."""
     is_alive: bool = False
     problems: tuple[str, ...] = ()
 
     @property
     def last_ns(self) -> int:
         """The last sign of life, CLOCK_MONOTONIC."""
-        moments = [self.monotonic_ns]
+        moments = [self.monotonic_ns, self.copied_ns]
         moments += [event.at_ns for event in self.events[-1:]]
         moments += [note.at_ns for note in self.notes[-1:]]
         return max(moments)
@@ -112,6 +115,7 @@ def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
         # Without a ring the file's own time tells when its last note was made.
         wall_ns=header.wall_ns if header else written_ns,
         monotonic_ns=header.monotonic_ns if header else max((n.at_ns for n in notes), default=0),
+        copied_ns=header.copied_ns if header else 0,
         is_alive=is_alive,
         problems=(*ring.problems, *problems),
     )

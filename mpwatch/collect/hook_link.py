@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mpwatch.collect import hook_inputs
+from mpwatch.collect import hook_inputs, ring_memory
+from mpwatch.collect.ring import RingReading
 from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookSlice, HookStatus
 from mpwatch.model.ids import HookState
@@ -98,6 +99,9 @@ class Link:
         self._heard = heard
         self._asked = Asked(since_s=at_s)
         self._buffer = bytearray()
+        self._ring: ring_memory.RingMemory | None = None
+        """The ring of the process, if that is in memory."""
+        self._is_ring_checked = False
 
     def ask(self, what: str, at_s: float) -> str | None:
         """Send a request.
@@ -139,13 +143,17 @@ class Link:
     def read(self, at_s: float) -> Iterator[Input]:
         """Take in what has arrived; a status of `gone` or `absent` comes last if that was all."""
         try:
-            data = self.sock.recv(READ_BYTES)
+            data, fd = ring_memory.receive(self.sock, READ_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
+            yield from self._rest(at_s)
             yield self._leave(at_s, "gone", f"the connection broke: {error.strerror}")
             return
+        if fd is not None:
+            self._take_ring(ring_memory.RingMemory(fd))
         if not data:
+            yield from self._rest(at_s)
             yield self._leave(at_s, "gone", "the connection ended")
             return
         self._buffer += data
@@ -169,8 +177,40 @@ class Link:
         )
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end, and the ring."""
         self.sock.close()
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
+
+    def read_ring(self) -> RingReading | None:
+        """The ring of the process as it is now; `None` without a descriptor of it."""
+        return self._ring.read() if self._ring is not None and self._is_ring_checked else None
+
+    def _take_ring(self, ring: ring_memory.RingMemory) -> None:
+        """Keep the descriptor that comes with the first bytes, and close all others."""
+        if self._ring is None and self.state in ("absent", "silent") and not self._buffer:
+            self._ring = ring
+        else:
+            ring.close()
+
+    def _check_ring(self, inode: object) -> None:
+        """Keep the descriptor only if it is of the memory that the hook named."""
+        self._is_ring_checked = self._ring is not None and self._ring.is_ring(inode)
+        if self._ring is not None and not self._is_ring_checked:
+            self._ring.close()
+            self._ring = None
+
+    def _rest(self, at_s: float) -> Iterator[HookSlice]:
+        """The records that a hook had no time to send, from the ring that its process left."""
+        reading = self.read_ring()
+        if reading is None or reading.header is None:
+            return
+        if reading.header.start_ticks not in (0, self.process.start_ticks):
+            return
+        rest = self._heard.slice(HookSlice(self.process, at_s, reading.events, reading.lost))
+        if rest is not None:
+            yield rest
 
     def _frames(self, at_s: float) -> Iterator[Input]:
         """All frames that are complete.
@@ -194,8 +234,10 @@ class Link:
     def _frame(self, kind: int, payload: bytes, at_s: float) -> Iterator[Input]:
         """One frame; of a kind that is not known it is skipped, for hooks newer than this."""
         if kind == wire.HELLO:
-            introduction = hook_inputs.hello(self.process, at_s, hook_inputs.parse_object(payload))
+            said = hook_inputs.parse_object(payload)
+            introduction = hook_inputs.hello(self.process, at_s, said)
             self._asked.since_s = None
+            self._check_ring(said.get("ring_inode"))
             self._heard.begin(introduction.since_ns)
             yield introduction
             yield from self._is_awake(at_s)

@@ -89,7 +89,11 @@ class HookClients:
         return link.ask(what, self._clock())
 
     def black_box(self, sample: ProcSample) -> RingReading | None:
-        """The ring of a process, read from its file: for one that does not answer."""
+        """The ring of a process that does not answer, from its memory or its file."""
+        link = self._links.get(sample.process)
+        found = link.read_ring() if link is not None else None
+        if found is not None:
+            return found
         path = hook_socket.ring_path(sample, self._proc)
         return read_ring(path) if path is not None else None
 

@@ -1,8 +1,8 @@
-"""Records of a hook, decoded: from a slice that came over the socket, or from a ring file.
+"""Records of a hook, decoded: from a slice that came over the socket, or from a whole ring.
 
-A ring file outlives its process, so it is the black box of one that was killed, and the only thing
-to read of one that does not answer. Whatever is in the file is taken with suspicion: it may be cut,
-scribbled over, or being written this moment.
+A ring outlives its process: as a file that the process had mapped, as memory of which the observer
+holds a descriptor (`ring_memory`), or as a file into which such memory was copied now and then.
+Nothing in it is trusted: it may be cut, overwritten, or being written at this moment.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class RingHeader(NamedTuple):
     """Whose child it is in its job; start ticks of 0 are unknown. `None` also in older rings."""
     name: str = ""
     """What `multiprocessing` called it."""
+    copied_ns: int = 0
+    """When this copy was made, CLOCK_MONOTONIC; 0 in a ring that the process itself mapped."""
 
 
 class RingReading(NamedTuple):
@@ -85,24 +87,36 @@ def read_ring(path: str) -> RingReading:
     except OSError as error:
         return RingReading(None, problems=(f"{path}: {error.strerror}",))
     try:
+        return read_descriptor(fd, path)
+    finally:
+        os.close(fd)
+
+
+def read_descriptor(fd: int, name: str) -> RingReading:
+    """Read a whole ring from a descriptor; never raises.
+
+    Args:
+        fd: Of a file, or of memory.
+        name: What to call it in `problems`.
+    """
+    try:
         found = os.fstat(fd)
         if not modes.S_ISREG(found.st_mode):
-            return RingReading(None, problems=(f"{path} is not a regular file",))
+            return RingReading(None, problems=(f"{name} is not a regular file",))
         limit = wire.HEADER_BYTES + SLOTS_LIMIT * wire.RECORD_BYTES
         data = _read_all(fd, min(found.st_size, limit))
     except OSError as error:
-        return RingReading(None, problems=(f"{path}: {error.strerror}",))
-    finally:
-        os.close(fd)
+        return RingReading(None, problems=(f"{name}: {error.strerror}",))
     return parse_ring(data)
 
 
 def _read_all(fd: int, size: int) -> bytes:
-    """Up to `size` bytes; fewer if the file is cut short meanwhile."""
+    """The first `size` bytes; fewer if the file is cut short meanwhile."""
     parts = []
-    while size > 0 and (part := os.read(fd, min(size, 1 << 20))):
+    offset = 0
+    while offset < size and (part := os.pread(fd, min(size - offset, 1 << 20), offset)):
         parts.append(part)
-        size -= len(part)
+        offset += len(part)
     return b"".join(parts)
 
 
@@ -153,6 +167,7 @@ def _parse_header(data: bytes) -> tuple[RingHeader | None, str]:
         return None, f"the ring's header is damaged: {slots} slots"
     pid_inside, start_ticks, wall_ns, monotonic_ns = own
     parent_pid, parent_ticks, name = wire.ORIGIN.unpack_from(data, wire.ORIGIN_AT)
+    copied_ns, _ = wire.COPY.unpack_from(data, wire.COPY_AT)
     header = RingHeader(
         protocol,
         slots,
@@ -162,5 +177,6 @@ def _parse_header(data: bytes) -> tuple[RingHeader | None, str]:
         monotonic_ns,
         ProcessId(parent_pid, parent_ticks) if parent_pid else None,
         clean(name.rstrip(b"\0")),
+        copied_ns,
     )
     return header, ""

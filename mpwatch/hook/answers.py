@@ -33,8 +33,9 @@ def hello(session: Session) -> dict[str, Any]:
         "waiting": session.patcher.waiting(),
         "strategy": sharing_strategy(),
         "start_method": start_method(),
-        "ring": session.ring.path,
-        "problems": session.problems.tell(),
+        "ring": session.ring.path or session.ring_copy.path,
+        "ring_inode": session.ring.inode,
+        "problems": [*session.problems.tell(), *session.ring_copy.problems],
         "own": own_cost(session),
         "stock": None if session.stock is None else session.stock.summary,
     }

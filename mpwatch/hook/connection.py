@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _PEER = struct.Struct("3i")
 """pid, uid, gid: `struct ucred` of SO_PEERCRED."""
 _SOL_SOCKET, _SO_PEERCRED = 1, 17  # Linux, all architectures but parisc and sparc
+_SCM_RIGHTS = 1
+_DESCRIPTOR = struct.Struct("i")
 _OVERFLOW_UID = 65534  # DEFAULT_OVERFLOWUID of linux/highuid.h
 REQUEST_BYTES = 65_536
 """A longer request is not ours to read."""
@@ -47,8 +49,13 @@ class Connection:
         return bool(self._outbox)
 
     def greet(self) -> None:
-        """Send the hello, the first frame of every connection."""
+        """Send the hello, the first frame, with the descriptor of a ring in memory."""
         self._put(wire.HELLO, self._session.hello())
+        ring = self._session.ring.descriptor()
+        if ring is not None:
+            rights = (_SOL_SOCKET, _SCM_RIGHTS, _DESCRIPTOR.pack(ring))
+            sent = self.sock.sendmsg([bytes(self._outbox[:65_536])], [rights])
+            del self._outbox[:sent]
         self.flush()
 
     def flush(self) -> None:

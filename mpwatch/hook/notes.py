@@ -31,6 +31,8 @@ COMMON = ("birth", "fork")
 of the file is not for them."""
 LAST_BYTES = 65_536
 """Room behind that for how the process ends, which an autopsy wants more than anything."""
+PENDING_BYTES = 24_576
+"""What may wait for the thread to be written, for instance while the disk is frozen."""
 PROBLEMS = 32
 _HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
 _FULL = "the file of notes is full: of what follows only the end is in it"
@@ -65,6 +67,7 @@ class Notes:
         "_count",
         "_file_bytes",
         "_passing",
+        "_pending",
         "_recent",
         "_system",
         "_unkept",
@@ -86,7 +89,9 @@ class Notes:
         )
         self._file_bytes = 0
         self._unkept = 0
-        """Notes since the last line of the file for which there was no descriptor."""
+        """Notes since the last line of the file for which there was no descriptor or no room."""
+        self._pending: collections.deque[tuple[bytes, int]] | None = None
+        """Lines for the file that the hook's thread has to write, because writing may block."""
         self.path = None
 
     def add(self, kind: str, fields: dict[str, Any], is_end: bool = False) -> None:
@@ -129,11 +134,30 @@ class Notes:
         notes = [note for kept in kinds for note in tuple(kept)]
         return sorted(note for note in notes if note[0] >= number)
 
-    def save(self, path: str) -> None:
-        """Write what was noted so far and everything from here on to a file."""
+    def save(self, path: str, is_deferred: bool = False) -> None:
+        """Write what was noted so far and everything from here on to a file.
+
+        Args:
+            path: The file.
+            is_deferred: Whether writing is left to `write_pending`.
+        """
+        self._pending = collections.deque() if is_deferred else None
         self.path = path
         for _, data in sorted((*tuple(self._recent), *tuple(self._common))):
             self._keep(data, FILE_BYTES)
+
+    def write_pending(self) -> None:
+        """Write the lines that were deferred; may block."""
+        pending = self._pending
+        if not pending or self.path is None:
+            return
+        try:
+            while True:
+                self._write(*pending.popleft())
+        except IndexError as error:
+            # Otherwise nothing is left.
+            if not errors.is_ours(error):
+                raise
 
     def _make_room(self) -> None:
         """Forget the oldest of what comes all the time, then of the rest."""
@@ -155,6 +179,18 @@ class Notes:
             data: The line.
             room: How large the file may be already.
         """
+        if self.path is None:
+            return
+        pending = self._pending
+        if pending is None:
+            self._write(data, room)
+        elif sum([len(line) for line, _ in tuple(pending)]) < PENDING_BYTES:
+            pending.append((data, room))
+        else:
+            self._unkept += 1
+
+    def _write(self, data: bytes, room: int) -> None:
+        """Append one line to the file, as `_keep`."""
         if self.path is None or self._file_bytes > room:
             return
         os = self._system.os

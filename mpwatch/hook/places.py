@@ -18,17 +18,37 @@ if TYPE_CHECKING:
 _SUN_PATH = 107
 """Bytes of a socket's path on Linux, the final zero aside."""
 _LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
+_IN_MEMORY = (b"tmpfs", b"ramfs")
+_MOUNTS_BYTES = 4 << 20
+"""Of the mount table; a machine with containers has some hundred mounts of 200 bytes."""
 
 
-def find_directory(system: System, environ: Mapping[str, str]) -> tuple[str | None, str]:
+class MightBlock(Exception):
+    """The directory does not lie in memory, so only the hook's thread may touch it."""
+
+
+def find_directory(
+    system: System, environ: Mapping[str, str], may_block: bool = True
+) -> tuple[str | None, str]:
     """Find or make the directory for this user's hooks.
+
+    Args:
+        system: The operating system.
+        environ: The environment of this process.
+        may_block: Whether directories on disks may be touched: not on the program's threads, which
+            would wait while that file system is frozen, or its server is away.
 
     Returns:
         The directory or `None`, and why those before it could not be used.
+
+    Raises:
+        MightBlock: The next directory to be tried is on a disk.
     """
     problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
+        if not may_block and memory_device(system, path) is None:
+            raise MightBlock(path)
         try:
             problem = _refuse(system, path, uid)
         except OSError as error:
@@ -39,6 +59,45 @@ def find_directory(system: System, environ: Mapping[str, str]) -> tuple[str | No
             return path, "; ".join(problems)
         problems.append(problem)
     return None, "; ".join(problems)
+
+
+def memory_device(system: System, path: str) -> int | None:
+    """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`.
+
+    Python has no `statfs`, so this is taken from the mount table (proc_pid_mountinfo(5)), for the
+    path as it is written: nothing is touched that could block. If a symbolic link leads elsewhere,
+    the device of what is opened there differs.
+    """
+    try:
+        table = _read(system, "/proc/self/mountinfo", _MOUNTS_BYTES)
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
+        return None
+    wanted = os.fsencode(path)
+    longest, device = 0, None
+    for line in table.splitlines():
+        fields = line.split(b" ")
+        # Optional fields end with "-"; the type of the file system follows.
+        if len(fields) < 9 or b"-" not in fields[6:-1]:
+            continue
+        point = _unescaped(fields[4])
+        is_above = wanted == point or wanted.startswith(point.rstrip(b"/") + b"/")
+        if not is_above or len(point) < longest:
+            continue
+        # Of several on one mount point, the last covers the others.
+        longest = len(point)
+        kind = fields[fields.index(b"-", 6) + 1]
+        major, _, minor = fields[2].partition(b":")
+        device = system.os.makedev(int(major), int(minor)) if kind in _IN_MEMORY else None
+    return device
+
+
+def _unescaped(name: bytes) -> bytes:
+    """A path of the mount table, where blanks and backslashes are written as octal numbers."""
+    for code in (b"\\040", b"\\011", b"\\012", b"\\134"):
+        name = name.replace(code, bytes((int(code[1:], 8),)))
+    return name
 
 
 def start_ticks(system: System, pid: int | str = "self") -> int | None:
@@ -136,11 +195,14 @@ def _refuse(system: System, path: str, uid: int) -> str | None:
     return None
 
 
-def _read(system: System, path: str) -> bytes:
-    """The first 4 KiB of a file."""
+def _read(system: System, path: str, limit: int = 4096) -> bytes:
+    """The first bytes of a file of procfs."""
+    parts = []
     (fd,) = opened(system, path, system.os.O_RDONLY | system.os.O_CLOEXEC)
     try:
-        data: bytes = system.os.read(fd, 4096)
+        while limit > 0 and (part := system.os.read(fd, min(limit, 4096))):
+            parts.append(part)
+            limit -= len(part)
     finally:
         system.os.close(fd)
-    return data
+    return b"".join(parts)

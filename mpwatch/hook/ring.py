@@ -1,91 +1,81 @@
-"""The ring: the last things this process did, in a file that outlives it.
+"""The ring: the last records of this process, in memory that outlives it.
 
-Writing takes no lock: a number from `itertools.count` is atomic, and it says the slot. The file is
-mapped, so what was written is there even if the process is killed in the next instruction.
+Writing takes no lock: a number from `itertools.count` is atomic, and it decides the slot. What was
+written is there even if the process is killed in the next instruction.
 
-A store behind the end of a mapped file is SIGBUS, and root may cut any file short. So nothing
-touches the mapping without a look directly before, `madvise` of the page, which answers EFAULT
-where a store would be SIGBUS (Linux 5.14; before it nothing can be asked, and there is no look).
+The memory is one of three kinds:
 
-From the look to the store no other thread may have its turn, for that can take 5 ms. CPython gives
-the GIL away only as a function begins, as a loop goes back, and after a call. So the look is no
-call: it is the step of a `for` over an iterator in C, and the store, an assignment to a slice, is
-the body of that loop, which is left at once. `madvise` itself keeps the GIL. What remains are the
-95 ns of these two (CPython 3.11, 2.6 GHz). A file cut short from another core at that moment does
-no harm either, because the core that stores is told of it later than that: one of 400 processes
-that did nothing but record died (Linux 6.18). What ends a process is that the kernel takes its core
-away between the two and gives it to whoever cuts the file: of those 400 on the one core they shared
-with him 73 died, and all of them where a look held good for 10 ms.
+- a mapped file, where the runtime directory lies in memory (tmpfs, ramfs). A store into a file on a
+  disk can block with the GIL held, for as long as that file system is frozen or slow to write back;
+- a memfd, everywhere else. Observers are handed its descriptor, and the hook's thread copies it to
+  a file (`ring_copy`). It is sealed: its size is fixed, and only this mapping can write to it;
+- private memory, where neither could be had, before one of them is there, and during a fork.
 
-The look waits where the first touch of a page waits, for the lock of the process's mappings: up to
-90 ms while C code forks a process of 4 GB (`os.fork` has the GIL all that time anyway).
+Only root can cut a mapped file short, and a store behind its end is SIGBUS then.
 
-Two other ways. Seals would forbid it, but Linux 6.18 grants them to nameless memory only, which
-does not outlive the process. A system call that copies the record would answer EFAULT in one with
-the store, but those of the standard library give the GIL away, which costs 5 ms where another
-thread computes, and need a descriptor, which may be somebody else's by then.
+The memory is exchanged while other threads record. No record is lost by that: from reading
+`ring.memory` to the store, no other thread can run, because CPython 3.10 to 3.15 gives the GIL away
+only as a function begins, as a loop goes back, and after a call.
 
-Whatever happens ends in a record, so its cost is the hook's. Of 0.7 us (CPython 3.11, 2.6 GHz, all
-in the caches) the look takes 250 ns, what is around it and the store 100, packing 130, the clock
-70, number and slot 65, the call 45, the thread's id 40; without looks it was 0.36. Between
-processes that wake each other it is the number of bytecodes that counts, 77 with the call, at some
-50 ns each; so nothing is put into a variable that is needed once, unless that brings the store
-nearer to the look. To pack into the mapping itself would take 50 ns less, but come 200 ns after the
-look. What was tried and gains less than 25 ns: fewer fields in a shorter `Struct`, kind and thread
-packed as one number, names bound as defaults (from Python 3.13 on it loses 15). A closure, because
-a name in a cell costs a third of an attribute.
+What a record costs is the hook's cost: 0.36 us (CPython 3.11, 2.6 GHz, all in the caches), of which
+packing takes 130 ns, the clock 70, number and slot 65, the call 45, the thread's id 40. Packing
+straight into the memory would save 50 ns, but a process killed meanwhile would leave half a record
+under a valid number. A closure, because a name in a cell costs a third of an attribute.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import struct
 import sys
-from mmap import PAGESIZE
 
 from . import errors, places, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
     from .pristine import System
 
     Record = Callable[..., None]
-    Place = tuple[Iterator[None], list[int], Any]
-    """A look, where it is to look, and the memory it looks at: read together they never mismatch.
+    Origin = tuple[int, int, bytes]
 
-    Threads share the second. Each says where to look and looks before another has its turn.
-    """
-
-_TO_PAGE = -PAGESIZE
 _MAP_PRIVATE, _MAP_ANONYMOUS = 2, 32  # Linux, all architectures that have wheels of torch
 _MADV_DONTNEED = 4
 """Private memory reads as zeros after it, and takes no room until it is written again."""
-_MADV_POPULATE_WRITE = 23
+_MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
+_F_ADD_SEALS = 1033
+_F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
+"""memfd_create(2), fcntl(2): MFD_NOEXEC_SEAL since Linux 6.3, F_SEAL_FUTURE_WRITE since 5.1."""
+MEMORY_NAME = "mpwatch-ring"
+"""The name of the memfd in /proc/PID/fd and /proc/PID/maps."""
 _HOLE = bytes(wire.RECORD_BYTES)
-_UNTRACKED = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+_TRACKS_DESCRIPTOR = sys.version_info < (3, 13)
 """Before Python 3.13 a mapping keeps a descriptor of its own."""
+_UNTRACKED: dict[str, Any] = {} if _TRACKS_DESCRIPTOR else {"trackfd": False}
+_abandoned: list[Any] = []
+"""Mappings whose own descriptor the program has closed: to close them would close whatever the
+program has opened under that number since."""
 _UNFIT = (struct.error, ValueError, TypeError, IndexError)
-_GONE = (OSError, ValueError)
-"""The file is not behind the mapping any more, or this is closed."""
-_CUT_SHORT = "the ring file was cut short by somebody else"
 
 
 class Ring:
-    """Slots for records, in a mapped file where one could be had, else in private memory."""
+    """Slots for records, in memory that others can read if it could be had, else in private."""
 
     __slots__ = (
+        "_descriptor",
+        "_identity",
+        "_is_ours",
         "_private",
         "_system",
         "count",
-        "on_lost",
+        "memory",
         "on_new_thread",
         "path",
-        "place",
         "slots",
     )
 
@@ -94,17 +84,36 @@ class Ring:
         self.slots = slots
         self.count = itertools.count()
         self.path: str | None = None
-        size = wire.HEADER_BYTES + slots * wire.RECORD_BYTES
-        # It costs nothing until it is touched, and is there when memory is short.
-        memory = system.mmap(-1, size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
-        self._private = _private_place(memory)
-        self.place = self._private
-        self.on_lost: Callable[[str], None] | None = None
+        """The mapped file."""
+        self._descriptor: int | None = None
+        """Of the memfd."""
+        self._is_ours = False
+        """Whether the descriptor is to be closed here, and not by the mapping."""
+        self._identity = (0, 0)
+        """Device and inode of the memfd."""
+        # Costs nothing until it is touched, and is there when memory is short.
+        self._private: Any = system.mmap(-1, self.size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
+        self.memory: Any = self._private
         self.on_new_thread: Callable[[], None] | None = None
         """Called in each thread before its first record; while it is set, no thread gets beyond."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the header and all slots."""
+        return wire.HEADER_BYTES + self.slots * wire.RECORD_BYTES
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether the ring is in a memfd."""
+        return self._descriptor is not None
+
     def open_file(
-        self, path: str, pid: int, start_ticks: int, origin: tuple[int, int, bytes] = (0, 0, b"")
+        self,
+        path: str,
+        pid: int,
+        start_ticks: int,
+        origin: Origin = (0, 0, b""),
+        device: int | None = None,
     ) -> None:
         """Move the ring into a new file.
 
@@ -112,45 +121,84 @@ class Ring:
         short.
 
         Args:
-            path: Where it shall be.
+            path: The new file.
+            pid: Of this process, as it sees itself.
+            start_ticks: When this process started.
+            origin: See `wire.ORIGIN`.
+            device: The `st_dev` that the file has to have; `None` for any.
+
+        Raises:
+            OSError: The file could not be made. All of its blocks are reserved here, because a page
+                that finds no room later would be SIGBUS.
+        """
+        os = self._system.os
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        (fd,) = places.opened(self._system, path, flags, 0o400)
+        try:
+            if device not in (None, os.fstat(fd).st_dev):
+                raise OSError(errno.EXDEV, "the directory is not on the file system expected")
+            os.posix_fallocate(fd, 0, self.size)
+            memory = self._system.mmap(fd, self.size, **_UNTRACKED)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+        self._write_header(memory, pid, start_ticks, origin)
+        self.path = path
+        self._move_to(memory)
+
+    def open_memory(self, pid: int, start_ticks: int, origin: Origin = (0, 0, b"")) -> None:
+        """Move the ring into a memfd of its own; touches no file system.
+
+        Args:
             pid: Of this process, as it sees itself.
             start_ticks: When this process started.
             origin: See `wire.ORIGIN`.
 
         Raises:
-            OSError: It could not be made. All of its blocks are reserved here, because a page that
-                finds no room later would be SIGBUS too.
+            OSError: There is no memory or descriptor for it, or it is forbidden (seccomp).
         """
-        system = self._system
-        size = wire.HEADER_BYTES + self.slots * wire.RECORD_BYTES
-        flags = system.os.O_RDWR | system.os.O_CREAT | system.os.O_EXCL | system.os.O_CLOEXEC
-        (fd,) = places.opened(system, path, flags | system.os.O_NOFOLLOW, 0o400)
+        os = self._system.os
+        fd = _new_memory(os)
+        is_ours = False
         try:
-            system.os.posix_fallocate(fd, 0, size)
-            memory = system.mmap(fd, size, **_UNTRACKED)
-            place = _file_place(memory)
-            self._copy(self.place, place, 0)
-            header = wire.HEADER.pack(
-                wire.MAGIC,
-                wire.PROTOCOL,
-                wire.HEADER_BYTES,
-                wire.RECORD_BYTES,
-                self.slots,
-                pid,
-                start_ticks,
-                system.time_ns(),
-                system.monotonic_ns(),
-            )
-            _put(place, 0, header)
-            _put(place, wire.ORIGIN_AT, wire.ORIGIN.pack(*origin))
-        except BaseException:
-            system.os.unlink(path)
-            raise
+            os.ftruncate(fd, self.size)
+            # The mapping is about to take the lowest free number, as this does.
+            spare = os.dup(fd) if _TRACKS_DESCRIPTOR else fd
+            if _TRACKS_DESCRIPTOR:
+                os.close(spare)
+            memory = self._system.mmap(fd, self.size, **_UNTRACKED)
+            _seal(fd)
+            found = os.fstat(fd)
+            identity = found.st_dev, found.st_ino
+            # Otherwise another thread opened something meanwhile.
+            is_ours = spare == fd or not _is_file(os, spare, identity)
         finally:
-            system.os.close(fd)
-        self.path = path
-        self.place = place
-        self._forget_private()
+            if not is_ours:
+                os.close(fd)
+        self._write_header(memory, pid, start_ticks, origin)
+        self._identity, self._descriptor, self._is_ours = (
+            identity,
+            fd if is_ours else spare,
+            is_ours,
+        )
+        self._move_to(memory)
+
+    def descriptor(self) -> int | None:
+        """The descriptor of the memfd, or `None` if there is none.
+
+        The program may have closed it (`os.closerange`), and its number may be another file's.
+        """
+        if self._descriptor is None:
+            return None
+        is_open = _is_file(self._system.os, self._descriptor, self._identity)
+        return self._descriptor if is_open else None
+
+    @property
+    def inode(self) -> int | None:
+        """Inode number of the memfd."""
+        return None if self._descriptor is None else self._identity[1]
 
     def handed_out(self) -> int:
         """How many records were begun so far.
@@ -168,168 +216,159 @@ class Ring:
         """
         begin = first & (self.slots - 1)
         count = min(last - first, self.slots - begin)
-        return self._read(begin, count), first + count
+        return self.memory[self.offset(begin) : self.offset(begin + count)], first + count
+
+    def header(self) -> bytes:
+        """The page before the slots."""
+        data: bytes = self.memory[: wire.HEADER_BYTES]
+        return data
 
     def is_written(self, number: int) -> bool:
         """Whether record `number` is complete in its slot."""
-        return _is_in(self._read(number & (self.slots - 1), 1), number)
+        begin = self.offset(number & (self.slots - 1))
+        return _number_in(self.memory, begin) == number + 1
 
-    def write(self, number: int, data: bytes) -> None:
-        """Put a record into its slot; if the file is not behind that any more, do without it."""
-        place, begin = self.place, self._offset(number & (self.slots - 1))
-        try:
-            _put(place, begin, data)
-        except OSError as error:
-            if not errors.is_ours(error):
-                raise
-            self._lose_file(place, error)
-            _put(self._private, begin, data)
-        except ValueError as error:
-            # Otherwise it was closed meanwhile.
-            if not errors.is_ours(error):
-                raise
-
-    def step_aside(self) -> tuple[Place, int]:
+    def step_aside(self) -> tuple[Any, int]:
         """Write to private memory from here on: a fork is about to happen.
 
         What the child writes before it has a ring of its own then stays in its own copy of that
-        memory, instead of appearing in the parent's file. Nothing is asked of the system that it
+        memory, instead of appearing in the parent's ring. Nothing is asked of the system that it
         could refuse.
 
         Returns:
             What `step_back` needs.
         """
-        place, number = self.place, self.handed_out()
-        self.place = self._private
-        return place, number
+        memory, number = self.memory, self.handed_out()
+        self.memory = self._private
+        return memory, number
 
-    def step_back(self, place: Place, number: int) -> None:
-        """Return to the place from before `step_aside`, with what was written meanwhile."""
-        if place is self._private:
+    def step_back(self, memory: Any, number: int) -> None:
+        """Return to the memory from before `step_aside`, with what was written meanwhile."""
+        if memory is self._private:
             return
-        self.place = place
-        try:
-            self._copy(self._private, place, number)
-        except OSError as error:
-            if not errors.is_ours(error):
-                raise
-            # What was written meanwhile is where it should be.
-            self._lose_file(place, error)
-        if self.place is place:
+        self.memory = memory
+        self._copy(self._private, memory, number)
+        if self.memory is memory:
             self._forget_private()
 
     def restart(self) -> None:
-        """Forget everything: this is a forked child, and the file belongs to its parent."""
+        """Forget everything: this is a forked child, and the ring belongs to its parent."""
         self.count = itertools.count()
-        self._be_private()
+        self._use_private()
 
     def close(self) -> None:
-        """Let go of the file, at once; records written from here on go nowhere."""
-        place = self.place
-        self._be_private()
-        if place is not self._private:
-            # Whoever is about to read from it finds it closed.
+        """Close file or memfd at once; records written from here on go nowhere."""
+        memory = self.memory
+        self._use_private()
+        if memory is not self._private and memory not in _abandoned:
+            # Another thread that is about to read from it finds it closed.
             with contextlib.suppress(BufferError):
-                place[2].close()
+                memory.close()
 
-    def _lose_file(self, place: Place, error: OSError) -> None:
-        """Go on in private memory, unless the ring is somewhere else by now."""
-        if self.place is not place:
-            return
-        self.place, self.path = self._private, None
-        if self.on_lost is not None:
-            is_short = error.errno == errno.EFAULT
-            self.on_lost(_CUT_SHORT if is_short else f"the ring file is lost: {error.strerror}")
-
-    def _be_private(self) -> None:
-        """Be in private memory, with nothing in it."""
-        self._forget_private()
-        self.place, self.path = self._private, None
-
-    def _forget_private(self) -> None:
-        self._private[2].madvise(_MADV_DONTNEED)
-
-    def _read(self, slot: int, count: int) -> bytes:
-        """So many slots, as they are at this moment; those of a file that is lost are empty."""
-        place = self.place
-        try:
-            return _get(place, self._offset(slot), self._offset(slot + count))
-        except OSError as error:
-            if not errors.is_ours(error):
-                raise
-            self._lose_file(place, error)
-            return _get(self._private, self._offset(slot), self._offset(slot + count))
-
-    def _copy(self, source: Place, target: Place, number: int) -> None:
-        """Carry the complete records from `number` on from one place to another."""
-        last = self.handed_out()
-        for each in range(max(number, last - self.slots), last):
-            offset = self._offset(each & (self.slots - 1))
-            data = _get(source, offset, offset + wire.RECORD_BYTES)
-            if _is_in(data, each):
-                _put(target, offset, data)
-
-    def _offset(self, slot: int) -> int:
+    def offset(self, slot: int) -> int:
+        """Where a slot begins, in bytes from the start of the ring."""
         return wire.HEADER_BYTES + slot * wire.RECORD_BYTES
 
+    def _write_header(self, memory: Any, pid: int, start_ticks: int, origin: Origin) -> None:
+        wire.HEADER.pack_into(
+            memory,
+            0,
+            wire.MAGIC,
+            wire.PROTOCOL,
+            wire.HEADER_BYTES,
+            wire.RECORD_BYTES,
+            self.slots,
+            pid,
+            start_ticks,
+            self._system.time_ns(),
+            self._system.monotonic_ns(),
+        )
+        wire.ORIGIN.pack_into(memory, wire.ORIGIN_AT, *origin)
 
-def _private_place(memory: Any) -> Place:
-    """Nobody can take this memory away."""
-    return itertools.repeat(None), [0, 0, 0], memory
+    def _move_to(self, memory: Any) -> None:
+        """Use other memory, with all records so far, while other threads record."""
+        before = self.memory
+        self._copy(before, memory, 0)
+        number = self.handed_out()
+        self.memory = memory
+        # What was stored between the first copy and the exchange; later records are there already.
+        self._copy(before, memory, max(0, number - self.slots))
+        if before is self._private:
+            self._forget_private()
+
+    def _use_private(self) -> None:
+        """Use private memory, with nothing in it, and close the descriptor of a memfd."""
+        self._forget_private()
+        fd = self.descriptor()
+        if self._descriptor is not None and not self._is_ours and fd is None:
+            _abandoned.append(self.memory)
+        self.memory, self.path, self._descriptor = self._private, None, None
+        if fd is not None and self._is_ours:
+            self._system.os.close(fd)
+
+    def _forget_private(self) -> None:
+        self._private.madvise(_MADV_DONTNEED)
+
+    def _copy(self, source: Any, target: Any, number: int) -> None:
+        """Copy the complete records from `number` on that the target does not have yet."""
+        last = self.handed_out()
+        for each in range(max(number, last - self.slots), last):
+            begin = self.offset(each & (self.slots - 1))
+            data = source[begin : begin + wire.RECORD_BYTES]
+            if _number_in(data, 0) == each + 1 and _number_in(target, begin) <= each:
+                target[begin : begin + wire.RECORD_BYTES] = data
 
 
-def _file_place(memory: Any) -> Place:
-    """Each step of the look raises where a store into the page of `where[1]` would kill.
+def _new_memory(os: Any) -> int:
+    """A memfd that can be sealed.
 
     Raises:
-        OSError: The first page is not there any more.
+        OSError: It cannot be had; ENOSYS also where Python was built without `memfd_create`.
     """
-    where = [_MADV_POPULATE_WRITE, 0, PAGESIZE]
+    create = getattr(os, "memfd_create", None)
+    if create is None:
+        raise OSError(errno.ENOSYS, "this Python has no memfd_create")
+    flags = _MFD_CLOEXEC | _MFD_ALLOW_SEALING
     try:
-        memory.madvise(*where)
+        fd: int = create(MEMORY_NAME, flags | _MFD_NOEXEC_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL or not errors.is_ours(error):
             raise
-        return _private_place(memory)  # Linux before 5.14
-    return itertools.starmap(memory.madvise, itertools.repeat(where)), where, memory
+        fd = create(MEMORY_NAME, flags)  # Linux before 6.3
+    return fd
 
 
-def _put(place: Place, begin: int, data: bytes) -> None:
-    """Write to one page."""
-    look, where, memory = place
-    end = begin + len(data)
-    where[1] = begin & _TO_PAGE
-    for _ in look:
-        memory[begin:end] = data
-        break
+def _seal(fd: int) -> None:
+    """Fix the size of a memfd and refuse all writers but the mappings that exist."""
+    seals = _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
+    try:
+        fcntl.fcntl(fd, _F_ADD_SEALS, seals | _F_SEAL_FUTURE_WRITE)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not errors.is_ours(error):
+            raise
+        fcntl.fcntl(fd, _F_ADD_SEALS, seals)  # Linux before 5.1
 
 
-def _get(place: Place, begin: int, end: int) -> bytes:
-    """Read from any number of pages."""
-    look, where, memory = place
-    parts = []
-    while begin < end:
-        page = begin & _TO_PAGE
-        stop = min(end, page + PAGESIZE)
-        where[1] = page
-        for _ in look:
-            part = memory[begin:stop]
-            break
-        parts.append(part)
-        begin = stop
-    return b"".join(parts)
+def _is_file(os: Any, fd: int, identity: tuple[int, int]) -> bool:
+    """Whether a descriptor is open on the file with this device and inode."""
+    try:
+        found = os.fstat(fd)
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
+        return False
+    return (found.st_dev, found.st_ino) == identity
 
 
-def _is_in(data: bytes, number: int) -> bool:
-    """Whether a slot holds this record."""
-    return bool(wire.LOST.unpack_from(data)[0] == number + 1)
+def _number_in(memory: Any, begin: int) -> int:
+    """The first field of a slot: the number of its record plus one, or 0."""
+    return int(wire.LOST.unpack_from(memory, begin)[0])
 
 
 def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]:
     """The function that writes a record, and one to call in a forked child after `Ring.restart`."""
     count, now = ring.count, system.monotonic_ns
     pack, header, mask = wire.RECORD.pack, wire.HEADER_BYTES, ring.slots - 1
-    to_page = _TO_PAGE
     local = system.local()
 
     def record(
@@ -355,15 +394,10 @@ def make_record(ring: Ring, system: System) -> tuple[Record, Callable[[], None]]
             if not errors.is_ours(error):
                 raise
         try:
-            look, where, memory = ring.place
             begin = header + (number & mask) * 64
-            end = begin + 64
-            where[1] = begin & to_page
-            for _ in look:
-                memory[begin:end] = data
-                break
-        except _GONE as error:
-            ring.write(number, data)
+            ring.memory[begin : begin + 64] = data
+        except ValueError as error:
+            # Otherwise it was closed meanwhile.
             if not errors.is_ours(error):
                 raise
 

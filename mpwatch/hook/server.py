@@ -42,11 +42,13 @@ the fork (Python 3.10 and 3.13, 2 cpus).
 class Run:
     """One life of the thread, between two forks."""
 
-    __slots__ = ("is_done", "should_stop", "tid")
+    __slots__ = ("is_done", "is_late", "should_stop", "tid")
 
     def __init__(self) -> None:
         self.should_stop = False
         self.is_done = False
+        self.is_late = False
+        """It did not end in time: it is blocked on a disk, and nobody waits for it again."""
         self.tid = 0
 
 
@@ -64,6 +66,7 @@ class Server:
         "_run",
         "_session",
         "_tokens",
+        "is_opening",
         "path",
     )
 
@@ -81,6 +84,8 @@ class Server:
             self._listener.close()
         self._listener = None
         self.path = None
+        self.is_opening = False
+        """The thread is to make the socket, or is about to."""
         self._connections: list[Connection] = []
         self._run: Run | None = None
         self._is_broken = False
@@ -114,7 +119,7 @@ class Server:
     def start(self) -> None:
         """Start the thread unless it runs."""
         self._is_wanted = True
-        if self.path is None:
+        if self.path is None and not self.is_opening:
             return
         try:
             self._tokens.pop()
@@ -125,7 +130,7 @@ class Server:
             raise
         run = Run()
         try:
-            if self._is_broken:
+            if self._is_broken and not self._session.is_on_disk:
                 self._mend()
             self._run = run
             self._session.system.start_new_thread(self._serve, (run,))
@@ -169,13 +174,34 @@ class Server:
         system = self._session.system
         if run.tid == system.get_native_id() or self._has_ended(run):
             return True
+        if run.is_late:
+            return False
         self._wake()
         deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)
         while not self._has_ended(run):
             if system.monotonic_ns() > deadline_ns:
+                run.is_late = True
                 return False
             system.sleep(0.00002)
         return True
+
+    def wait_for_opening(self, limit_s: float) -> None:
+        """Wait until the thread has made the socket, or cannot, or the time is over."""
+        system = self._session.system
+        deadline_ns = system.monotonic_ns() + int(limit_s * 1e9)
+        while self.is_opening and self._run is not None and not self._run.is_done:
+            if system.monotonic_ns() > deadline_ns:
+                return
+            system.sleep(0.0002)
+
+    def is_current_thread(self) -> bool:
+        """Whether the caller is the hook's thread."""
+        return self._run is not None and self._run.tid == self._session.system.get_native_id()
+
+    def remove_socket(self) -> None:
+        """Unlink the socket."""
+        places.remove(self._session.system, self.path)
+        self.path = None
 
     def cpu_ns(self) -> int:
         """Cpu time of this thread, which is the hook's, and of those that ended for forks."""
@@ -190,8 +216,7 @@ class Server:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        places.remove(self._session.system, self.path)
-        self.path = None
+        self.remove_socket()
         for connection in self._connections:
             connection.say_goodbye(reason)
             connection.close()
@@ -255,9 +280,12 @@ class Server:
             # default action would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
             places.name_thread(session.system, run.tid, COMM)
+            if self._is_broken:
+                self._mend()
             session.work()
             while not run.should_stop:
                 self._turn(run)
+            session.finish()
         except Exception as error:  # noqa: BLE001 - else the interpreter would print it
             session.note("hook-problem", what="server", text=repr(error)[:500])
         finally:

@@ -15,6 +15,7 @@ from .patching import Patcher
 from .pristine import System
 from .readings import Worker, make_here
 from .ring import Ring, make_record
+from .ring_copy import SAVE_EVERY_S, RingCopy
 from .server import Server
 from .sweeping import Sweeper
 
@@ -29,6 +30,8 @@ LATE = ("attach", "instrument")
 """How a hook comes into a program that may have run for a while."""
 _STRIKES = (1, 2, 3)
 """As often as a handler of a signal may raise while it leaves; a call could be struck, too."""
+_OPENING_S = 0.25
+"""How long the caller of `instrument` waits for files and socket on a disk; usually it is 2 ms."""
 
 
 class Identity:
@@ -78,6 +81,9 @@ class Session:
         "here",
         "identity",
         "is_crashed",
+        "is_ending",
+        "is_on_disk",
+        "is_saving",
         "items",
         "jobs",
         "loaders",
@@ -88,6 +94,7 @@ class Session:
         "problems",
         "record",
         "ring",
+        "ring_copy",
         "server",
         "since_ns",
         "state",
@@ -103,7 +110,7 @@ class Session:
         self.since_ns = self.system.monotonic_ns()
         self.identity = Identity(self.system, started_by, birth)
         self.ring = Ring(self.system)
-        self.ring.on_lost = self._ring_lost
+        self.ring_copy = RingCopy(self.system)
         self.record, self._restart_record = make_record(self.ring, self.system)
         self.here = make_here(self.system)
         self.loaders = Readings(self.identity.pid)
@@ -127,6 +134,10 @@ class Session:
         """What was there before, where the hook came into a running program."""
         self.is_crashed = False
         """An exception ended this process: its files stay for the autopsy."""
+        self.is_on_disk = False
+        """The runtime directory may be on a disk: only the hook's thread touches anything there."""
+        self.is_saving = self.is_ending = False
+        """What the thread does as it ends: write everything out, and remove files and socket."""
         self.births: dict[int, dict[str, Any]] = {}
         """What a process being started will want to know about itself, by the starting thread."""
         self.wrapper_ns: int | None = None
@@ -142,38 +153,79 @@ class Session:
         self._take_stock()
         self.jobs.append(self._calibrate)
         self.server.start()
+        self.server.wait_for_opening(_OPENING_S)
 
     def open(self) -> None:
-        """Make the files and the socket; without them the hook works on and says so."""
+        """Make the files and the socket; without them the hook works on and says so.
+
+        On a disk that may block, so it is left to the thread; the ring is in memory meanwhile.
+        """
         self.state = "on"
         self.identity.look_again(self.system)
-        directory, problem = places.find_directory(self.system, os.environ)
+        try:
+            directory, problem = places.find_directory(self.system, os.environ, may_block=False)
+        except places.MightBlock:
+            self.is_on_disk = self.server.is_opening = True
+            self._open_ring_in_memory()
+            self.jobs.append(self._open_on_disk)
+            return
+        self._open_in(directory, problem)
+
+    def _open_on_disk(self) -> None:
+        """Make the files and the socket: on the thread."""
+        try:
+            self._open_in(*places.find_directory(self.system, os.environ))
+        finally:
+            self.server.is_opening = False
+
+    def _open_in(self, directory: str | None, problem: str) -> None:
+        """Make the files and the socket in a directory."""
         if problem:
             self.problems.append(problem)
         if directory is None:
             return
         stem = f"{directory}/{self.identity.stem}"
-        try:
-            places.remove(self.system, stem + wire.RING_SUFFIX)
-            self.ring.open_file(
-                stem + wire.RING_SUFFIX,
-                self.identity.pid,
-                self.identity.start_ticks,
-                self.identity.origin(self.system),
-            )
-        except OSError as error:
-            if not errors.is_ours(error):
-                raise
-            self.problems.append(f"ring: {error.strerror or error}")
+        path = stem + wire.RING_SUFFIX
+        places.remove(self.system, path)
+        device = places.memory_device(self.system, directory)
+        if device is None or not self._open_ring_file(path, device):
+            if not self.ring.is_memory:
+                self._open_ring_in_memory()
+            self.ring_copy.path = path
+            self.ring_copy.save(self.ring)
         try:
             self.server.listen(stem + wire.SOCKET_SUFFIX)
         except OSError as error:
             if not errors.is_ours(error):
                 raise
             self.problems.append(f"socket: {error.strerror or error}")
-        self.notes.save(stem + wire.NOTES_SUFFIX)
+        self.notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
         self.sweeper.directory = directory
         self.sweeper.begin_as(self.identity.started_by, self.identity.pid)
+
+    def _open_ring_file(self, path: str, device: int) -> bool:
+        """Have the ring in a file of a file system in memory; whether that could be done."""
+        identity = self.identity
+        origin = identity.origin(self.system)
+        try:
+            self.ring.open_file(path, identity.pid, identity.start_ticks, origin, device)
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
+            self.problems.append(f"ring: {error.strerror or error}")
+            return False
+        return True
+
+    def _open_ring_in_memory(self) -> None:
+        """Have the ring in a memfd, or in private memory where there is none."""
+        identity = self.identity
+        origin = identity.origin(self.system)
+        try:
+            self.ring.open_memory(identity.pid, identity.start_ticks, origin)
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
+            self.problems.append(f"ring in memory: {error.strerror or error}")
 
     def leave(self, reason: str) -> None:
         """Take the hook out: originals restored, thread ended, everything closed and unlinked.
@@ -196,15 +248,47 @@ class Session:
     def _go(self, reason: str) -> None:
         self.state = "off"
         self.patcher.uninstall()
-        self.server.stop()
-        self.remove_files()
-        self.server.close(reason)
+        self._end(reason)
         self._let_go()
+
+    def _end(self, reason: str) -> None:
+        """End the thread, remove the files, close the socket.
+
+        On a disk the thread removes them as it ends. If it cannot within the time that `stop`
+        waits, they stay, and are removed by a later process as those of a dead one.
+        """
+        if self.is_on_disk and not self.server.is_current_thread():
+            self.is_ending = True
+            self.server.start()  # unless it runs
+            self.server.stop()
+            self.server.path = None
+        else:
+            self.server.stop()
+            self.remove_files()
+        self.server.close(reason)
+
+    def finish(self) -> None:
+        """Do on the thread, as it ends, what may block and has to be done before."""
+        if self.is_saving or self.is_ending:
+            self.is_saving = False
+            self.notes.write_pending()
+            if self.is_ending:
+                self.remove_files()
+                self.server.remove_socket()
+            else:
+                self.ring_copy.save(self.ring)
+
+    def save_now(self) -> None:
+        """Have the thread write everything out: the process is about to end without ceremony."""
+        if self.is_on_disk and not self.server.is_current_thread():
+            self.is_saving = True
+            self.server.stop()
+            self.server.start()  # the program may have replaced what ends it
 
     def _let_go(self) -> None:
         """Be known to nobody any more."""
         self.jobs.clear()
-        self.ring.on_new_thread = self.ring.on_lost = None
+        self.ring.on_new_thread = None
         self.ring.close()
         if self.on_left is not None:
             self.on_left(self)
@@ -228,10 +312,13 @@ class Session:
 
     def remove_files(self) -> None:
         """Unlink ring and notes, unless an autopsy will want them."""
-        if not self.is_crashed:
+        if self.is_crashed:
+            self.ring_copy.save(self.ring)
+        else:
             places.remove(self.system, self.ring.path)
+            places.remove(self.system, self.ring_copy.path)
             places.remove(self.system, self.notes.path)
-        self.notes.path = None
+        self.notes.path = self.ring_copy.path = None
 
     def reset_in_child(self) -> None:
         """Be a forked child: let go of all that is the parent's, and sleep until there is news.
@@ -245,6 +332,8 @@ class Session:
         self.ring.restart()
         self._restart_record()
         self.items.hurry()
+        self.ring_copy.restart()
+        self.is_on_disk = self.is_saving = self.is_ending = False
         self.server.forget()
         self.notes.restart()
         self.jobs.clear()
@@ -344,20 +433,22 @@ class Session:
                 self.note("hook-problem", what="job", text=repr(error)[:500])
         if self.patcher.is_waiting_for_import():
             self.patcher.catch_up()
+        self.notes.write_pending()
+        self.ring_copy.save_if_due(self.ring)
         self.sweeper.work(self.server.is_stopping)
 
     def patience_ms(self) -> int | None:
         """How long the thread may sleep while nobody is connected; `None` is for ever."""
-        return 100 if self.patcher.is_waiting_for_import() else None
+        if self.patcher.is_waiting_for_import():
+            return 100
+        return None if self.ring_copy.path is None else int(SAVE_EVERY_S * 1000)
 
     def close(self, reason: str) -> None:
         """End with the process: as `leave`, but the patches stay, for nobody will miss them."""
         if self.state == "off":
             return
         self.state = "off"
-        self.server.stop()
-        self.remove_files()
-        self.server.close(reason)
+        self._end(reason)
 
     def drop_gauges(self, *names: str) -> None:
         """Take gauges out."""
@@ -384,7 +475,3 @@ class Session:
         from .calibration import wrapper_ns
 
         self.wrapper_ns = wrapper_ns(self.system)
-
-    def _ring_lost(self, reason: str) -> None:
-        self.problems.append(f"ring: {reason}")
-        self.note("ring-lost", reason=reason)

@@ -42,6 +42,13 @@ Zero: not known, or nobody that matters; a program that a shell started has no p
 is the one `multiprocessing` gave, UTF-8 and cut, and stays empty in a child of a plain `os.fork`.
 """
 ORIGIN_AT = 64
+COPY = struct.Struct("<QQ")
+"""CLOCK_MONOTONIC ns of the last copy, records begun by then: in the header, at `COPY_AT`.
+
+Zero in a ring that the process itself maps; otherwise the file is a copy, which the hook's thread
+makes of a ring in memory.
+"""
+COPY_AT = 144
 HEADER_BYTES = 4096
 MAGIC = b"mpwatch\x01"
 DEFAULT_SLOTS = 2048
@@ -49,7 +56,8 @@ DEFAULT_SLOTS = 2048
 (CPython 3.11, bytecode cached; where it cannot be cached, what the compiler leaves free for the
 program's next use is 800 KiB more). Read ten times a second, it holds 20,000 records a second."""
 
-# Kinds. Numbers are part of the protocol: never reused.
+# Kinds. Numbers are part of the protocol: never reused. 3, 4, 12, 36, 40, 53 and 61 had a meaning
+# and were never recorded.
 SHARE = 1
 """A storage was shared. bytes; key, key2: inode and device, or hash of the name or handle.
 
@@ -57,9 +65,6 @@ aux: entries of SharedCache afterwards. The name is as torch hands it on, with i
 """
 REBUILD = 2
 """A storage was rebuilt. As SHARE."""
-REDUCE_TENSOR = 3
-CACHE_SET = 4
-"""SharedCache insertion; aux: entries afterwards."""
 CACHE_SWEEP = 5
 """SharedCache.free_dead_references; aux: entries afterwards; bytes: entries removed."""
 QUEUE_PUT = 10
@@ -71,8 +76,6 @@ child counts on.
 """
 QUEUE_GET = 11
 """As QUEUE_PUT."""
-QUEUE_FEED = 12
-"""A feeder thread pickled and wrote one object. bytes: its size in the pipe."""
 PROCESS_START = 20
 """key: child's pid; aux: index of the start method: 1 fork, 2 spawn, 3 forkserver."""
 PROCESS_JOIN = 21
@@ -90,18 +93,12 @@ LOADER_START = 33
 LOADER_STOP = 34
 LOADER_FETCH_BEGIN = 35
 """A worker began to fetch: the unfinished call that a black box shows. As LOADER_FETCH."""
-PIN_BATCH = 36
-STRATEGY = 40
-"""set_sharing_strategy; aux: 1 file_descriptor, 2 file_system."""
 CUDA_INIT = 50
 CUDA_SHARE = 51
 """As SHARE for a CUDA storage; key: hash of the IPC handle; aux: device."""
 CUDA_REBUILD = 52
-CUDA_EVENT = 53
 EXCEPTION = 60
 """An exception crossed a wrapper; the text is in a note. aux: kind of the wrapped call."""
-RELEASE = 61
-"""A shared storage died here. As SHARE."""
 KNOWN = 62
 """A storage that this process had sent or received before its hook came. As SHARE.
 
@@ -111,12 +108,9 @@ bytes: 0 if it is no more; what was sent of it may still be under way.
 KIND_NAMES: dict[int, str] = {
     SHARE: "share",
     REBUILD: "rebuild",
-    REDUCE_TENSOR: "reduce tensor",
-    CACHE_SET: "cache set",
     CACHE_SWEEP: "cache sweep",
     QUEUE_PUT: "queue put",
     QUEUE_GET: "queue get",
-    QUEUE_FEED: "queue feed",
     PROCESS_START: "process start",
     PROCESS_JOIN: "process join",
     FORKED: "forked",
@@ -126,14 +120,10 @@ KIND_NAMES: dict[int, str] = {
     LOADER_START: "loader start",
     LOADER_STOP: "loader stop",
     LOADER_FETCH_BEGIN: "loader fetch begins",
-    PIN_BATCH: "pin batch",
-    STRATEGY: "sharing strategy",
     CUDA_INIT: "cuda init",
     CUDA_SHARE: "cuda share",
     CUDA_REBUILD: "cuda rebuild",
-    CUDA_EVENT: "cuda event",
     EXCEPTION: "exception",
-    RELEASE: "release",
     KNOWN: "known",
 }
 
@@ -170,7 +160,10 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
   a DataLoader worker `worker_id` and `loader` (the key of its iterator in the parent); or empty;
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
-- `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
+- `ring`: path of its file as the process sees it, or null; `ring_inode`: null if the process maps
+  that file; otherwise the file is a copy, and the ring is the memfd with this inode number, whose
+  descriptor comes with the first byte of this frame (SCM_RIGHTS, unix(7));
+- `problems`: sentences why something is missing;
 - `since_ns`: when the hook came in; records and notes are numbered from 0 from then on;
 - `own`: {`cpu_ns`: of the hook's threads since it came in, `records`: written so far, `wrapper_ns`:
   what a wrapped call costs more than a bare one, as measured on arrival, or null, `slots`};
@@ -223,7 +216,7 @@ number: one that is missing was pushed out of memory first), and:
   as "collate.py:44", or where no line of the program was near, the function or dataset that fills a
   DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared and
   at most four a second, not kept in the file;
-- `ring-lost`: `reason`; `hook-problem`: `what`, `text`.
+- `hook-problem`: `what`, `text`.
 
 GOODBYE is `{"reason": ...}`: uninstrument, detach or exit; an end without it is a death.
 """

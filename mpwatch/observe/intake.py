@@ -64,7 +64,9 @@ class Intake:
         self.has_changed = self.has_changed or bool(born or ended)
         if ended:
             # What a hook sent last may still lie in its socket, and comes before what it left.
-            inputs.extend(self._hear(0.0))
+            # One read each: the hello, what follows it, and the end, at which its ring is read.
+            for _ in range(3):
+                inputs.extend(self._hear(0.0))
         for end in ended:
             if self.hooks is not None:
                 inputs.extend(self._last_words.of(end))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpwatch.collect.black_boxes import BlackBox
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent
 from mpwatch.model.units import bytes_text, count_text, seconds_text
@@ -16,6 +17,10 @@ from mpwatch.report.table import Paper
 EVENTS_SHOWN = 8
 NOTES_SHOWN = 6
 _LOADER = (wire.LOADER_NEXT, wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_FETCH_BEGIN)
+COPIED = (
+    "the records above are the last copy of a ring in memory; what the process did after the copy"
+    " was made is not known"
+)
 _DULL_NOTES = ("birth", "call-site")
 
 
@@ -45,7 +50,7 @@ def _process(dead: Dead, autopsy: Autopsy, paper: Paper) -> list[str]:
     known = autopsy.snapshot.get(box.process)
     name = known.label if known else "process"
     parent = f" of {dead.parent.pid}" if dead.parent else ""
-    moment = utc_text(box.wall_s(box.last_ns)).replace("T", " ").replace("+00:00", " UTC")
+    moment = _utc(box, box.last_ns)
     title = paper.paint(f"{box.process.pid} {name}{parent}", "strong")
     lines = [f"{title}  last sign of life {moment}"]
     lines += _labelled("ended", ended(dead).words.removeprefix("unknown: "), paper)
@@ -58,11 +63,18 @@ def _process(dead: Dead, autopsy: Autopsy, paper: Paper) -> list[str]:
     notes = [note for note in box.notes if note.kind not in _DULL_NOTES]
     for number, note in enumerate(notes[-NOTES_SHOWN:]):
         lines += _labelled("noted" if number == 0 else "", note_words(note.kind, note.data), paper)
+    if box.copied_ns:
+        lines += _labelled("copied", f"{_utc(box, box.copied_ns)}: {COPIED}", paper)
     if box.lost:
         lines += _labelled("older", f"{count_text(box.lost)} records were overwritten", paper)
     for problem in box.problems:
         lines += _labelled("unread", problem, paper)
     return lines
+
+
+def _utc(box: BlackBox, at_ns: int) -> str:
+    """A moment of the clock of a process, as `2026-01-31 12:00:00 UTC`."""
+    return utc_text(box.wall_s(at_ns)).replace("T", " ").replace("+00:00", " UTC")
 
 
 def _call(event: HookEvent) -> str:

@@ -41,8 +41,8 @@ def _steps() -> dict[str, Callable[[], None]]:
     """Functions that do more and more of what a wrapper does.
 
     The last but one is the floor: all that a record needs, written out in the wrapper itself. What
-    the hook adds to it is a function of its own, the arguments of all kinds of records, whether the
-    file is still there, and that nothing of this can raise.
+    the hook adds to it is a function of its own, the arguments of all kinds of records, and
+    that nothing of this can raise.
     """
     import mpwatch
     from mpwatch import hook
@@ -53,7 +53,7 @@ def _steps() -> dict[str, Callable[[], None]]:
     assert session is not None
     record, now, count = session.record, session.system.monotonic_ns, itertools.count()
     pack_into = wire.RECORD.pack_into
-    memory, header = session.ring.place[2], wire.HEADER_BYTES
+    memory, header = session.ring.memory, wire.HEADER_BYTES
     local, mask = session.system.local(), session.ring.slots - 1
     local.tid = session.system.get_native_id()
     kind = wire.QUEUE_PUT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 GUEST = "tests/integration/hook/test_guest.py::"
+FROZEN = "tests/integration/hook/test_disks.py::"
 BAD = "tests/integration/hook/test_bad_input.py::"
 ENTERING = "tests/integration/hook/test_entering.py::"
 ENDS = "tests/integration/hook/test_ends.py::"

@@ -199,7 +199,7 @@ def nowhere() -> None:
     assert session is not None
     queue: Any = multiprocessing.get_context("fork").SimpleQueue()
     queue.put(1)
-    say("got", queue.get(), session.ring.handed_out(), session.ring.path)
+    say("got", queue.get(), session.ring.handed_out(), session.ring.path or session.ring_copy.path)
     say("problems", *session.problems)
     pid = os.fork()
     if pid == 0:
@@ -227,6 +227,7 @@ def mocked_late() -> None:
     pid = fork()
     if pid == 0:
         session.record(wire.QUEUE_PUT, 0)
+        session.server.wait_for_opening(10)
         leave(0 if session.server.path is not None else 9)
     code = wait(pid, 0)[1]
     say("ready")

@@ -64,6 +64,7 @@ def _exit_at_once(original: Callable[..., Any], session: Session) -> Callable[..
         if session.state == "on":
             code = args[0] if args else kwargs.get("status")
             session.note("exit", code=code, how="os._exit", frames=errors.frames_here(1, 8))
+            session.save_now()
         return original(*args, **kwargs)
 
     return _exit

@@ -49,8 +49,11 @@ def test_on_a_full_disk_the_hook_works_without_its_file_and_says_so(disk: Path) 
         guest.tell("end")
         assert guest.finish() == (0, "wrote\n")
 
-    assert hello["ring"] is None
-    assert hello["problems"] == ["ring: No space left on device"]
+    assert hello["ring_inode"] is not None
+    assert hello["problems"] == [
+        "ring: No space left on device",
+        "copy of the ring: No space left on device",
+    ]
     assert len(records) == 20
     assert list((disk / "mpwatch").iterdir()) == []
 
@@ -81,18 +84,18 @@ def test_with_no_place_for_any_file_the_program_runs_as_ever(disk: Path) -> None
 
 
 def test_a_ring_scribbled_over_is_told_by_the_observer_and_nothing_to_the_process(
-    runtime: Path,
+    runtime_in_memory: Path,
 ) -> None:
     with Guest("listen") as guest:
         guest.hear()
         guest.tell("100")
         guest.hear()
-        (ring,) = (runtime / "mpwatch").glob("*.ring")
+        (ring,) = (runtime_in_memory / "mpwatch").glob("*.ring")
         ring.chmod(0o600)
         with open(ring, "r+b") as file:
             file.seek(wire.HEADER_BYTES)
             file.write(random.Random(5).randbytes(wire.DEFAULT_SLOTS * wire.RECORD_BYTES))
-        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+        with Client(wait_for_sockets(runtime_in_memory, 1)[guest.process.pid]) as client:
             client.hello()
             guest.tell("30")
             guest.hear()
@@ -185,14 +188,14 @@ def test_another_user_is_told_nothing_even_where_the_door_stands_open() -> None:
     assert (said.stdout, said.stderr) == ("told 0\n", "")
 
 
-def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime: Path) -> None:
+def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime_in_memory: Path) -> None:
     with Guest("memory") as guest:
         assert guest.hear() == "codes [0]"
         assert guest.hear() == "ready"
         stem = f"{guest.process.pid}-"
-        (ring,) = (runtime / "mpwatch").glob(f"{stem}*.ring")
+        (ring,) = (runtime_in_memory / "mpwatch").glob(f"{stem}*.ring")
         kinds = {record[2] for record in ring_records(ring)}
-        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+        with Client(wait_for_sockets(runtime_in_memory, 1)[guest.process.pid]) as client:
             assert client.hello()["pid"] == guest.process.pid
         guest.tell("")
         assert guest.finish() == (0, "")

@@ -20,13 +20,13 @@ WAYS = {
 
 
 def test_of_each_dead_process_its_end_and_what_it_did_last_are_told(
-    start: Start, runtime: Path
+    start: Start, runtime_in_memory: Path
 ) -> None:
     program = start("hook_deaths.py", *WAYS)
     pids = {way: int(program.wait_for(way).split()[1]) for way in (*WAYS, "main")}
     assert program.wait() == -9
 
-    (autopsy,) = autopsies(str(runtime / "mpwatch"))
+    (autopsy,) = autopsies(str(runtime_in_memory / "mpwatch"))
 
     dead = {one.box.process.pid: one for one in autopsy.dead}
     assert {way: ended(dead[pids[way]]).words for way in WAYS} == WAYS

@@ -130,6 +130,7 @@ print(*[bool(event.flags & wire.FLAG_COPIED) for event in events if event.kind =
 """
 
 
+@pytest.mark.usefixtures("runtime_in_memory")
 def test_only_what_was_not_in_shared_memory_before_counts_as_copied() -> None:
     done = subprocess.run(
         [sys.executable, "-c", COPIES], capture_output=True, text=True, timeout=120, check=True

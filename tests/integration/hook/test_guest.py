@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.collect import ring_memory
 from mpwatch.hook import wire
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
 from tests.integration.hook.guest import Guest
@@ -182,7 +184,9 @@ def test_what_an_observer_missed_is_counted(runtime: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGSEGV])
-def test_the_last_records_outlive_a_killed_process(way: signal.Signals, runtime: Path) -> None:
+def test_the_last_records_outlive_a_killed_process(
+    way: signal.Signals, runtime_in_memory: Path
+) -> None:
     with Guest("listen") as guest:
         guest.hear()
         guest.tell("3")
@@ -190,7 +194,7 @@ def test_the_last_records_outlive_a_killed_process(way: signal.Signals, runtime:
         guest.process.send_signal(way)
         guest.finish()
 
-    (ring,) = (runtime / "mpwatch").glob("*.ring")
+    (ring,) = (runtime_in_memory / "mpwatch").glob("*.ring")
     assert [record[2] for record in ring_records(ring)] == [wire.QUEUE_PUT] * 3
     assert wire.HEADER.unpack_from(ring.read_bytes())[5] == guest.process.pid
 
@@ -256,24 +260,41 @@ def test_detach_answers_and_leaves_nothing(runtime: Path) -> None:
         assert guest.finish() == (0, "")
 
 
-def test_a_ring_cut_short_by_root_costs_the_file_and_not_the_process(runtime: Path) -> None:
+def test_the_file_of_a_ring_is_closed_to_writers(runtime_in_memory: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
-        guest.tell("3")
-        guest.hear()
-        (ring,) = (runtime / "mpwatch").glob("*.ring")
+        (ring,) = (runtime_in_memory / "mpwatch").glob("*.ring")
         assert stat.S_IMODE(ring.stat().st_mode) == 0o400
-        os.truncate(ring, 0)
-        wait_ms(20)
-        guest.tell("3")
-        assert guest.hear() == "wrote"
-        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
-            hello = client.hello()
         guest.tell("end")
         assert guest.finish() == (0, "")
 
-    assert hello["ring"] is None
-    assert hello["problems"] == ["ring: the ring file was cut short by somebody else"]
+
+def test_on_a_disk_an_observer_is_handed_the_ring_and_has_all_of_it_after_a_kill(
+    runtime: Path,
+) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        pid = guest.process.pid
+        path = wait_for_sockets(runtime, 1)[pid]
+        with socket.socket(socket.AF_UNIX) as observer:
+            observer.connect(str(path))
+            data, fd = ring_memory.receive(observer, 1 << 16)
+            assert fd is not None
+            hello = json.loads(data[wire.FRAME.size :][: wire.FRAME.unpack_from(data)[0]])
+            ring = ring_memory.RingMemory(fd)
+            guest.tell("3")
+            guest.hear()
+            guest.process.kill()
+            guest.finish()
+        found = ring.read()
+        assert ring.is_ring(hello["ring_inode"])
+        assert not ring.is_ring(hello["ring_inode"] + 1)
+        ring.close()
+
+    assert hello["ring"] == str(path.with_suffix(wire.RING_SUFFIX))
+    assert [event.kind for event in found.events] == [wire.QUEUE_PUT] * 3
+    assert found.header is not None
+    assert (found.header.pid_inside, found.header.copied_ns) == (pid, 0)
 
 
 def test_without_descriptors_it_forks_and_can_be_visited_once_there_is_room(runtime: Path) -> None:

@@ -44,14 +44,14 @@ def test_records_and_notes_that_were_pushed_out_are_shown_as_lost() -> None:
         assert guest.finish() == (0, "")
 
 
-def test_the_dead_tell_how_many_notes_their_file_has_no_room_for(runtime: Path) -> None:
+def test_the_dead_tell_how_many_notes_their_file_has_no_room_for(runtime_in_memory: Path) -> None:
     with Guest("listen") as guest:
         assert guest.hear() == "ready"
         guest.tell("5000 notes")
         assert guest.hear() == "wrote"
         guest.process.kill()
         guest.process.wait()
-        (file,) = (runtime / "mpwatch").glob("*.notes")
+        (file,) = (runtime_in_memory / "mpwatch").glob("*.notes")
 
     notes = [json.loads(line) for line in file.read_text().splitlines()]
     assert [note["n"] for note in notes[:-1]] == list(range(len(notes) - 1))

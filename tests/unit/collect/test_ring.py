@@ -155,3 +155,19 @@ def test_noise_that_fits_its_slot_hides_no_record(at_ns: int) -> None:
 
     assert [event.sequence for event in found.events] == [0, 1, 2]
     assert found.problems == ("1 slots hold something else than their record",)
+
+
+def test_numbers_of_kinds_are_those_of_older_recordings() -> None:
+    assert wire.KIND_NAMES == {
+        1: "share", 2: "rebuild", 5: "cache sweep", 10: "queue put", 11: "queue get",
+        20: "process start", 21: "process join", 22: "forked", 30: "loader next",
+        31: "loader task", 32: "loader fetch", 33: "loader start", 34: "loader stop",
+        35: "loader fetch begins", 50: "cuda init", 51: "cuda share", 52: "cuda rebuild",
+        60: "exception", 62: "known",
+    }  # fmt: skip
+
+
+def test_a_record_of_a_kind_that_has_no_name_is_read() -> None:
+    events, _ = decode_slice(record(0, kind=61))
+
+    assert [event.kind for event in events] == [61]

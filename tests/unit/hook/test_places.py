@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.places import find_directory, parent_and_name
+from mpwatch.hook.places import MightBlock, find_directory, memory_device, parent_and_name
 from mpwatch.hook.pristine import System
 
 
@@ -102,3 +102,69 @@ def test_a_parent_that_is_no_pid_is_not_known(
 
     assert found == 0
     wire.ORIGIN.pack(found, 0, name.encode())
+
+
+MOUNTS = b"""\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:20 / /run rw,nosuid shared:2 master:3 - tmpfs tmpfs rw,mode=755
+24 23 0:31 / /run/user/1000 rw shared:4 - tmpfs tmpfs rw,mode=700
+25 22 0:40 / /mnt/with\\040blank rw - tmpfs none rw
+26 22 0:41 / /covered rw - tmpfs none rw
+27 26 8:1 / /covered rw - ext4 /dev/sda1 rw
+28 22 0:50 / /tmp rw - overlay overlay rw
+29 22 0:51 / /home rw - nfs4 server:/home rw
+torn line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "device"),
+    [
+        ("/run/mpwatch", (0, 20)),
+        ("/run/user/1000/mpwatch", (0, 31)),
+        ("/run/user/10000/mpwatch", (0, 20)),
+        ("/runs/mpwatch", None),
+        ("/mnt/with blank/mpwatch", (0, 40)),
+        ("/covered/mpwatch", None),
+        ("/tmp/mpwatch-0", None),
+        ("/home/me/run/mpwatch", None),
+        ("/", None),
+    ],
+)
+def test_the_mount_table_tells_what_lies_in_memory(
+    path: str, device: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "table").write_bytes(MOUNTS)
+    system = System()
+    system.os = Os(open=lambda _, *rest: os.open(tmp_path / "table", *rest))
+
+    assert memory_device(system, path) == (None if device is None else os.makedev(*device))
+
+
+def test_without_a_mount_table_nothing_lies_in_memory() -> None:
+    system = System()
+    system.os = Os(open=lambda _, *rest: os.open("/nowhere/table", *rest))
+
+    assert memory_device(system, "/dev/shm/x") is None
+
+
+def test_a_directory_on_a_disk_is_not_touched_where_that_might_block(tmp_path: Path) -> None:
+    def touched(*_: Any) -> None:
+        pytest.fail("it touched the disk")
+
+    system = System()
+    system.os = Os(mkdir=touched, lstat=touched, access=touched)
+    if memory_device(system, str(tmp_path)) is not None:
+        pytest.skip("temporary files lie in memory here")
+
+    with pytest.raises(MightBlock):
+        find_directory(system, {"XDG_RUNTIME_DIR": str(tmp_path)}, may_block=False)
+
+
+def test_a_directory_in_memory_is_made_at_once(runtime_in_memory: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(runtime_in_memory)}
+
+    found = find_directory(System(), environ, may_block=False)
+
+    assert found == (f"{runtime_in_memory}/mpwatch", "")
+    assert memory_device(System(), str(found[0])) == runtime_in_memory.stat().st_dev

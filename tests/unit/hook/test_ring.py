@@ -1,19 +1,19 @@
 from __future__ import annotations
 
-import dis
 import errno
 import mmap
 import os
-from collections.abc import Callable
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mpwatch.collect.ring import read_ring
+from mpwatch.collect.ring import read_descriptor, read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.pristine import System
-from mpwatch.hook.ring import Ring, _get, _put, make_record
+from mpwatch.hook.ring import Ring, make_record
 from mpwatch.model.ids import ProcessId
 
 SLOTS = 64
@@ -113,136 +113,131 @@ def test_what_other_threads_write_during_a_fork_is_kept(ring: Ring, tmp_path: Pa
     ring.open_file(str(tmp_path / "r"), 1, 1)
     record, _ = make_record(ring, System())
     record(wire.QUEUE_PUT, 0)
-    place, number = ring.step_aside()
+    memory, number = ring.step_aside()
     record(wire.QUEUE_GET, 0)
-    assert wire.LOST.unpack_from(place[2], wire.HEADER_BYTES + 64)[0] == 0
+    assert wire.LOST.unpack_from(memory, wire.HEADER_BYTES + 64)[0] == 0
 
-    ring.step_back(place, number)
+    ring.step_back(memory, number)
 
     assert [row[2] for row in rows(ring, 0, 2)] == [wire.QUEUE_PUT, wire.QUEUE_GET]
 
 
-def test_what_was_written_during_a_fork_stays_away_from_a_file_cut_short_meanwhile(
+def test_no_record_is_lost_while_the_ring_moves_from_memory_to_memory(tmp_path: Path) -> None:
+    system = System()
+    ring = Ring(system, slots=1 << 14)
+    record, _ = make_record(ring, system)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set() and ring.handed_out() < ring.slots - 10:
+            record(wire.QUEUE_PUT, 0)
+
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    writers = [threading.Thread(target=write) for _ in range(3)]
+    try:
+        for writer in writers:
+            writer.start()
+        ring.open_memory(1, 1)
+        for number in range(10):
+            ring.open_file(str(tmp_path / f"{number}"), 1, 1)
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+        sys.setswitchinterval(before_s)
+
+    last = ring.handed_out()
+    assert last > 100
+    assert [row[0] for row in rows(ring, 0, last)] == list(range(1, last + 1))
+    ring.close()
+
+
+def test_a_ring_in_memory_has_one_descriptor_and_its_size_and_content_are_sealed(
+    ring: Ring,
+) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    record, _ = make_record(ring, System())
+    record(wire.QUEUE_PUT, 0)
+
+    ring.open_memory(7, 9, (5, 3, b"name"))
+    record(wire.QUEUE_GET, 0)
+
+    fd = ring.descriptor()
+    assert fd is not None
+    assert {name for name in os.listdir("/proc/self/fd") if is_open(int(name))} - before == {
+        str(fd)
+    }
+    assert not os.get_inheritable(fd)
+    for change in (
+        lambda: os.ftruncate(fd, 0),
+        lambda: os.ftruncate(fd, 1 << 20),
+        lambda: os.pwrite(fd, b"x", 0),
+        lambda: mmap.mmap(fd, 4096),
+    ):
+        with pytest.raises(PermissionError):
+            change()
+    found = read_descriptor(fd, "ring")
+    assert found.header is not None
+    assert (found.header.pid_inside, found.header.start_ticks) == (7, 9)
+    assert (found.header.parent, found.header.name) == (ProcessId(5, 3), "name")
+    assert [event.kind for event in found.events] == [wire.QUEUE_PUT, wire.QUEUE_GET]
+    ring.close()
+    assert not is_open(fd)
+
+
+def is_open(fd: int) -> bool:
+    return os.path.exists(f"/proc/self/fd/{fd}")
+
+
+def test_a_descriptor_that_the_program_closed_is_neither_handed_over_nor_closed_again(
     ring: Ring, tmp_path: Path
 ) -> None:
-    path = tmp_path / "r"
-    ring.open_file(str(path), 1, 1)
-    record, _ = make_record(ring, System())
-    place = ring.step_aside()
-    record(wire.QUEUE_GET, 0)
-    path.chmod(0o600)
-    os.truncate(path, 0)
+    ring.open_memory(1, 1)
+    fd = ring.descriptor()
+    assert fd is not None
+    os.close(fd)
+    assert ring.descriptor() is None
 
-    ring.step_back(*place)
-    record(wire.QUEUE_PUT, 0)
+    with open(tmp_path / "other", "wb") as other:
+        os.dup2(other.fileno(), fd)
+    assert ring.descriptor() is None
+    ring.close()
 
-    assert ring.path is None
-    assert [row[2] for row in rows(ring, 0, 2)] == [wire.QUEUE_GET, wire.QUEUE_PUT]
+    assert os.readlink(f"/proc/self/fd/{fd}") == str(tmp_path / "other")
+    os.close(fd)
 
 
-@pytest.mark.parametrize("size", [0, wire.HEADER_BYTES])
-def test_a_record_for_a_file_cut_short_is_in_private_memory_and_the_loss_told_once(
-    ring: Ring, tmp_path: Path, size: int
+def test_without_memory_files_the_ring_stays_private_and_the_reason_is_raised(
+    ring: Ring,
 ) -> None:
-    told: list[str] = []
-    ring.on_lost = told.append
-    record, _ = make_record(ring, System())
-    path = tmp_path / "r"
-    ring.open_file(str(path), 1, 1)
-    record(wire.QUEUE_PUT, 0)
-    path.chmod(0o600)
-    os.truncate(path, size)
+    class Forbidden:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
 
-    record(wire.QUEUE_GET, 0)
-    os.truncate(path, 0)
-    record(wire.SHARE, 0)
+        def memfd_create(self, *_: Any) -> int:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    assert [row[2] for row in rows(ring, 0, 3)] == [0, wire.QUEUE_GET, wire.SHARE]
-    assert ring.path is None
-    assert told == ["the ring file was cut short by somebody else"]
-
-
-def test_what_cannot_be_read_of_a_file_cut_short_is_empty(ring: Ring, tmp_path: Path) -> None:
-    record, _ = make_record(ring, System())
-    path = tmp_path / "r"
-    ring.open_file(str(path), 1, 1)
-    record(wire.QUEUE_PUT, 0)
-    path.chmod(0o600)
-    os.truncate(path, 0)
-
-    assert rows(ring, 0, 1) == [(0,) * 10]
-    assert ring.path is None
-    assert not ring.is_written(0)
-
-
-class Seen(mmap.mmap):
-    """A mapping that keeps what was done to it: looks and whatever touches it, by page."""
-
-    steps: list[tuple[str, int]]
-
-    def madvise(self, advice: int, begin: int = 0, length: int = 0) -> None:
-        if advice == POPULATE_WRITE:
-            vars(self).setdefault("steps", []).append(("look", begin // mmap.PAGESIZE))
-            super().madvise(advice, begin, length)
-
-    def __setitem__(self, place: Any, data: Any) -> None:
-        self.steps.append(("touch", place.start // mmap.PAGESIZE))
-        super().__setitem__(place, data)
-
-    def __getitem__(self, place: Any) -> Any:
-        self.steps.append(("touch", place.start // mmap.PAGESIZE))
-        return super().__getitem__(place)
-
-
-POPULATE_WRITE = 23
-
-
-def seen(tmp_path: Path, slots: int) -> tuple[Ring, Callable[..., None]]:
-    """A ring in a file that is a `Seen`, and what records in it; two records are there."""
     system = System()
-    ring = Ring(system, slots)
-    record, _ = make_record(ring, system)
+    system.os = Forbidden()
+    private = Ring(system, slots=SLOTS)
+    record, _ = make_record(private, system)
+    with pytest.raises(PermissionError):
+        private.open_memory(1, 1)
     record(wire.QUEUE_PUT, 0)
-    system.mmap = Seen
-    ring.open_file(str(tmp_path / "r"), 1, 1)
-    record(wire.QUEUE_PUT, 0)
-    return ring, record
+
+    assert private.descriptor() is None
+    assert private.is_written(0)
 
 
-def test_whatever_touches_the_file_is_preceded_by_a_look_at_the_same_page(tmp_path: Path) -> None:
-    ring, record = seen(tmp_path, 4 * SLOTS)
-    for _ in range(3 * SLOTS):
-        record(wire.QUEUE_PUT, 0)
-    record(wire.SHARE, 0, 0, -1)
-    ring.slice_of(0, 3 * SLOTS)
-    ring.is_written(2 * SLOTS)
-    place = ring.step_aside()
-    record(wire.QUEUE_PUT, 0)
-    ring.step_back(*place)
-
-    _, *steps = ring.place[2].steps  # the first asks whether the kernel knows the question
-    looks, touches = steps[::2], steps[1::2]
-    assert {what for what, _ in looks} == {"look"}
-    assert touches == [("touch", page) for _, page in looks]
-    assert {page for _, page in touches} >= {0, (wire.HEADER_BYTES + 3 * 4096) // mmap.PAGESIZE}
-
-
-TOUCHES = ("STORE_SUBSCR", "STORE_SLICE", "BINARY_SUBSCR", "BINARY_SLICE")
-SWITCHES = ("CALL", "JUMP", "RESUME", "YIELD", "SEND")
-"""Where an interpreter may give the GIL away, by the names of Python 3.10 to 3.15."""
-
-
-@pytest.mark.parametrize("function", [make_record(Ring(System()), System())[0], _put, _get])
-def test_no_other_thread_can_have_its_turn_between_the_look_and_what_touches_the_memory(
-    function: Callable[..., Any],
+def test_a_file_that_came_to_lie_on_another_file_system_is_removed(
+    ring: Ring, tmp_path: Path
 ) -> None:
-    names = [each.opname for each in dis.get_instructions(function)]
-    look = names.index("FOR_ITER")
-    aimed = max(index for index in range(look) if names[index] == "STORE_SUBSCR")
-    touch = next(index for index in range(look, len(names)) if names[index] in TOUCHES)
+    with pytest.raises(OSError, match="not on the file system expected"):
+        ring.open_file(str(tmp_path / "r"), 1, 1, device=tmp_path.stat().st_dev + 1)
 
-    between = names[aimed + 1 : touch]
-    assert not [name for name in between if any(word in name for word in SWITCHES)]
+    assert list(tmp_path.iterdir()) == []
+    assert ring.path is None
 
 
 def test_a_child_has_a_ring_of_its_own_when_no_memory_can_be_had(tmp_path: Path) -> None:
@@ -271,7 +266,7 @@ def no_memory(*_: Any, **__: Any) -> Any:
 def test_closing_lets_the_file_go_at_once(ring: Ring, tmp_path: Path) -> None:
     ring.open_file(str(tmp_path / "r"), 1, 1)
     record, _ = make_record(ring, System())
-    memory = ring.place[2]
+    memory = ring.memory
 
     ring.close()
     record(wire.QUEUE_PUT, 0)
@@ -284,27 +279,3 @@ def mapped(folder: Path) -> str:
     """The files of a folder that this process maps."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return "\n".join(line for line in lines if str(folder) in line)
-
-
-class OldKernel(mmap.mmap):
-    """Memory as Linux before 5.14 gives it: what it does not know it calls invalid."""
-
-    def madvise(self, advice: int, *_: int) -> None:
-        if advice == POPULATE_WRITE:
-            raise OSError(errno.EINVAL, "Invalid argument")
-
-
-def test_where_the_kernel_cannot_tell_whether_a_file_is_whole_it_is_taken_to_be(
-    tmp_path: Path,
-) -> None:
-    system = System()
-    system.mmap = OldKernel
-    ring = Ring(system, SLOTS)
-    record, _ = make_record(ring, system)
-    ring.open_file(str(tmp_path / "r"), 1, 1)
-
-    record(wire.QUEUE_PUT, 0)
-
-    assert ring.path is not None
-    assert [row[2] for row in rows(ring, 0, 1)] == [wire.QUEUE_PUT]
-    ring.close()

@@ -284,6 +284,7 @@ def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, me
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("runtime_in_memory")
 def test_a_killed_worker_tells_its_last_batch(start: Start) -> None:
     program = start("loader.py", "1", "--hook")
     program.wait_for("ready")

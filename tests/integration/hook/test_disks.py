@@ -1,0 +1,194 @@
+"""A runtime directory on a disk that is frozen or full: the job must not notice.
+
+The disk is an ext4 image behind a loop device, made for the test. Only root can make, mount and
+freeze one; whatever happens, a process that does nothing else thaws it after a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.black_boxes import read_boxes
+from tests.conftest import PROGRAMS, kill_group
+from tests.integration.hook.client import Client, wait_for_sockets
+
+TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
+TICKS = 400
+FROZEN_TICKS = 260
+"""At 20 ms each: longer than the hook's thread waits between two copies of its ring."""
+THAW_S = 40.0
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and freeze a disk"),
+    pytest.mark.skipif(
+        not all(map(shutil.which, TOOLS)),
+        reason=f"needs {', '.join(TOOLS)} (e2fsprogs, util-linux)",
+    ),
+]
+
+
+class Disk:
+    """A small ext4 file system that can be frozen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze it, with all its pages clean, as a snapshot does; thaw it in any case."""
+        thaw = ["fsfreeze", "-u", str(self.folder)]
+        watchdog = subprocess.Popen(
+            ["sh", "-c", 'sleep "$0"; exec "$@"', str(THAW_S), *thaw], start_new_session=True
+        )
+        try:
+            subprocess.run(["sync", "-f", str(self.folder)], check=True)
+            subprocess.run(["fsfreeze", "-f", str(self.folder)], check=True)
+            yield
+            assert watchdog.poll() is None, "it was thawed before the test had seen enough"
+        finally:
+            subprocess.run(thaw, capture_output=True, check=False)
+            watchdog.kill()
+            watchdog.wait()
+
+
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    folder = tmp_path_factory.mktemp("disk")
+    image, point = folder / "image", folder / "mnt"
+    point.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(24 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    mount = subprocess.run(
+        ["mount", "-o", "loop", str(image), str(point)], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip("this container may not mount a loop device")
+    (point / "run").mkdir(mode=0o700)
+    try:
+        yield Disk(point)
+    finally:
+        subprocess.run(["fsfreeze", "-u", str(point)], capture_output=True, check=False)
+        subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+class Job:
+    """The program, with the output so far."""
+
+    def __init__(self, mode: str, disk: Disk) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAMS / "hook_disk.py"), mode, str(TICKS)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(disk.folder / "run")},
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+
+    def wait_for_tick(self, number: int) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith(f"tick {number} "):
+                return
+        pytest.fail(f"it ended before tick {number}: {self.lines[-5:]}")
+
+    def finish(self) -> tuple[int, list[str]]:
+        assert self.process.stdout is not None
+        self.lines += self.process.stdout
+        return self.process.wait(60), self.lines
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        kill_group(self.process.pid)
+        self.process.communicate()
+
+
+def bare_output(disk: Disk) -> tuple[int, list[str]]:
+    with Job("bare", disk) as job:
+        return job.finish()
+
+
+def is_blocked(disk: Disk) -> subprocess.Popen[bytes]:
+    """A process that writes to the disk: it ends once that is thawed, and not before."""
+    return subprocess.Popen(["touch", str(disk.folder / "probe")])
+
+
+def test_a_job_goes_on_while_the_disk_under_its_runtime_directory_is_frozen(disk: Disk) -> None:
+    with Job("hook", disk) as job:
+        job.wait_for_tick(50)
+        assert len(wait_for_sockets(disk.folder / "run", 2)) == 2
+        with disk.frozen():
+            probe = is_blocked(disk)
+            job.wait_for_tick(50 + FROZEN_TICKS)
+            assert probe.poll() is None, "the disk was not frozen"
+        assert probe.wait(30) == 0
+        ended = job.finish()
+
+    assert ended == bare_output(disk)
+    assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
+
+
+def test_a_hook_that_comes_in_while_the_disk_is_frozen_waits_for_nothing(disk: Disk) -> None:
+    with contextlib.ExitStack() as stack:
+        with disk.frozen():
+            probe = is_blocked(disk)
+            job = stack.enter_context(Job("hook", disk))
+            job.wait_for_tick(TICKS // 2 + 10)
+            assert probe.poll() is None, "the disk was not frozen"
+        assert probe.wait(30) == 0
+        paths = wait_for_sockets(disk.folder / "run", 3)
+        with Client(paths[job.process.pid]) as client:
+            hello = client.hello()
+        ended = job.finish()
+
+    assert hello["problems"] == []
+    assert ended == bare_output(disk)
+
+
+def test_a_job_on_a_full_disk_is_as_without_the_hook_and_its_records_can_be_had(
+    disk: Disk,
+) -> None:
+    (disk.folder / "run" / "mpwatch").mkdir(mode=0o700)
+    with open(disk.folder / "filler", "wb") as file, contextlib.suppress(OSError):
+        while True:
+            os.write(file.fileno(), bytes(4096))
+    with Job("hook", disk) as job:
+        job.wait_for_tick(50)
+        paths = wait_for_sockets(disk.folder / "run", 2)
+        with Client(paths[job.process.pid]) as client:
+            hello = client.hello()
+            while not client.records:
+                client.frame()
+        (disk.folder / "filler").unlink()
+        ended = job.finish()
+
+    assert hello["problems"] == ["copy of the ring: No space left on device"]
+    assert ended == bare_output(disk)
+    assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
+
+
+def test_a_process_killed_on_a_disk_leaves_a_copy_that_says_how_old_it_is(disk: Disk) -> None:
+    with Job("hook", disk) as job:
+        job.wait_for_tick(TICKS - 10)
+        job.process.kill()
+        killed_ns = time.monotonic_ns()
+    boxes = read_boxes([str(disk.folder / "run" / "mpwatch")])
+    (box,) = [box for box in boxes if box.process.pid == job.process.pid]
+
+    assert box.events
+    assert box.events[-1].at_ns <= box.copied_ns < killed_ns
+    assert any(note.kind == "exception" for note in box.notes)

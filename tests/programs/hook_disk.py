@@ -1,0 +1,55 @@
+"""A job of fixed length whose output does not depend on time: `hook_disk.py hook|bare TICKS`.
+
+It puts and gets, raises through a wrapper, forks and hears from a child, and prints each tick.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import threading
+import time
+from multiprocessing.queues import SimpleQueue
+
+PAUSE_S = 0.02
+
+
+def answer(asked: SimpleQueue[int], answered: SimpleQueue[int]) -> None:
+    """Be a child: answer until asked for 0."""
+    while number := asked.get():
+        answered.put(number + 1)
+
+
+def main() -> None:
+    if sys.argv[1] == "hook":
+        import mpwatch
+
+        assert mpwatch.instrument()
+    ticks = int(sys.argv[2])
+    context = multiprocessing.get_context("fork")
+    children = []
+    total = 0
+    for tick in range(1, ticks + 1):
+        if tick in (10, ticks // 2):  # the second while the disk is frozen
+            asked, answered = context.SimpleQueue(), context.SimpleQueue()
+            child = context.Process(target=answer, args=(asked, answered))
+            child.start()
+            children.append((child, asked, answered))
+        for _, asked, answered in children:
+            asked.put(tick)
+            total += answered.get()
+        if tick % 20 == 0:
+            try:
+                children[0][1].put(threading.Lock())
+            except TypeError as error:
+                print(error)
+        print("tick", tick, total, flush=True)
+        time.sleep(PAUSE_S)
+    for child, asked, _ in children:
+        asked.put(0)
+        child.join()
+        print("child", child.exitcode, flush=True)
+
+
+if __name__ == "__main__":
+    main()

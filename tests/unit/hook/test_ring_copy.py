@@ -1,0 +1,136 @@
+"""The file into which a ring in memory is copied."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpwatch.collect.ring import read_ring
+from mpwatch.hook import wire
+from mpwatch.hook.pristine import System
+from mpwatch.hook.ring import Ring, make_record
+from mpwatch.hook.ring_copy import RETRY_S, SAVE_EVERY_S, RingCopy
+
+SLOTS = 128
+
+
+class World:
+    """A ring in memory, its copy, and a clock of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.system = System()
+        self.now_ns = 10**12
+        self.ring = Ring(self.system, SLOTS)
+        self.ring.open_memory(7, 9)
+        self.record, _ = make_record(self.ring, self.system)
+        self.system.monotonic_ns = lambda: self.now_ns
+        self.copy = RingCopy(self.system)
+        self.path = folder / "r"
+        self.copy.path = str(self.path)
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self.record(wire.QUEUE_PUT, 0)
+
+    def numbers(self) -> list[int]:
+        found = read_ring(str(self.path))
+        assert found.problems == ()
+        return [event.sequence for event in found.events]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 4), (100, 100), (SLOTS, SLOTS * 3 + 5), (0, 1)])
+def test_the_copy_holds_what_the_ring_holds(world: World, counts: tuple[int, ...]) -> None:
+    for count in counts:
+        world.write(count)
+        world.copy.save(world.ring)
+
+    last = sum(counts)
+    assert world.numbers() == list(range(max(0, last - SLOTS), last))
+    assert world.path.stat().st_mode & 0o777 == 0o600
+    header = read_ring(str(world.path)).header
+    assert header is not None
+    assert (header.pid_inside, header.copied_ns) == (7, world.now_ns)
+
+
+def test_it_is_made_at_intervals_and_says_when(world: World) -> None:
+    world.write(1)
+    world.copy.save_if_due(world.ring)
+    world.write(1)
+    world.copy.save_if_due(world.ring)
+    assert world.numbers() == [0]
+
+    world.now_ns += int(SAVE_EVERY_S * 1e9)
+    world.copy.save_if_due(world.ring)
+
+    assert world.numbers() == [0, 1]
+    header = read_ring(str(world.path)).header
+    assert header is not None
+    assert header.copied_ns == world.now_ns
+
+
+def test_without_news_nothing_is_written(world: World) -> None:
+    world.write(1)
+    world.copy.save(world.ring)
+    os.utime(world.path, ns=(1, 1))
+
+    world.copy.save(world.ring)
+
+    assert world.path.stat().st_mtime_ns == 1
+
+
+def test_a_copy_that_somebody_removed_is_made_anew_and_whole(world: World) -> None:
+    world.write(5)
+    world.copy.save(world.ring)
+    world.path.unlink()
+    world.write(1)
+
+    world.copy.save(world.ring)
+
+    assert world.numbers() == list(range(6))
+
+
+def test_on_a_full_disk_it_says_so_leaves_nothing_and_is_tried_again_later(
+    world: World,
+) -> None:
+    class FullDisk:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def posix_fallocate(self, *_: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    world.system.os = FullDisk()
+    world.write(3)
+    world.copy.save_if_due(world.ring)
+    assert world.copy.problems == ["copy of the ring: No space left on device"]
+    assert not world.path.exists()
+
+    world.system.os = os
+    world.now_ns += int(RETRY_S * 1e9) - 1
+    world.copy.save_if_due(world.ring)
+    assert not world.path.exists()
+    world.now_ns += 1
+    world.copy.save_if_due(world.ring)
+
+    assert world.copy.problems == []
+    assert world.numbers() == [0, 1, 2]
+
+
+def test_a_forked_child_leaves_the_file_of_its_parent_alone(world: World) -> None:
+    world.write(1)
+    world.copy.save(world.ring)
+    world.copy.restart()
+    world.write(1)
+
+    world.copy.save(world.ring)
+
+    assert world.numbers() == [0]
