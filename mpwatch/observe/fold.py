@@ -201,7 +201,7 @@ class Fold:
         if member is None:
             words = f"{ended.process.pid} lived only briefly, {ended.words}"
             self._journal.add(ended.at_s, "ended", ended.process, words, _end_details(ended))
-        elif member.ended is None or member.ended.problem is not None:
+        elif member.ended is None or (member.ended.problem and not ended.problem):
             self._end(member, ended)
 
     def _end(self, member: Member, ended: Ended) -> None:
@@ -249,14 +249,15 @@ class Fold:
 
     def _take_slice(self, part: HookSlice) -> None:
         self._at_s = max(self._at_s, part.at_s)
-        self._event_count += len(part.events)
-        self._ledger(part.process).add_slice(part)
-        for event in part.events:
+        events = self._ledger(part.process).add_slice(part)
+        self._event_count += len(events)
+        for event in events:
             self._flows.add(part.process, event)
             self._brief_lives.take_event(part.process, event)
 
     def _take_note(self, note: HookNote) -> None:
-        self._ledger(note.process).add_note(note)
+        if not self._ledger(note.process).add_note(note):
+            return
         self._brief_lives.take_note(note)
         at_s = note.at_ns / 1e9
         if note.kind == "call-site":
