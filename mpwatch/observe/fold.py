@@ -310,6 +310,7 @@ class Fold:
             loaders=tuple(loaders),
             log=self._journal.entries,
             log_dropped=self._journal.dropped,
+            errors=self._journal.errors,
             events_per_s=self._events_per_s(),
             problems=(*tree.problems, *tree.host.problems),
         )
