@@ -31,6 +31,7 @@ def record(arguments: argparse.Namespace) -> int:
                 keep=writer.write,
                 each=lambda seen: progress.say(f"{len(seen.living())} processes"),
                 period_s=1.0 / arguments.refresh,
+                diagnose=False,
             )
     except KeyboardInterrupt:
         # The usual way to end a recording that has no end of its own.
