@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from mpwatch.model.commands import (
     Command,
@@ -164,7 +165,11 @@ class ReplaySource:
         return Playback(self._tape.at_s, self._tape.length_s, wish.speed, wish.is_paused)
 
 
-def replay_to_end(path: str) -> Snapshot:
+OnPart: TypeAlias = Callable[[float], None]
+"""Is told how much of a recording was read, 0 to 1."""
+
+
+def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
     """The job as it was when the recording ended, with everything that was ever found.
 
     What held when its process ended counts as present; what passed before is marked resolved.
@@ -173,14 +178,20 @@ def replay_to_end(path: str) -> Snapshot:
         OSError: The file cannot be opened.
         NotARecording: It is none, or it ends before the job was read once.
     """
-    return replay_course(path)[0]
+    return replay_course(path, on_part)[0]
 
 
-def replay_course(path: str) -> tuple[Snapshot, Course]:
+def replay_course(path: str, on_part: OnPart | None = None) -> tuple[Snapshot, Course]:
     """As `replay_to_end`, with how numbers moved on the way."""
     course = Course()
     with Recording(path) as recording:
-        tape = Tape(recording, keeps=False, on_reading=course.take)
+
+        def take(snapshot: Snapshot) -> None:
+            course.take(snapshot)
+            if on_part is not None and recording.length_s:
+                on_part((snapshot.at_s - recording.header.at_s) / recording.length_s)
+
+        tape = Tape(recording, keeps=False, on_reading=take)
         tape.advance(float("inf"))
         position = Playback(tape.at_s, tape.length_s, is_paused=True)
         end = replayed(tape.conclusion(), tape, recording, position)
