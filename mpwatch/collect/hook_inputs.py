@@ -84,9 +84,10 @@ def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> Hook
 
 def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
     """Something rare with text."""
-    said.pop("n", None)
+    number = said.pop("n", None)
     kind = said.pop("kind", "")
-    return HookNote(process, _whole(said.pop("at_ns", 0)), str(kind), said)
+    at_ns = _whole(said.pop("at_ns", 0))
+    return HookNote(process, at_ns, str(kind), said, number=number if type(number) is int else None)
 
 
 def gauges(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookGauges:
