@@ -130,12 +130,11 @@ class PagesScreen(LiveScreen):
             words = f" mpwatch   {self.watch_state.viewing.title}   waits for the first reading"
             self._header.show((cell(words),))
             return
-        with self.painted_at_once():
-            self._header.show((self.top_line(moment),))
-            before = self.view.main
-            self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
-            if before.has_focus and before is not self.view.main:
-                self.view.main.focus()
+        self._header.show((self.top_line(moment),))
+        before = self.view.main
+        self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
+        if before.has_focus and before is not self.view.main:
+            self.view.main.focus()
         self.look()
 
     def on_resize(self, event: events.Resize) -> None:
