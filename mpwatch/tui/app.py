@@ -64,6 +64,7 @@ class MpwatchApp(ReplayVerbs):
         recording: str | None = None,
     ) -> None:
         super().__init__()
+        self.animation_level = "none"
         self.deeds = deeds or Deeds()
         self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly)
         self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)

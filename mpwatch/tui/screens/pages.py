@@ -65,6 +65,7 @@ class PagesScreen(LiveScreen):
         self._body = Container(id="body")
         self._tabs = TabBar(tabs, HINTS, id="tabs")
         self._filter = Input(placeholder="words a row must hold, -word must not", id="filter")
+        self._filter.cursor_blink = False  # two repaints a second for as long as it has the focus
 
     def compose(self) -> ComposeResult:
         """Status line, the page, the filter when asked for, the bottom line."""
