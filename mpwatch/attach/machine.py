@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from mpwatch.attach.ptrace import Tracee
 
@@ -47,7 +47,7 @@ class Machine(Protocol):
     """Number of that system call."""
     sending: frozenset[int]
     """Numbers of the calls that return early, with a part sent, when their thread is stopped."""
-    receiving: Mapping[int, int]
+    receiving: ClassVar[Mapping[int, int]]
     """Calls that do so if told to wait for all data, and which argument has their flags, from 1."""
     return_code: bytes
     """Instructions that perform `rt_sigreturn`; the C library or the vDSO has them for handlers."""

@@ -13,8 +13,9 @@ import re
 import signal
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import ClassVar
 
 from mpwatch.attach.machine import (
     ERESTART_RESTARTBLOCK,
@@ -117,7 +118,7 @@ class X8664:
     futex = 202
     # write, writev, sendfile, sendto, sendmsg, splice, tee, vmsplice, sendmmsg, pwritev2
     sending = frozenset((1, 20, 40, 44, 46, 275, 276, 278, 307, 328))
-    receiving = {45: 4, 47: 3, 299: 4}  # recvfrom, recvmsg, recvmmsg
+    receiving: ClassVar[Mapping[int, int]] = {45: 4, 47: 3, 299: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 
     def __init__(self) -> None:
