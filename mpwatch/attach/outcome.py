@@ -33,10 +33,15 @@ class Detached:
 
     process: ProcessId
     state: HookState
-    """`absent` is success; `pending` will leave by itself; otherwise the hook is still there."""
+    """`absent`: no part of a hook is seen in it; `pending`: the hook will leave by itself; others:
+    the hook is still there."""
     reason: str = ""
     fix: str = ""
     took_s: float = 0.0
+    had_hook: bool = True
+    """Whether there was a hook when this began."""
+    left: tuple[str, ...] = ()
+    """What of the hook could not be taken back, one sentence each."""
 
 
 class Refused(Exception):

@@ -221,7 +221,8 @@ number: one that is missing was pushed out of memory first), and:
   at most four a second, not kept in the file;
 - `ring-lost`: `reason`; `hook-problem`: `what`, `text`.
 
-GOODBYE is `{"reason": ...}`: uninstrument, detach or exit; an end without it is a death.
+GOODBYE is `{"reason": ..., "left": {POINT: WHY}}`: uninstrument, detach or exit; an end without it
+is a death. `left` is there if patch points could not be restored when the hook was detached.
 """
 REQUEST = 64
 """From the observer: JSON `{"ask": NAME, "id": N, ...}`; see `ASKS`."""
@@ -266,6 +267,8 @@ SLICE_INTERVAL_S = 0.1
 SOCKET_SUFFIX = ".sock"
 RING_SUFFIX = ".ring"
 NOTES_SUFFIX = ".notes"
+THREAD_NAME = b"mpwatch-hook"
+"""The name of the hook's thread for the kernel, as `top -H` shows it; at most 15 bytes."""
 
 
 def stem(pid: int, start_ticks: int) -> str:
