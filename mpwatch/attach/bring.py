@@ -10,11 +10,12 @@ import time
 from dataclasses import replace
 
 from mpwatch.attach import bundle, hook_copy, parcel
-from mpwatch.attach.methods import METHODS, Method, Rest, Step, Visit, clear_text
+from mpwatch.attach.methods import METHODS, Method, Rest, Visit, clear_text
 from mpwatch.attach.outcome import Attached, Refused
 from mpwatch.attach.parcel import Parcel
 from mpwatch.attach.payload import LATER
 from mpwatch.attach.target import Target, read_target
+from mpwatch.attach.tracer import Step, no_step
 from mpwatch.collect import hook_socket
 from mpwatch.collect.blocked import parse_syscall
 from mpwatch.collect.hook_socket import NoHook
@@ -40,7 +41,7 @@ def bring_in(
     *,
     timeout_s: float = 1.0,
     methods: tuple[Method, ...] = METHODS,
-    step: Step = lambda name: None,
+    step: Step = no_step,
     again: bool = False,
     rest: Rest = contextlib.nullcontext,
 ) -> Attached:

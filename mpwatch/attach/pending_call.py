@@ -25,9 +25,9 @@ from mpwatch.attach.elf import Mapping
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.machine import Context, Frame, Machine
 from mpwatch.attach.outcome import Refused
+from mpwatch.attach.procstat import age_s
 from mpwatch.attach.ptrace import NotStopping, Tracee
 from mpwatch.attach.room import TargetMemory, mapping_at
-from mpwatch.attach.target import age_s
 from mpwatch.collect.syscalls import names
 
 STOP_WITHIN_S = 0.25

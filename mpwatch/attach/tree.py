@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
-from mpwatch.attach import confinement
+from mpwatch.attach import confinement, tracer
 from mpwatch.attach.bring import bring_in
 from mpwatch.attach.leave import detach
 from mpwatch.attach.newborn import newborn
@@ -104,7 +104,8 @@ def why_not(sample: ProcSample) -> str | None:
         return _LEFT_ALONE[sample.role]
     if not sample.is_python:
         return "it is not a Python process"
-    is_ours = python_program(sample.cmdline).name in _OBSERVERS
+    is_tracer = sample.cmdline[-1:] == (tracer.NAME,)
+    is_ours = is_tracer or python_program(sample.cmdline).name in _OBSERVERS
     return "it is mpwatch itself" if is_ours else None
 
 
