@@ -67,10 +67,10 @@ def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -
             continue
         if client is not None:
             return client
-    folder = _listening_folder(sample, proc) if thorough else None
-    if folder is not None:
+    listening = _listening_folder(sample, proc) if thorough else None
+    if listening is not None:
         # A process that has given up root's rights since still listens in root's directory.
-        client = _connect_in(folder, sample, proc, (sample.uid, 0))
+        client = _connect_in(listening, sample, proc, (sample.uid, 0))
         if client is not None:
             return client
     raise NoHook(reason or NO_HOOK)

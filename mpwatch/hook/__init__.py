@@ -93,6 +93,12 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         _entrance.append(True)
 
 
+def version() -> str | None:
+    """Which version of the hook these modules are, see `wire.sources_version`; `None`: not read."""
+    session = sys.modules.get(f"{__name__}.session")
+    return None if session is None else session.Session.version
+
+
 def current() -> Session | None:
     """The session of this process, for tests and for the attaching side."""
     return _session

@@ -70,6 +70,9 @@ class Identity:
 class Session:
     """What the wrappers write to, and the life cycle of it all."""
 
+    version: str | None = None
+    """Of the sources that this process runs, once read: of the class, for they do not change."""
+
     __slots__ = (
         "__weakref__",
         "_restart_record",
@@ -141,6 +144,7 @@ class Session:
         self.open()
         self._take_stock()
         self.jobs.append(self._calibrate)
+        self.jobs.append(self._read_version)
         self.server.start()
 
     def open(self) -> None:
@@ -376,6 +380,11 @@ class Session:
 
             self.stock = Stock(weakref.proxy(self))
             self.stock.take()
+
+    def _read_version(self) -> None:
+        """Read which version this is, soon after its modules were loaded from the same files."""
+        if Session.version is None:
+            Session.version = wire.sources_version(os.path.dirname(__file__))
 
     def _calibrate(self) -> None:
         from .calibration import wrapper_ns

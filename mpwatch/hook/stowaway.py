@@ -48,6 +48,7 @@ def load(
     global reason
     unpacked = _Unpacked(compiled) if compiled else None
     try:
+        _drop_other_version(hook_directory)
         package = sys.modules.get(RENDEZVOUS) or sys.modules.get("mpwatch.hook")
         if package is None:
             package = _import(hook_directory, unpacked)
@@ -63,6 +64,26 @@ def load(
         if unpacked in sys.meta_path:
             sys.meta_path.remove(unpacked)
     return package
+
+
+def _drop_other_version(directory: str) -> None:
+    """Forget the modules of a hook that was detached and is of another version than this one.
+
+    Modules of the same version are used again: what they registered with the interpreter (at fork,
+    at exit) cannot be taken back, so new ones would add to it with each visit.
+    """
+    package = sys.modules.get(RENDEZVOUS)
+    if package is None or package.__name__ != RENDEZVOUS or package.current() is not None:
+        return
+    try:
+        version = _execute("_mpwatch_wire", directory + "/wire.py").sources_version(directory)
+    except OSError:
+        return  # what cannot be read cannot be loaded either
+    known = getattr(package, "version", None)
+    if known is None or known() != version:
+        for name in [*sys.modules]:
+            if name == RENDEZVOUS or name.startswith(RENDEZVOUS + "."):
+                sys.modules.pop(name, None)
 
 
 class _Unpacked:

@@ -16,6 +16,8 @@ records after an eight-byte count of what was lost so far.
 
 from __future__ import annotations
 
+import binascii
+import os
 import struct
 
 PROTOCOL = 1
@@ -166,6 +168,7 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
   a DataLoader worker `worker_id` and `loader` (the key of its iterator in the parent); or empty;
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
+- `version`: of the hook's sources, see `sources_version`; null while or if that is not known;
 - `ring`: path as the process sees it, or null; `problems`: sentences why something is missing;
 - `since_ns`: when the hook came in; records and notes are numbered from 0 from then on;
 - `own`: {`cpu_ns`: of the hook's threads since it came in, `records`: written so far, `wrapper_ns`:
@@ -280,6 +283,22 @@ def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]
     """Directories where hooks of a user put their files, in order of preference."""
     fallback = f"/tmp/mpwatch-{uid}"
     return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
+
+
+def sources_version(directory: str) -> str:
+    """Which version of the hook a directory holds: a checksum over its modules, by name.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    value = 0
+    for folder, folders, names in os.walk(directory):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    value = binascii.crc32(file.read(), binascii.crc32(name.encode(), value))
+    return f"{value:08x}"
 
 
 def name_key(name: bytes) -> int:
