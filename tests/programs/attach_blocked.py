@@ -195,9 +195,9 @@ def sending(call: str) -> tuple[int, str]:
         return libc.writev(here.fileno(), vector, 1), ""
     if call == "sendmsg":
         return libc.sendmsg(here.fileno(), header, 0), ""
-    return {"write": libc.write, "send": lambda *a: libc.send(*a, 0)}[call](
-        here.fileno(), buffer, SENT_BYTES
-    ), ""
+    if call == "write":
+        return libc.write(here.fileno(), buffer, SENT_BYTES), ""
+    return libc.send(here.fileno(), buffer, SENT_BYTES, 0), ""
 
 
 def write_all() -> tuple[int, str]:

@@ -7,7 +7,7 @@ import time
 
 WAY, FOLDER = sys.argv[1], sys.argv[2]
 
-if WAY == "sets" and os.environ.pop("XDG_RUNTIME_DIR", None):
+if WAY == "sets" and os.environ.pop("XDG_RUNTIME_DIR", ""):
     os.execv(sys.executable, [sys.executable, *sys.argv])  # started without it, then set
 if WAY == "sets":
     os.environ["XDG_RUNTIME_DIR"] = FOLDER

@@ -8,7 +8,9 @@ import queue
 import sys
 import threading
 import time
+from typing import Any
 
+wrapped_put: list[Any] = []
 ORIGINAL_GET = queues.Queue.get
 
 
@@ -20,14 +22,14 @@ def wrap() -> None:
     def traced(self, *arguments, **keywords):
         return under(self, *arguments, **keywords)
 
-    traced.under = under
-    queues.Queue.put = traced
+    wrapped_put.append(under)
+    setattr(queues.Queue, "put", traced)  # noqa: B010 - as a tracing library does
 
 
 def tell() -> None:
     """Say what is left under the wrapper."""
-    under = queues.Queue.put.under
-    one = multiprocessing.Queue(1)
+    (under,) = wrapped_put
+    one: multiprocessing.Queue[int] = multiprocessing.Queue(1)
     one.put(5, timeout=5)
     try:
         one.put(6, block=False)
