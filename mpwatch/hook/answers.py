@@ -21,6 +21,7 @@ def hello(session: Session) -> dict[str, Any]:
     version = getattr(torch, "__version__", None)
     return {
         "protocol": wire.PROTOCOL,
+        "version": session.version,
         "pid": session.identity.pid,
         "start_ticks": session.identity.start_ticks,
         "python": ".".join(map(str, sys.version_info[:3])),

@@ -107,11 +107,14 @@ class Connection:
                 self._note = number + 1
         self.flush()
 
-    def say_goodbye(self, reason: str) -> None:
-        """Tell the peer that this hook ends, as far as it still reads."""
+    def say_goodbye(self, reason: str, left: dict[str, str]) -> None:
+        """Tell the peer that this hook ends, as far as it still reads; see `wire.GOODBYE`."""
+        said: dict[str, Any] = {"reason": reason}
+        if left:
+            said["left"] = left
         try:
             self.push()
-            self._put(wire.GOODBYE, {"reason": reason})
+            self._put(wire.GOODBYE, said)
             self.flush()
         except OSError:
             return

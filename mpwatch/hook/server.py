@@ -12,7 +12,7 @@ import collections
 import contextlib
 import errno
 
-from . import errors, places
+from . import errors, places, wire
 from .connection import Connection, is_welcome
 
 TYPE_CHECKING = False
@@ -27,8 +27,6 @@ _BACKLOG = 16
 CONNECTIONS = 8
 """More observers than this wait until one leaves."""
 TICK_MS = 100
-COMM = b"mpwatch-hook"
-"""The thread's name for the kernel, as `top -H` shows it."""
 AGAIN_NS = 100_000_000
 """A thread that the system refused is asked for again after this time at the earliest."""
 STOP_S = 0.25
@@ -218,7 +216,7 @@ class Server:
             self._listener = None
         self.remove_socket()
         for connection in self._connections:
-            connection.say_goodbye(reason)
+            connection.say_goodbye(reason, self._session.patcher.left)
             connection.close()
         self._connections = []
 
@@ -279,7 +277,7 @@ class Server:
             # A signal that all other threads block must find this one blocking it too: its
             # default action would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            places.name_thread(session.system, run.tid, COMM)
+            places.name_thread(session.system, run.tid, wire.THREAD_NAME)
             if self._is_broken:
                 self._mend()
             session.work()

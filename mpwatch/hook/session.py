@@ -73,6 +73,9 @@ class Identity:
 class Session:
     """What the wrappers write to, and the life cycle of it all."""
 
+    version: str | None = None
+    """Of the sources that this process runs, once read: of the class, for they do not change."""
+
     __slots__ = (
         "__weakref__",
         "_restart_record",
@@ -152,6 +155,7 @@ class Session:
         self.open()
         self._take_stock()
         self.jobs.append(self._calibrate)
+        self.jobs.append(self._read_version)
         self.server.start()
         self.server.wait_for_opening(_OPENING_S)
 
@@ -470,6 +474,13 @@ class Session:
 
             self.stock = Stock(weakref.proxy(self))
             self.stock.take()
+
+    def _read_version(self) -> None:
+        """Read which version this is, soon after its modules were loaded from the same files."""
+        if Session.version is None:
+            package = sys.modules[__name__.rpartition(".")[0]]
+            known: str | None = package.known_version
+            Session.version = known or wire.sources_version(os.path.dirname(__file__))
 
     def _calibrate(self) -> None:
         from .calibration import wrapper_ns
