@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+
+from .exact import attributes, class_name, full_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
 
 POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 """What the processes of pools run; the first argument is the queue of their tasks."""
-_STARS = ("mapstar", "starmapstar")
+_STARS = (("multiprocessing.pool", "mapstar"), ("multiprocessing.pool", "starmapstar"))
+_CHUNK = ("concurrent.futures.process", "_process_chunk")
 
 
 class Own:
@@ -126,8 +130,8 @@ class Worker:
 
     def recognise_pool(self, target: Any, arguments: Any) -> None:
         """Be the worker of a pool if that is what a new process is about to run."""
-        name = f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', '')}"
-        if name in POOL_WORKERS and arguments:
+        name = ".".join(full_name(target))
+        if name in POOL_WORKERS and type(arguments) is tuple and arguments:
             self.source = id(arguments[0])
             self.is_busy = True
 
@@ -139,18 +143,18 @@ class Worker:
         if type(taken) is tuple and len(taken) == 5:
             job, part, function, arguments, _ = taken
             # `map` wraps the function and a share of its arguments.
-            inner = arguments[0][0] if getattr(function, "__name__", "") in _STARS else function
-        elif hasattr(taken, "work_id"):
-            job, part = taken.work_id, None
-            inner = taken.fn
-            if getattr(getattr(inner, "func", None), "__name__", "") == "_process_chunk":
+            inner = arguments[0][0] if full_name(function) in _STARS else function
+        elif class_name(type(taken)) == "_CallItem":
+            known = attributes(taken)
+            job, part, inner = known["work_id"], None, known["fn"]
+            if type(inner) is functools.partial and full_name(inner) == _CHUNK:
                 inner = inner.args[0]
         else:
             return
         self.job = {
             "job": job,
             "part": part,
-            "function": _name_of(inner),
+            "function": ".".join(full_name(inner))[:256],
             "since_ns": now_ns,
         }
 
@@ -165,11 +169,6 @@ class Worker:
         if not self.source:
             return None
         return {"job": None, **(self.job or {}), "done": self.done}
-
-
-def _name_of(function: Any) -> str:
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{getattr(function, '__module__', '')}.{name}"[:256]
 
 
 def _index_in_fetch() -> str | None:

@@ -6,7 +6,7 @@ import os
 import sys
 import weakref
 
-from . import answers, errors, places, wire
+from . import answers, errors, exact, places, wire
 from .items import Items
 from .loaders import Readings
 from .notes import Notes, Problems
@@ -216,12 +216,12 @@ class Session:
     def note_end(self) -> None:
         """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if isinstance(error, BaseException) and not self.is_crashed:
+        if exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
             self.note(
                 "exception",
                 where="main",
-                type=type(error).__name__,
+                type=exact.class_name(type(error)),
                 text=errors.text_of(error),
                 frames=errors.frames_of(error),
             )
@@ -316,7 +316,7 @@ class Session:
         self.note(
             "exception",
             where=wire.KIND_NAMES.get(kind, str(kind)),
-            type=type(error).__name__,
+            type=exact.class_name(type(error)),
             text=errors.text_of(error),
             frames=errors.frames_of(error),
             tid=self.system.get_native_id(),
