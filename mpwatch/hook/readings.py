@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 
+from . import errors
 from .exact import attributes, class_name, full_name
+from .one_call import dereference, frames, through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
         own: Own
 
 
+_frames = sys._current_frames
 POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 """What the processes of pools run; the first argument is the queue of their tasks."""
 _STARS = (("multiprocessing.pool", "mapstar"), ("multiprocessing.pool", "starmapstar"))
@@ -172,17 +176,20 @@ class Worker:
 
 
 def _index_in_fetch() -> str | None:
-    """The sample being fetched, out of the frame of torch's fetcher.
+    """The sample being fetched, out of the frame of torch's fetcher; a number or a string.
 
     Its list comprehension has a frame of its own before Python 3.12.
     """
-    for frame in sys._current_frames().values():
-        step: Any = frame
-        while step is not None:
-            code = step.f_code
-            if code.co_name in ("<listcomp>", "fetch") and code.co_filename.endswith("fetch.py"):
-                index = step.f_locals.get("idx")
-                if isinstance(index, (int, str)):
-                    return repr(index)[:64]
-            step = step.f_back
+    for ident, depth, function, file, _ in frames():
+        if function in ("<listcomp>", "fetch") and file.endswith("fetch.py"):
+            local = operator.attrgetter("f_back." * depth + "f_locals")
+            index = operator.methodcaller("get", "idx")
+            for show in (int.__repr__, str.__repr__):
+                try:
+                    # The thread may have gone on: then this frame is another one, or none.
+                    frame = map(operator.itemgetter(ident), map(dereference, (_frames,)))
+                    return str(through(frame, local, index, show)[0])[:64]
+                except (AttributeError, KeyError, TypeError) as error:
+                    if not errors.is_ours(error):
+                        raise
     return None

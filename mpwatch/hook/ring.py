@@ -72,6 +72,8 @@ _UNTRACKED = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _UNFIT = (struct.error, ValueError, TypeError, IndexError)
 _GONE = (OSError, ValueError)
 """The file is not behind the mapping any more, or this is closed."""
+_KEPT: list[Place] = []
+"""Mappings that must not be freed."""
 _CUT_SHORT = "the ring file was cut short by somebody else"
 
 
@@ -79,6 +81,8 @@ class Ring:
     """Slots for records, in a mapped file where one could be had, else in private memory."""
 
     __slots__ = (
+        "_descriptor",
+        "_file",
         "_private",
         "_system",
         "count",
@@ -94,6 +98,9 @@ class Ring:
         self.slots = slots
         self.count = itertools.count()
         self.path: str | None = None
+        self._descriptor: tuple[int, int] | None = None
+        self._file: Place | None = None
+        """The mapped file, also while a fork writes to private memory."""
         size = wire.HEADER_BYTES + slots * wire.RECORD_BYTES
         # It costs nothing until it is touched, and is there when memory is short.
         memory = system.mmap(-1, size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
@@ -128,6 +135,7 @@ class Ring:
         try:
             system.os.posix_fallocate(fd, 0, size)
             memory = system.mmap(fd, size, **_UNTRACKED)
+            self._descriptor = None if _UNTRACKED else _descriptor_of_mapping(system, fd)
             place = _file_place(memory)
             self._copy(self.place, place, 0)
             header = wire.HEADER.pack(
@@ -149,7 +157,7 @@ class Ring:
         finally:
             system.os.close(fd)
         self.path = path
-        self.place = place
+        self.place = self._file = place
         self._forget_private()
 
     def handed_out(self) -> int:
@@ -227,7 +235,7 @@ class Ring:
         """Let go of the file, at once; records written from here on go nowhere."""
         place = self.place
         self._be_private()
-        if place is not self._private:
+        if place is not self._private and all(place is not kept for kept in _KEPT):
             # Whoever is about to read from it finds it closed.
             with contextlib.suppress(BufferError):
                 place[2].close()
@@ -244,7 +252,28 @@ class Ring:
     def _be_private(self) -> None:
         """Be in private memory, with nothing in it."""
         self._forget_private()
+        self._spare_descriptor()
         self.place, self.path = self._private, None
+
+    def _spare_descriptor(self) -> None:
+        """Keep the mapping for good if its descriptor has become somebody else's.
+
+        To free it is to close that number, which a program that closes all descriptors may have
+        used again.
+        """
+        place, self._file = self._file, None
+        if place is None or self._descriptor is None:
+            return
+        number, inode = self._descriptor
+        self._descriptor = None
+        try:
+            is_its_own = self._system.os.fstat(number).st_ino == inode
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
+            is_its_own = False
+        if not is_its_own:
+            _KEPT.append(place)
 
     def _forget_private(self) -> None:
         self._private[2].madvise(_MADV_DONTNEED)
@@ -271,6 +300,24 @@ class Ring:
 
     def _offset(self, slot: int) -> int:
         return wire.HEADER_BYTES + slot * wire.RECORD_BYTES
+
+
+def _descriptor_of_mapping(system: System, fd: int) -> tuple[int, int] | None:
+    """Number and inode of the descriptor that a mapping keeps before Python 3.13.
+
+    Args:
+        system: The operating system.
+        fd: The descriptor that the mapping was made from.
+    """
+    inode = system.os.fstat(fd).st_ino
+    for entry in system.os.listdir("/proc/self/fd"):
+        try:
+            if int(entry) != fd and system.os.fstat(int(entry)).st_ino == inode:
+                return int(entry), inode
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
+    return None
 
 
 def _private_place(memory: Any) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
@@ -83,6 +84,7 @@ class Session:
         "loaders",
         "notes",
         "on_left",
+        "on_request",
         "origins",
         "patcher",
         "problems",
@@ -115,6 +117,8 @@ class Session:
         self.origins = Origins(part_of)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
+        self.on_request: dict[str, Callable[[], Any]] = {}
+        """Gauges that are read only for a request that names them."""
         self.problems = Problems()
         self.patcher = Patcher(part_of)
         self.server = Server(part_of)
@@ -140,7 +144,11 @@ class Session:
         self.patcher.install()
         self.open()
         self._take_stock()
-        self.jobs.append(self._calibrate)
+        # Imported here: what an import allocates may start a garbage collection, and the program
+        # may be iterating over `sys.modules`.
+        from .calibration import wrapper_ns
+
+        self.jobs.append(functools.partial(self._calibrate, wrapper_ns))
         self.server.start()
 
     def open(self) -> None:
@@ -360,6 +368,7 @@ class Session:
         """Take gauges out."""
         for name in names:
             self.gauges.pop(name, None)
+            self.on_request.pop(name, None)
 
     def _be_born(self) -> None:
         """Be the DataLoader worker that the parent meant to start, if it did."""
@@ -377,9 +386,7 @@ class Session:
             self.stock = Stock(weakref.proxy(self))
             self.stock.take()
 
-    def _calibrate(self) -> None:
-        from .calibration import wrapper_ns
-
+    def _calibrate(self, wrapper_ns: Callable[[System], int]) -> None:
         self.wrapper_ns = wrapper_ns(self.system)
 
     def _ring_lost(self, reason: str) -> None:
