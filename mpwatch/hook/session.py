@@ -224,7 +224,7 @@ class Session:
     def note_end(self) -> None:
         """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if exact.is_a(error, BaseException) and not self.is_crashed:
+        if error is not None and exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
             self.note(
                 "exception",

@@ -220,7 +220,8 @@ def queues() -> None:
 
 
 def start(method: str, **arguments: Any) -> None:
-    process = multiprocessing.get_context(method).Process(**arguments)
+    context: Any = multiprocessing.get_context(method)
+    process = context.Process(**arguments)
     process.start()
     process.join()
     say(process.exitcode)
@@ -277,7 +278,7 @@ def _fail_in_child(error: BaseException) -> None:
 
 
 def _fail_and_count(error: BaseException) -> None:
-    process = multiprocessing.process.BaseProcess(target=_fail, args=(error,))  # type: ignore[attr-defined]
+    process = multiprocessing.process.BaseProcess(target=_fail, args=(error,))
     with contextlib.suppress(BaseException):
         process.run()
     report("run")
@@ -290,7 +291,7 @@ def _fail(error: BaseException) -> None:
 def loaders() -> None:
     import torch
 
-    class Set(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    class Set(torch.utils.data.Dataset):
         def __init__(self, kind: Any) -> None:
             self.kind, self.thing = kind, kind()
 
@@ -300,7 +301,7 @@ def loaders() -> None:
         def __getitem__(self, index: int) -> Any:
             return self.kind()
 
-    class Stream(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    class Stream(torch.utils.data.IterableDataset):
         def __init__(self, kind: Any) -> None:
             self.kind, self.thing = kind, kind()
 

@@ -30,7 +30,7 @@ def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             session.here.own.way_out = type(error).__name__, errors.frames_of(error, 8)
             cause = errors.context_of(error) if _exits_with_failure(error) else error
             # `torch.multiprocessing.spawn` hands an exception to the parent by a file, and exits.
-            if is_a(cause, Exception):
+            if cause is not None and is_a(cause, Exception):
                 session.is_crashed = True
                 session.failed(wire.PROCESS_START, began_ns, cause, where_in="run")
             errors.unframe(error)
