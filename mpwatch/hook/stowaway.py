@@ -213,10 +213,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
 def _is_ours(error: Exception, directory: str) -> bool:
     """What `errors.is_ours` says; that file is read apart, for the package may be what failed."""
     try:
-        errors = _execute("_mpwatch_errors", directory + "/errors.py")
+        # As a package, for it imports `exact` from the same directory.
+        errors = _execute("_mpwatch_errors", directory + "/errors.py", directory)
     except (OSError, ImportError, SyntaxError):
         # Not even this can be read, so reading is what failed.
         return True
+    finally:
+        for name in ("_mpwatch_errors", "_mpwatch_errors.exact"):
+            sys.modules.pop(name, None)
     return bool(errors.is_ours(error))
 
 

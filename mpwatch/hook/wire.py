@@ -251,7 +251,8 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   workers of a pool;
   `sharer` {`outstanding`, `issued`, `address`};
   `cuda` {`allocated`, `reserved`,
-  `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised;
+  `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised, and
+  only for a request with `also`: ["cuda"], which may stop the process behind a stuck kernel;
   `cuda_lent` {`sent`, `synchronised`: sends that waited for the stream, `unreleased`: sent and
   held by a receiver, `bytes` of these, `oldest_ns`: for how long}, once a CUDA tensor was sent;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
@@ -259,6 +260,8 @@ ASKS = ("ping", "stacks", "gauges", "detach")
 Anything else gets `error`.
 """
 
+AS_TEXT = "as text"
+"""Inside the hook: members of a reply that are JSON text already, by name; never sent as such."""
 SLICE_INTERVAL_S = 0.1
 """The hook sends at most this often."""
 

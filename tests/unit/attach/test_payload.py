@@ -56,8 +56,7 @@ def run(folder: Path, body: str) -> dict[str, Any]:
 
 
 PACKAGE = (
-    "import types;"
-    " return types.SimpleNamespace(current=lambda: None, version=lambda: version)"
+    "import types; return types.SimpleNamespace(current=lambda: None, version=lambda: version)"
 )
 
 
