@@ -94,9 +94,20 @@ class Tracer:
             raise OSError(*said)
         raise Refused(said[0], said[1], passes=said[2])
 
+    def has_ended(self) -> bool:
+        """Whether the process is gone: somebody has killed it."""
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
+
+    def hang_up(self) -> None:
+        """Close this process's end; the tracer ends when nobody has one any more."""
+        self._sock.close()
+
     def close(self) -> None:
         """End it, and wait for that if it is our child."""
-        self._sock.close()
+        self.hang_up()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
@@ -114,7 +125,9 @@ def start() -> Tracer:
     """
     global _tracer
     with _lock:
-        if _tracer is None or _tracer[0] != os.getpid():
+        if _tracer is None or _tracer[0] != os.getpid() or _tracer[1].has_ended():
+            if _tracer is not None:
+                _tracer[1].hang_up()  # in a forked child: its parent's stays
             try:
                 _tracer = os.getpid(), _spawn()
             except OSError as error:

@@ -354,6 +354,16 @@ def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, wha
         assert eventually(lambda: bring_in(running.process).state == "ready")
 
 
+def test_a_tracer_that_was_killed_between_two_attaches_is_replaced(start: Start) -> None:
+    first, second = start("attach_plain", "idle"), start("attach_plain", "idle")
+    assert bring_in(first.process, timeout_s=20).state == "ready"
+    pid = tracer.start().pid
+    os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: state_of(pid) == "Z", 5)
+    assert bring_in(second.process, timeout_s=20).state == "ready"
+    assert tracer.start().pid != pid
+
+
 def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: Start) -> None:
     running = start("attach_plain", "idle")
 
