@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
 from tests.skipped import summary
 
@@ -37,7 +36,7 @@ def _own_files_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line at the end of a run how many tests were skipped, and what they need."""
     reports = terminalreporter.stats.get("skipped", [])
     line = summary(str(report.longrepr[2]) for report in reports)
