@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
+import pkgutil
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import rich
+import textual
+
+import mpwatch
+import mpwatch.tui
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 HEAVY = ("textual", "rich", "torch", "numpy")
 REPORT = """
@@ -78,3 +95,154 @@ def test_no_module_reads_or_starts_anything_when_imported() -> None:
         "assert opened == [], opened"
     )
     modules_after(code)
+
+
+# --- public names of Textual and Rich only -------------------------------------------------------
+
+DRAWING = ("textual", "rich")
+REPOSITORY = Path(mpwatch.__file__).parents[1]
+READS_THE_SCREEN = REPOSITORY / "tests/tui/screen_text.py"
+"""The one module of the tests that may use a private name: Textual has no public way to read the
+screen back as text."""
+PRIVATE = re.compile(r"_(?!replace\Z)[a-z]\w*\Z")
+"""`_replace` is the public method of named tuples, of which both have some."""
+
+
+PRIVATE_OF_TEXTUAL = {f"_{name}" for name in ("compositor", "dirty_widgets", "display")}
+"""Some of them, written so that this file does not seem to use them."""
+DRAWS = re.compile(
+    r"^\s*(?:from|import) .*\b(textual|rich|mpwatch\.tui|tests\.tui)\b", re.MULTILINE
+)
+
+
+def sources(*folders: Path) -> Iterator[tuple[Path, str]]:
+    """Every Python file below some folders."""
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            yield path, path.read_text()
+
+
+def is_set_on_self(node: ast.AST) -> TypeIs[ast.Attribute]:
+    """Whether it is `self.NAME = ...`."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+        return False
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def defined(tree: ast.AST) -> set[str]:
+    """Private names that a tree defines: functions, classes, variables, attributes it sets."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif is_set_on_self(node):
+            found.add(node.attr)
+    return {name for name in found if PRIVATE.match(name)}
+
+
+def mentioned(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every private attribute a tree reads or sets, by name or as a string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and PRIVATE.match(node.attr):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.Constant) and PRIVATE.match(str(node.value)):
+            yield node.lineno, str(node.value)
+
+
+def private_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every private module or name imported from Textual or Rich."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root, *rest = name.split(".")
+            if root in DRAWING and any(part.startswith("_") for part in rest):
+                yield node.lineno, name
+
+
+def private_uses(source: str, theirs: set[str]) -> list[tuple[int, str]]:
+    """Line and name of every private name of Textual or Rich that a file does not define itself."""
+    if not DRAWS.search(source):
+        return []
+    tree = ast.parse(source)
+    named = theirs - defined(tree)
+    return [*private_imports(tree), *(each for each in mentioned(tree) if each[1] in named)]
+
+
+def private_names_of_textual_and_rich() -> set[str]:
+    """Those that the dashboard does not define as well."""
+    folders = [Path(package.__file__ or "").parent for package in (textual, rich)]
+    theirs = set().union(*(defined(ast.parse(source)) for _, source in sources(*folders)))
+    ours = (defined(ast.parse(source)) for _, source in sources(REPOSITORY / "mpwatch/tui"))
+    return theirs.difference(*ours)
+
+
+def test_no_private_name_of_textual_or_rich_is_used() -> None:
+    theirs = private_names_of_textual_and_rich()
+
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line} {name}"
+        for path, source in sources(REPOSITORY / "mpwatch", REPOSITORY / "tests")
+        if path != READS_THE_SCREEN
+        for line, name in private_uses(source, theirs)
+    ]
+
+    assert theirs.issuperset(PRIVATE_OF_TEXTUAL)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from textual._compositor import Compositor",
+        "import textual\nimport rich._wrap",
+        "from textual import screen\nscreen.Screen()._compositor",
+        "from textual.app import App\nsetattr(App, '_display', None)",
+        "from textual.app import App\nclass Own(App):\n def f(self): super()._display()",
+    ],
+)
+def test_each_way_to_use_a_private_name_is_found(code: str) -> None:
+    assert len(private_uses(code, PRIVATE_OF_TEXTUAL)) == 1
+
+
+def widget_classes() -> set[type]:
+    """Every class of the dashboard that is built on one of Textual's."""
+    names = [m.name for m in pkgutil.walk_packages(mpwatch.tui.__path__, "mpwatch.tui.")]
+    found = {
+        each
+        for name in names
+        for each in vars(importlib.import_module(name)).values()
+        if inspect.isclass(each) and each.__module__ == name
+    }
+    return {each for each in found if any(their_bases(each))}
+
+
+def their_bases(kind: type) -> Iterator[type]:
+    """The classes of Textual or Rich that a class inherits from."""
+    return (base for base in kind.__mro__[1:] if base.__module__.partition(".")[0] in DRAWING)
+
+
+@cache
+def defined_in(kind: type) -> set[str]:
+    """Private names that the source of a class defines."""
+    return defined(ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))))
+
+
+def test_no_private_name_of_a_base_class_of_textual_is_redefined() -> None:
+    kinds = widget_classes()
+
+    clashes = {
+        (kind.__name__, base.__name__, name)
+        for kind in kinds
+        for base in their_bases(kind)
+        for name in defined_in(kind) & defined_in(base)
+    }
+
+    assert len(kinds) > 20
+    assert clashes == set()

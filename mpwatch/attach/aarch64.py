@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from mpwatch.attach.machine import STACK_MARGIN_BYTES, Context, Frame
 from mpwatch.attach.ptrace import Tracee
@@ -32,12 +33,16 @@ _NANOSLEEP, _FUTEX, _CLOCK_NANOSLEEP = 101, 98, 115
 _HINT, _ADRP, _ADD_IMMEDIATE = 0xD503201F, 0x90000000, 0x91000000
 _LDR_X, _LDR_W = 0xF9400000, 0xB9400000
 _INSTRUCTION_BYTES, _RETURN_CODE_BYTES = 4, 8
-# As on x86-64, by the numbers of asm-generic/unistd.h: io_getevents, epoll_pwait, rt_sigtimedwait,
-# semtimedop, semop, accept, sendto, recvfrom, sendmsg, recvmsg, accept4, recvmmsg, io_pgetevents,
+# As on x86-64, by the numbers of asm-generic/unistd.h: io_getevents, epoll_pwait, read, write,
+# readv, writev, sendfile, splice, rt_sigtimedwait, semtimedop, semop, accept, connect, sendto,
+# recvfrom, sendmsg, recvmsg, accept4, recvmmsg, sendmmsg, preadv2, pwritev2, io_pgetevents,
 # io_uring_enter, epoll_pwait2.
 _EINTR_WHEN_STOPPED = frozenset(
-    (4, 22, 137, 192, 193, 202, 206, 207, 211, 212, 242, 243, 292, 426, 441)
-)
+    (
+        4, 22, 63, 64, 65, 66, 71, 76, 137, 192, 193, 202, 203, 206, 207, 211, 212, 242, 243, 269,
+        286, 287, 292, 426, 441,
+    )
+)  # fmt: skip
 
 _WORD = 0xFFFFFFFFFFFFFFFF
 _SMALLEST_ADDRESS = 4096
@@ -53,6 +58,9 @@ class Aarch64:
     """The aarch64 architecture."""
 
     futex = _FUTEX
+    # write, writev, sendfile, vmsplice, splice, tee, sendto, sendmsg, sendmmsg, pwritev2
+    sending = frozenset((64, 66, 71, 75, 76, 77, 206, 211, 269, 287))
+    receiving: ClassVar[Mapping[int, int]] = {207: 4, 212: 3, 243: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:

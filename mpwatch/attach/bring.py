@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from mpwatch.attach import compiled_payload, exchange_dir, payload_install
 from mpwatch.attach.exchange_dir import ExchangeDir
-from mpwatch.attach.methods import METHODS, Method, Rest, Step, Visit, call_failure, call_off
+from mpwatch.attach.methods import METHODS, Method, Rest, Visit, call_failure, call_off
 from mpwatch.attach.outcome import Answer, Attached, Refused
 from mpwatch.attach.payload import LATER
 from mpwatch.attach.target import Target, read_target
+from mpwatch.attach.tracer import Step, no_step
 from mpwatch.collect import hook_socket
 from mpwatch.collect.blocked import parse_syscall
 from mpwatch.collect.hook_socket import NoHook
@@ -40,7 +41,7 @@ def bring_in(
     *,
     timeout_s: float = 1.0,
     methods: tuple[Method, ...] = METHODS,
-    step: Step = lambda name: None,
+    step: Step = no_step,
     again: bool = False,
     rest: Rest = contextlib.nullcontext,
 ) -> Attached:

@@ -15,7 +15,8 @@ The file is a marshalled dict, in a version of the format that every supported P
 - `magic`: for which interpreter things are compiled; empty if they are not;
 - `modules`: (path, whether it is a package, source or code) by name within the package, with dots,
   of the package itself the empty one; marshalled if compiled;
-- `action`, `hook_directory`, `name` (of the exchange directory), `version` (of mpwatch).
+- `action`, `hook_directory`, `name` (of the exchange directory), `version` (of the hook, see
+  `wire.sources_version`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
-from mpwatch import __version__
+from mpwatch.hook import wire
 
 _FORMAT = 2
 """Of marshal: from Python 2.5 on."""
@@ -69,7 +70,7 @@ def payload_for(version: tuple[int, int] | None, action: str, directory: str, na
         "action": action,
         "hook_directory": directory,
         "name": name,
-        "version": __version__,
+        "version": wire.sources_version(installed()),
     }
     if action == "load":
         contents["modules"] = _compiled(directory) if is_same else sources_for(directory)

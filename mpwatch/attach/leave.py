@@ -1,9 +1,12 @@
-"""Taking the hook out of one running process."""
+"""Detaching the hook from one running process.
+
+What is reported rests on what the kernel says that the process holds before and afterwards, not on
+what the hook answers and not on where its environment says that files are.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import replace
 
@@ -12,17 +15,20 @@ from mpwatch.attach.bring import blocked_words, deliver, read_frame
 from mpwatch.attach.methods import METHODS, Visit, call_off
 from mpwatch.attach.outcome import Answer, Detached, Refused
 from mpwatch.attach.target import Target, read_target
-from mpwatch.collect import hook_socket
-from mpwatch.collect.hook_socket import NO_HOOK, NoHook
+from mpwatch.collect import hook_presence, hook_socket
+from mpwatch.collect.hook_presence import Presence
+from mpwatch.collect.hook_socket import NoHook
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.text import clean
 
 ANSWER_WITHIN_S = 1.0
 _LOOK_S = 0.005
+_LEFT_LIMIT = 64
 
 
 def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = False) -> Detached:
-    """Take the hook out of one process: ask it, or else have the interpreter do it.
+    """Detach the hook from one process: ask it to leave, or else have the interpreter remove it.
 
     Args:
         process: Which one.
@@ -33,25 +39,26 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
     started_s = time.monotonic()
     try:
         target = read_target(process)
-        outcome = _leave(target, timeout_s, may_be_asleep)
-        if outcome.state == "absent" and _tidy(target) and not outcome.method:
+        before = hook_presence.look(target.sample())
+        outcome = _leave(target, before, timeout_s, may_be_asleep)
+        if outcome.state == "absent" and _tidy(target, before) and not outcome.method:
             outcome = replace(outcome, method="called off")
     except Refused as refusal:
-        gone = refusal.reason == "the process has ended"
-        outcome = Detached(process, "absent" if gone else "silent", refusal.reason, refusal.fix)
+        ended = refusal.reason == "the process has ended"
+        outcome = Detached(process, "absent" if ended else "silent", refusal.reason, refusal.fix)
     except OSError as error:
         outcome = Detached(process, "silent", f"it could not be examined: {error}")
     return replace(outcome, took_s=time.monotonic() - started_s)
 
 
-def _leave(target: Target, timeout_s: float, may_be_asleep: bool) -> Detached:
-    """Ask the hook, and see that it is gone."""
+def _leave(target: Target, before: Presence, timeout_s: float, may_be_asleep: bool) -> Detached:
+    """Ask the hook to leave, or have the interpreter take it out, and see that it is gone."""
     process = target.process
     try:
         client = hook_socket.connect(target.sample())
-    except NoHook as none:
-        if str(none) == NO_HOOK and not _files_left(target) and not may_be_asleep:
-            return Detached(process, "absent")
+    except NoHook:
+        if not before and not may_be_asleep:
+            return Detached(process, "absent", had_hook=False)
         return _have_it_done(target, timeout_s)
     with client:
         if read_frame(client, wire.HELLO, timeout_s) is None:
@@ -61,10 +68,10 @@ def _leave(target: Target, timeout_s: float, may_be_asleep: bool) -> Detached:
             client.sendall(wire.pack_frame(wire.REQUEST, request))
         except OSError:
             return _have_it_done(target, timeout_s)
-        read_frame(client, wire.GOODBYE, timeout_s)
-    if _files_gone(target, timeout_s):
-        return Detached(process, "absent", method="socket")
-    return _have_it_done(target, timeout_s)
+        said = read_frame(client, wire.GOODBYE, timeout_s) or {}
+    if _what_is_there(target, timeout_s):
+        return _have_it_done(target, timeout_s)
+    return Detached(process, "absent", method="socket", left=_left(said))
 
 
 def _have_it_done(target: Target, timeout_s: float) -> Detached:
@@ -82,34 +89,36 @@ def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detach
         return Detached(process, "pending", reason)
     if not answer.is_success:
         return Detached(process, "silent", f"the hook could not leave: {answer.reason}")
-    if not _files_gone(target, timeout_s):
-        return Detached(process, "silent", "the hook said that it left, but its files are there")
+    there = _what_is_there(target, timeout_s)
+    if there:
+        return Detached(process, "silent", f"the hook is still there: {there.words}")
     return Detached(process, "absent")
 
 
-def _files_gone(target: Target, within_s: float) -> bool:
-    """Whether socket, ring and notes are gone, given a moment."""
-    deadline_s = time.monotonic() + within_s
-    while _files_left(target):
-        if time.monotonic() > deadline_s:
-            return False
+def _what_is_there(target: Target, within_s: float) -> Presence:
+    """What is left of the hook once it had a moment to go; nothing of it if the process ended."""
+    sample, deadline_s = target.sample(), time.monotonic() + within_s
+    while True:
+        try:
+            there = hook_presence.look(sample)
+        except (FileNotFoundError, ProcessLookupError):
+            return Presence()
+        if not there or time.monotonic() > deadline_s:
+            return there
         time.sleep(_LOOK_S)
-    return True
 
 
-def _files_left(target: Target) -> bool:
-    sample = target.sample()
-    stem = hook_socket.stem(sample)
-    suffixes = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
-    return any(
-        os.path.lexists(f"{folder}/{stem}{suffix}")
-        for folder in hook_socket.folders(sample, "/proc")
-        for suffix in suffixes
-    )
+def _left(said: dict[str, object]) -> tuple[str, ...]:
+    """What a hook says it had to leave behind, see `wire.GOODBYE`."""
+    left = said.get("left")
+    if not isinstance(left, dict):
+        return ()
+    entries = list(left.items())[:_LEFT_LIMIT]
+    return tuple(clean(f"{name}: {reason}", 300) for name, reason in entries)
 
 
-def _tidy(target: Target) -> bool:
-    """Remove what attaching left: exchange directory, queued call, unused copies of the hook.
+def _tidy(target: Target, before: Presence) -> bool:
+    """Remove what attaching left: exchange directory, queued call, files, unused copies.
 
     Returns:
         Whether there was an exchange directory: an injection that had not been completed.
@@ -118,5 +127,7 @@ def _tidy(target: Target) -> bool:
     if left is not None:
         left.remove()
         call_off(target)
+    if before.folder:
+        hook_presence.remove_left_files(target.sample(), before.folder)
     payload_install.remove_unused(target)
     return left is not None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from mpwatch.attach.ptrace import Tracee
 
@@ -45,6 +45,10 @@ class Machine(Protocol):
 
     futex: int
     """Number of that system call."""
+    sending: frozenset[int]
+    """Numbers of the calls that return early, with a part sent, when their thread is stopped."""
+    receiving: ClassVar[Mapping[int, int]]
+    """Calls that do so if told to wait for all data, and which argument has their flags, from 1."""
     return_code: bytes
     """Instructions that perform `rt_sigreturn`; the C library or the vDSO has them for handlers."""
 

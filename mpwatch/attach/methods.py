@@ -18,15 +18,17 @@ from mpwatch.attach import (
     native_call,
     pending_call,
     rights,
+    tracer,
 )
 from mpwatch.attach.exchange_dir import ExchangeDir
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.outcome import Refused
-from mpwatch.attach.target import Target, read_stat, read_target
+from mpwatch.attach.target import Target, read_target
 from mpwatch.attach.this_machine import this_machine
+from mpwatch.attach.tracer import Step, no_step
 from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId
 
-Step = Callable[[str], None]
 Rest = Callable[[], contextlib.AbstractContextManager[None]]
 
 STARTED_WITHIN_S = 1.0
@@ -41,7 +43,7 @@ class Visit:
     def __init__(
         self,
         target: Target,
-        step: Step = lambda name: None,
+        step: Step = no_step,
         rest: Rest = contextlib.nullcontext,
     ) -> None:
         self.target = target
@@ -127,7 +129,7 @@ class RemoteExec:
         remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
         if remote_exec is None:
             raise Refused("this Python was built without sys.remote_exec")
-        _require_same(visit.target)
+        tracer.require_same(visit.target.process)
         try:
             remote_exec(visit.target.pid, f"{exchange.path}/{bootstrap_code.SCRIPT_NAME}")
         except (OSError, RuntimeError, ValueError) as error:
@@ -143,6 +145,8 @@ class PendingCall:
     def check(self, visit: Visit) -> None:
         """CPython >= 3.10 with a GIL, a thread that can be stopped, and the right to do so."""
         this_machine()
+        with contextlib.suppress(tracer.Unavailable):
+            tracer.start()  # it gets ready meanwhile
         target = visit.target
         require_not_disabled(target)
         _require_stoppable(target)
@@ -165,14 +169,14 @@ class PendingCall:
         except OSError as error:
             raise Refused(f"its memory cannot be opened: {error.strerror}") from error
         try:
-            _require_same(visit.target)
+            tracer.require_same(visit.target.process)
             function, block_at = _install(visit, exchange, memory)
             visit.block_at = block_at
             plan = pending_call.prepare(
                 visit.interpreter, this_machine(), memory, function, block_at
             )
             visit.step("text written")
-            return _queue(plan, memory, visit.step)
+            return _queue(visit.target.process, tracer.travelling(plan), visit.step)
         except ProcessLookupError:
             raise Refused("the process ended during the attempt") from None
         except OSError as error:
@@ -246,13 +250,13 @@ def _install(
     return code_at, block_at
 
 
-def _queue(plan: pending_call.Plan, memory: code_cave.TargetMemory, step: Step) -> float:
+def _queue(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
     """Queue the call as soon as the interpreter has started."""
     deadline_s = time.monotonic() + STARTED_WITHIN_S
     while True:
         try:
             with _STOPPING:
-                return _on_own_thread(lambda: pending_call.queue(plan, memory, step))
+                return _queue_once(process, plan, step)
         except pending_call.NotReady:
             if time.monotonic() > deadline_s:
                 raise
@@ -291,6 +295,19 @@ def _has_disabling_option(pid: int) -> bool:
     return False
 
 
+def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
+    """Queue the call from the tracer, or from here where only this process may trace the target.
+
+    Under Yama's scope 1 that is an ancestor of it, or one that it named (PR_SET_PTRACER).
+    """
+    try:
+        return tracer.start().queue(process, plan, step)
+    except tracer.Unavailable:
+        return tracer.queue_here(process, plan, step)
+    except PermissionError:
+        return tracer.queue_here(process, plan, step)
+
+
 def _require_gil(found: Interpreter) -> None:
     """Refuse a free-threaded build.
 
@@ -325,32 +342,3 @@ def _require_stoppable(target: Target) -> None:
         )
     if target.state == "D":
         raise Refused("its main thread is in uninterruptible sleep (state D)", passes=True)
-
-
-def _require_same(target: Target) -> None:
-    """Refuse if the pid means another process by now; its memory has been opened before this."""
-    try:
-        _, state, start_ticks = read_stat(target.pid)
-    except OSError:
-        raise Refused("the process ended during the attempt") from None
-    if start_ticks != target.process.start_ticks or state in ("Z", "X"):
-        raise Refused("the process ended during the attempt")
-
-
-def _on_own_thread(work: Callable[[], float]) -> float:
-    """Run a session on a thread of its own: when it ends, the kernel lets go whatever it holds."""
-    results: list[float] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="mpwatch-attach", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]

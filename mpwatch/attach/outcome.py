@@ -76,7 +76,8 @@ class Detached:
 
     process: ProcessId
     state: HookState
-    """`absent` is success; `pending` will leave by itself; otherwise the hook is still there."""
+    """`absent`: no part of a hook is seen in it; `pending`: the hook will leave by itself; others:
+    the hook is still there."""
     reason: str = ""
     fix: str = ""
     took_s: float = 0.0
@@ -85,6 +86,10 @@ class Detached:
     not arrived yet); empty where there was nothing to detach."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
+    had_hook: bool = True
+    """Whether there was a hook when this began."""
+    left: tuple[str, ...] = ()
+    """What of the hook could not be taken back, one sentence each."""
 
 
 class Refused(Exception):

@@ -122,13 +122,12 @@ def load(contents: dict[str, Any]) -> dict[str, Any]:
         code = compile(code, path, "exec", dont_inherit=True)
     stowaway: dict[str, Any] = {"__name__": "mpwatch_payload_stowaway", "__file__": path}
     exec(code, stowaway)
-    is_new = not any(name in sys.modules for name in ("_mpwatch_hook", "mpwatch.hook"))
-    package = stowaway["load"](contents["hook_directory"], "attach", compiled=modules)
+    package = stowaway["load"](
+        contents["hook_directory"], "attach", compiled=modules, version=contents["version"]
+    )
     if package is None:
         reason = stowaway["reason"] or "the hook refused to start"
         return {"state": "failed", "reason": str(reason)}
-    if is_new:
-        package.version = contents["version"]
     return described("loaded", package)
 
 
@@ -148,7 +147,7 @@ ACTIONS = {"load": load, "unload": unload}
 def described(state: str, package: Any) -> dict[str, Any]:
     """An answer that says where the hook's files are, as this process names them."""
     session = package.current()
-    found = {"state": state, "version": str(getattr(package, "version", ""))}
+    found = {"state": state, "version": str(package.version() or "")}
     if session is not None:
         found["socket"] = str(session.server.path or "")
         found["ring"] = str(session.ring.path or "")

@@ -26,8 +26,9 @@ from mpwatch.attach.elf import Mapping
 from mpwatch.attach.interpreter import Interpreter
 from mpwatch.attach.machine import Context, Frame, Machine
 from mpwatch.attach.outcome import Refused
+from mpwatch.attach.procstat import age_s
 from mpwatch.attach.ptrace import NotStopping, Tracee
-from mpwatch.attach.target import age_s
+from mpwatch.collect.syscalls import names
 
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1
@@ -39,6 +40,7 @@ _STACK_NEED_BYTES = 16384
 _STACK_WORDS = 128
 _GETTER_BYTES = 32
 _FUTEX_COMMAND, _WAITS = 0x7F, (0, 9)  # linux/futex.h: FUTEX_WAIT, FUTEX_WAIT_BITSET
+_MSG_WAITALL = 0x100  # linux/socket.h
 _CALL_BYTES = 4
 """The longest instruction that makes a system call: a stopped thread may stand before it."""
 # Signals the processor raises for the thread's own instructions: blocking them would turn a fault
@@ -191,6 +193,7 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
     pause_s = _PAUSE_S
     for _ in range(ATTEMPTS):
         blocked = _blocked_call(plan.interpreter.pid)
+        _require_repeatable(plan.machine, blocked)
         tracee.interrupt(STOP_WITHIN_S)
         context = plan.machine.capture(tracee, blocked)
         if not _is_delicate(plan, context, tracee, memory):
@@ -199,6 +202,29 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
         time.sleep(pause_s)
         pause_s *= _PATIENCE
     raise Refused("its main thread is busy with other pending calls")
+
+
+def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:
+    """Refuse a thread that is blocked in a transfer of which a part may be done.
+
+    A stop ends such a call with the number of bytes transferred so far, as a signal would
+    (write(2), "NOTES"; recv(2), MSG_WAITALL). That the rest was not transferred cannot be undone.
+
+    Raises:
+        Refused: The main thread is in such a call.
+    """
+    if not blocked:
+        return
+    number, arguments = blocked[0], blocked[1:]
+    flags_at = machine.receiving.get(number)
+    waits_for_all = flags_at is not None and bool(arguments[flags_at - 1] & _MSG_WAITALL)
+    if number in machine.sending or waits_for_all:
+        name = names(os.uname().machine).get(number, f"system call {number}")
+        raise Refused(
+            f"its main thread is blocked in {name}({arguments[0]}), which a stop would end early"
+            " with part of the data transferred",
+            passes=True,
+        )
 
 
 def _is_delicate(plan: Plan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:

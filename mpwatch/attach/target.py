@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 
 from mpwatch.attach.outcome import Refused
+from mpwatch.attach.procstat import age_s, read_stat
 from mpwatch.collect.user_ids import uid_inside
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
+
+__all__ = ["Target", "age_s", "read_stat", "read_target"]
 
 _WANTED = (b"XDG_RUNTIME_DIR", b"LD_LIBRARY_PATH", *map(os.fsencode, wire.DISABLING))
 
@@ -111,28 +113,6 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         + int(status.get("nonvoluntary_ctxt_switches", "0")),
         has_shadow_stack="shstk" in status.get("x86_Thread_features", "").split(),
     )
-
-
-def read_stat(pid: int, proc: str = "/proc") -> tuple[str, str, int]:
-    """Name, state and start ticks of a process.
-
-    Raises:
-        OSError: It is gone.
-    """
-    with open(f"{proc}/{pid}/stat", "rb") as file:
-        head, _, tail = file.read().rpartition(b")")
-    fields = tail.split()
-    return head.partition(b"(")[2].decode("utf-8", "replace"), fields[0].decode(), int(fields[19])
-
-
-def age_s(pid: int, proc: str = "/proc") -> float:
-    """For how long a process has existed.
-
-    Raises:
-        OSError: It is gone.
-    """
-    ticks_per_s = os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - read_stat(pid, proc)[2] / ticks_per_s
 
 
 def _status(pid: int, proc: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
+from mpwatch.attach import confinement, tracer
 from mpwatch.attach.bring import bring_in
 from mpwatch.attach.leave import detach
 from mpwatch.attach.newborn import newborn
@@ -35,6 +36,11 @@ _LEFT_ALONE: dict[Role, str] = {
 }
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """How mpwatch is started; a program that it runs is called by its own name."""
+
+_ROOTS_KEPT = 1 << 16
+_root_of: dict[int, tuple[ProcessId, ProcessId]] = {}
+"""By pid, each process that was to have the hook and the root process of its job. Later calls are
+about some processes or new children alone: the root of a child's job is that of its parent."""
 
 R = TypeVar("R", Attached, Detached)
 
@@ -98,7 +104,8 @@ def why_not(sample: ProcSample) -> str | None:
         return _LEFT_ALONE[sample.role]
     if not sample.is_python:
         return "it is not a Python process"
-    is_ours = python_program(sample.cmdline).name in _OBSERVERS
+    is_tracer = sample.cmdline[-1:] == (tracer.NAME,)
+    is_ours = is_tracer or python_program(sample.cmdline).name in _OBSERVERS
     return "it is mpwatch itself" if is_ours else None
 
 
@@ -109,7 +116,8 @@ def _bring_in_all(
     again: bool,
 ) -> dict[ProcessId, Attached]:
     """Bring it into each that is to have it, several at a time."""
-    reasons = {sample.process: why_not(sample) for sample in samples}
+    confined = _confined(samples)
+    reasons = {s.process: why_not(s) or confined.get(s.process) for s in samples}
     outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
     for outcome in outcomes.values():
         progress(outcome)
@@ -130,6 +138,38 @@ def _bring_in_all(
 
     outcomes |= _all(bring, wanted, progress, UNDER_WAY)
     return {sample.process: outcomes[sample.process] for sample in samples}
+
+
+def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
+    """Those that are confined more tightly than the root of their job, with the reason."""
+    reasons = {}
+    if len(_root_of) > _ROOTS_KEPT:
+        _root_of.clear()
+    for sample in samples:
+        root = _known_root(sample) or samples[0].process
+        _root_of[sample.process.pid] = sample.process, root
+        if root == sample.process:
+            continue
+        try:
+            roots = confinement.read(root.pid)
+        except OSError:
+            continue  # the root has ended, and its job is about to
+        try:
+            reason = confinement.why_left_out(confinement.read(sample.process.pid), roots)
+        except OSError:
+            continue  # it is gone or hidden, which `bring_in` says
+        if reason is not None:
+            reasons[sample.process] = reason
+    return reasons
+
+
+def _known_root(sample: ProcSample) -> ProcessId | None:
+    """The root process with which a process or its parent was compared before."""
+    known = _root_of.get(sample.process.pid)
+    if known is not None and known[0] == sample.process:
+        return known[1]
+    of_parent = _root_of.get(sample.parent_pid)
+    return None if of_parent is None else of_parent[1]
 
 
 def _detach_all(

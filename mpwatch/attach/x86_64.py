@@ -13,8 +13,9 @@ import re
 import signal
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import ClassVar
 
 from mpwatch.attach.machine import (
     ERESTART_RESTARTBLOCK,
@@ -48,13 +49,19 @@ _DIRECTION_FLAG = 0x400
 _RESTARTS = (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK)
 
 # Calls that report EINTR when a thread was merely stopped and continued (signal(7), "Interruption
-# of system calls by stop signals"): accept, sendto, recvfrom, sendmsg, recvmsg, semop,
-# rt_sigtimedwait, io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg,
-# io_pgetevents, io_uring_enter, epoll_pwait2. All of them can simply be made again; one with a
-# timeout then waits anew, because how much of it is left is nowhere to be read.
+# of system calls and library functions by stop signals"): accept, sendto, recvfrom, sendmsg,
+# recvmsg, semop, rt_sigtimedwait, io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4,
+# recvmmsg, sendmmsg, io_pgetevents, io_uring_enter, epoll_pwait2; and on a socket with SO_RCVTIMEO
+# or SO_SNDTIMEO also read, write, readv, writev, sendfile, connect, splice, preadv2, pwritev2
+# (sock_intr_errno of the kernel's include/net/sock.h). All of them can be made again: a connect
+# that is under way is waited for (inet_stream_connect, Linux 6.18). One with a timeout then waits
+# anew, because how much of it is left is nowhere to be read.
 _EINTR_WHEN_STOPPED = frozenset(
-    (43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 333, 426, 441)
-)
+    (
+        0, 1, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 288, 299, 307,
+        327, 328, 333, 426, 441,
+    )
+)  # fmt: skip
 
 # endbr64; push %rbp; mov %rsp,%rbp: each may be there. Then mov x(%rip) to %eax or %rax, in the
 # latter case mov y(%rax),%eax, and after pop %rbp the end.
@@ -109,6 +116,9 @@ class X8664:
     """The x86-64 architecture, 64-bit processes."""
 
     futex = 202
+    # write, writev, sendfile, sendto, sendmsg, splice, tee, vmsplice, sendmmsg, pwritev2
+    sending = frozenset((1, 20, 40, 44, 46, 275, 276, 278, 307, 328))
+    receiving: ClassVar[Mapping[int, int]] = {45: 4, 47: 3, 299: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 
     def __init__(self) -> None:

@@ -8,10 +8,14 @@ import sys
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
 from mpwatch.cli.targets import ended_meanwhile, target
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mpwatch.attach import Detached
+
 
 def detach(arguments: argparse.Namespace) -> int:
-    """Detach the hook from all processes of a job, and print the result for each."""
-    from mpwatch.attach import Detached, InjectionLog, detach_tree
+    """Detach the hook from a whole tree, and say for each process what is seen of it afterwards."""
+    from mpwatch.attach import InjectionLog, detach_tree
     from mpwatch.collect.tree import TreeCollector
     from mpwatch.collect.wanted import Wanted
 
@@ -20,20 +24,19 @@ def detach(arguments: argparse.Namespace) -> int:
     )
     if tree is None:
         raise ended_meanwhile(arguments.pid)
-    staying: list[Detached] = []
     commands = {sample.process: sample.cmdline for sample in tree.processes}
     log = InjectionLog()
 
     def tell(detached: Detached) -> None:
         log.detached(detached, commands.get(detached.process, ()))
-        words = "detached" if detached.method else "no hook in this process"
-        if detached.state != "absent":
-            words = detached.state
-        print(f"{detached.process.pid}: {detached.reason or words}")
-        if detached.state not in ("absent", "pending", "gone"):
-            staying.append(detached)
+        print(f"{detached.process.pid}: {_outcome_words(detached)}")
+        for sentence in detached.left:
+            print(f"  stays: {sentence}")
 
-    detach_tree(tree.processes, tell)
+    outcomes = detach_tree(tree.processes, tell)
+    staying = [each for each in outcomes if each.state not in ("absent", "gone")]
+    if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
+        print("The hook's modules stay imported, unused, until a process ends.")
     if log.problem is not None:
         print(f"mpwatch: the log of detaches is not complete: {log.problem}", file=sys.stderr)
     if staying:
@@ -43,6 +46,14 @@ def detach(arguments: argparse.Namespace) -> int:
             EXIT_NOT_PERMITTED,
         )
     return 0
+
+
+def _outcome_words(detached: Detached) -> str:
+    if detached.reason:
+        return detached.reason
+    if detached.state != "absent":
+        return detached.state
+    return "the hook is detached" if detached.had_hook else "there is no hook in it"
 
 
 def clean(arguments: argparse.Namespace) -> int:

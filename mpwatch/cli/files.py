@@ -8,7 +8,7 @@ import sys
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import check_recordable, reading, writing
-from mpwatch.cli.progress import Progress
+from mpwatch.cli.progress import Progress, ProgressBar
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 
 
@@ -34,6 +34,7 @@ def record(arguments: argparse.Namespace) -> int:
                 keep=writer.write,
                 each=lambda seen: progress.say(f"{len(seen.living())} processes"),
                 period_s=1.0 / arguments.refresh,
+                diagnose=False,
             )
     except KeyboardInterrupt:
         # The usual way to end a recording that has no end of its own.
@@ -52,8 +53,8 @@ def report(arguments: argparse.Namespace) -> int:
     from mpwatch.observe.replay import replay_course
     from mpwatch.report.html import report_html
 
-    with reading(arguments.file):
-        page = report_html(*replay_course(arguments.file))
+    with reading(arguments.file), ProgressBar(f"reading {arguments.file}") as bar:
+        page = report_html(*replay_course(arguments.file, bar.update))
     with writing(arguments.output) as file:
         file.write(page)
     return 0
@@ -66,8 +67,9 @@ def trace(arguments: argparse.Namespace) -> int:
 
     with reading(arguments.file):
         recording = Recording(arguments.file)
-    with writing(arguments.output) as file:
-        count = write_trace(recording.inputs(), recording.header.at_s, file)
+    with writing(arguments.output) as file, ProgressBar(f"reading {arguments.file}") as bar:
+        inputs = recording.inputs(on_part=bar.update)
+        count = write_trace(inputs, recording.header.at_s, file)
     if count == 0:
         print("mpwatch: the recording holds no event: was the hook in?", file=sys.stderr)
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mpwatch.cli.failures import EXIT_FINDINGS
 from mpwatch.cli.paper import paper
 from mpwatch.cli.paths import reading
-from mpwatch.cli.progress import Progress
+from mpwatch.cli.progress import Progress, ProgressBar
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.model.checks import Check
 from mpwatch.model.findings import Severity
@@ -82,8 +82,8 @@ def recorded(path: str) -> Snapshot:
     """
     from mpwatch.observe.replay import replay_to_end
 
-    with reading(path):
-        return replay_to_end(path)
+    with reading(path), ProgressBar(f"reading {path}") as bar:
+        return replay_to_end(path, bar.update)
 
 
 def exit_code(snapshot: Snapshot, fail_on: str) -> int:

@@ -1,9 +1,10 @@
-"""A line on standard error while something takes longer than a second."""
+"""A line on standard error while something takes long."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 
@@ -36,5 +37,54 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+SHOWN_AFTER_S = 1.0
+DRAWN_EVERY_S = 0.2
+BAR_CELLS = 30
+
+
+class ProgressBar:
+    """How much of something is done, on one line that is wiped at the end.
+
+    Nothing is drawn in the first second, or where standard error is no terminal.
+    """
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._clock = clock
+        self._began_s = clock()
+        self._next_s = self._began_s + SHOWN_AFTER_S
+        self._is_terminal = sys.stderr.isatty()
+        self._is_drawn = False
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def update(self, part: float) -> None:
+        """Tell how much is done, 0 to 1; cheap enough to be called for every input."""
+        if not self._is_terminal:
+            return
+        now_s = self._clock()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + DRAWN_EVERY_S
+        self._is_drawn = True
+        part = min(1.0, max(0.0, part))
+        cells = round(part * BAR_CELLS)
+        bar = "#" * cells + "." * (BAR_CELLS - cells)
+        left = f", {(now_s - self._began_s) * (1 - part) / part:.0f} s left" if part > 0.02 else ""
+        sys.stderr.write(f"\r\x1b[K{self._what} [{bar}] {part:.0%}{left}")
+        sys.stderr.flush()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

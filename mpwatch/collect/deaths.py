@@ -40,16 +40,23 @@ class DeathWatch:
         self._without_pidfd: set[ProcessId] = set()
         self._epoll = select.epoll()
         self._ended: list[Ended] = []
+        self._reported: set[ProcessId] = set()
+        """Their exit was reported; a zombie stays in the tree until its parent collects it."""
 
     def fileno(self) -> int:
         """A descriptor that is readable when a process has ended."""
         return self._epoll.fileno()
 
     def watch(self, processes: Iterable[ProcessId]) -> None:
-        """Watch these as well; those already watched cost nothing."""
+        """Watch these as well; those already watched, or reported as ended, cost nothing."""
         for process in processes:
-            if process not in self._pidfds:
+            if process not in self._pidfds and process not in self._reported:
                 self._begin(process)
+
+    def forget_collected(self, present: Iterable[ProcessId]) -> None:
+        """Forget reported processes that are no longer in the job, so that memory stays bounded."""
+        if self._reported:
+            self._reported.intersection_update(present)
 
     def poll(self, timeout_s: float = 0.0) -> list[Ended]:
         """Who has ended since the last call, waiting at most this long for somebody."""
@@ -60,6 +67,7 @@ class DeathWatch:
             if stat is None or stat.process != process or stat.state in ("Z", "X"):
                 self._end(process)
         ended, self._ended = self._ended, []
+        self._reported.update(end.process for end in ended)
         return ended
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Any
 
-from mpwatch.collect import hook_socket, procfs
+from mpwatch.collect import hook_presence, hook_socket, procfs
 from mpwatch.collect.hook_socket import NoHook
 from mpwatch.collect.user_ids import uid_inside
 from mpwatch.hook import wire
@@ -103,7 +103,7 @@ def _patched(hello: dict[str, Any] | None) -> Check:
 
 def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     """Threads, mappings, sockets and files of a hook, without asking it."""
-    pid, stem = sample.process.pid, hook_socket.stem(sample)
+    pid, stem = sample.process.pid, hook_presence.stem(sample)
     files = [
         f"{folder.removeprefix(f'{proc}/{pid}/root')}/{stem}{suffix}"
         for folder in hook_socket.folders(sample, proc)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import os
 from typing import Any
 
 from mpwatch.collect.ring import decode_slice
@@ -52,6 +54,7 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     if said.get("start_ticks") not in (None, 0, process.start_ticks):
         raise ValueError("its hook introduces itself as another process")
     missing = said.get("missing")
+    told_of_version(said)
     torch, since_ns = said.get("torch"), said.get("since_ns")
     return HookHello(
         process=process,
@@ -69,6 +72,25 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     )
 
 
+def told_of_version(said: dict[str, Any]) -> None:
+    """Add to the problems of a hello that its hook is of another version than this mpwatch."""
+    version = said.get("version")
+    if version is None or version == own_version():
+        return
+    problems = said.get("problems")
+    said["problems"] = [
+        *(problems if isinstance(problems, list) else []),
+        f"its hook is of another version ({version}) than this mpwatch ({own_version()}): detach it"
+        " and attach again to have it replaced",
+    ]
+
+
+@functools.cache
+def own_version() -> str:
+    """The version of the hook in this installation, see `wire.sources_version`."""
+    return wire.sources_version(os.path.dirname(wire.__file__))
+
+
 def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> HookSlice:
     """A slice of the ring; a new connection begins with all that the ring still holds.
 
@@ -84,9 +106,10 @@ def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> Hook
 
 def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
     """Something rare with text."""
-    said.pop("n", None)
+    number = said.pop("n", None)
     kind = said.pop("kind", "")
-    return HookNote(process, _whole(said.pop("at_ns", 0)), str(kind), said)
+    at_ns = _whole(said.pop("at_ns", 0))
+    return HookNote(process, at_ns, str(kind), said, number=number if type(number) is int else None)
 
 
 def gauges(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookGauges:

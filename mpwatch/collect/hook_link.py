@@ -55,13 +55,9 @@ class Heard:
         self.records += len(events)
         return replace(found, events=events, lost=self.sequence + 1 - self.records)
 
-    def hear(self, note: HookNote, number: int | None) -> HookNote | None:
-        """A note if it is new, with the number of notes that never came.
-
-        Args:
-            note: It.
-            number: Its own, which hooks of older versions do not tell.
-        """
+    def hear(self, note: HookNote) -> HookNote | None:
+        """A note if it is new, with the number of notes that never came."""
+        number = note.number
         is_new = note.at_ns > self.note_ns or not note.at_ns
         if number is not None:
             is_new = number > self.note
@@ -257,10 +253,8 @@ class Link:
             if found is not None:
                 yield found
         elif kind == wire.NOTE:
-            said = hook_inputs.parse_object(payload)
-            number = said.pop("n", None)
             note = self._heard.hear(
-                hook_inputs.note(self.process, said), number if type(number) is int else None
+                hook_inputs.note(self.process, hook_inputs.parse_object(payload))
             )
             if note is not None:
                 yield note

@@ -15,6 +15,7 @@ import stat as modes
 import struct
 from collections.abc import Iterator
 
+from mpwatch.collect.hook_presence import listening_socket, stem
 from mpwatch.hook import wire
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.text import clean
@@ -40,12 +41,6 @@ def folders(sample: ProcSample, proc: str) -> Iterator[str]:
         yield f"{proc}/{sample.process.pid}/root{folder}"
 
 
-def stem(sample: ProcSample) -> str:
-    """Name of the files of its hook, without suffix: with the pid as the process sees itself."""
-    pid = sample.ns_pid if sample.ns_pid is not None else sample.process.pid
-    return wire.stem(pid, sample.process.start_ticks)
-
-
 def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
     """Whether the socket or the ring of a hook is there; nobody is connected to."""
     name = stem(sample)
@@ -56,8 +51,14 @@ def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
     )
 
 
-def connect(sample: ProcSample, proc: str = "/proc") -> socket.socket:
+def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -> socket.socket:
     """Connect to the hook of a process, without waiting for anything.
+
+    Args:
+        sample: The process.
+        proc: Where procfs is.
+        thorough: If there is no hook where the process's environment says, look for the socket
+            among those on which the process listens. Takes a fraction of a millisecond.
 
     Returns:
         A connected, non-blocking socket whose other end is that process.
@@ -67,23 +68,56 @@ def connect(sample: ProcSample, proc: str = "/proc") -> socket.socket:
     """
     if sample.uid is None:
         raise NoHook("its owner is not known")
-    name = stem(sample) + wire.SOCKET_SUFFIX
     reason = ""
     for folder in folders(sample, proc):
         try:
-            fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except (FileNotFoundError, ProcessLookupError):
+            client = _connect_in(folder, sample, proc, (sample.uid,))
+        except NoHook as refused:
+            reason = reason or str(refused)
             continue
-        except OSError as error:
-            reason = reason or _refused(folder, proc, sample, error)
-            continue
-        try:
-            if not _has_socket(fd, name, sample.uid, _shown(folder, proc, sample)):
-                continue
-            return _connect(fd, name, sample)
-        finally:
-            os.close(fd)
+        if client is not None:
+            return client
+    listening = _listening_folder(sample, proc) if thorough else None
+    if listening is not None:
+        # A process that has given up root's rights since still listens in root's directory.
+        client = _connect_in(listening, sample, proc, (sample.uid, 0))
+        if client is not None:
+            return client
     raise NoHook(reason or NO_HOOK)
+
+
+def _listening_folder(sample: ProcSample, proc: str) -> str | None:
+    """The directory of the socket on which the process listens, as a path from here."""
+    try:
+        path = listening_socket(sample, proc)
+    except OSError:
+        return None
+    if not path.startswith("/"):
+        return None
+    return f"{proc}/{sample.process.pid}/root{os.path.dirname(path)}"
+
+
+def _connect_in(
+    folder: str, sample: ProcSample, proc: str, owners: tuple[int, ...]
+) -> socket.socket | None:
+    """Connect to the hook whose files are in this directory; `None` if there are none.
+
+    Raises:
+        NoHook: It cannot be connected to, or must not be trusted.
+    """
+    name = stem(sample) + wire.SOCKET_SUFFIX
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        raise NoHook(_refused(folder, proc, sample, error)) from None
+    try:
+        if not _has_socket(fd, name, owners, _shown(folder, proc, sample)):
+            return None
+        return _connect(fd, name, sample, owners)
+    finally:
+        os.close(fd)
 
 
 def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
@@ -95,27 +129,29 @@ def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
     return None
 
 
-def _has_socket(folder_fd: int, name: str, uid: int, folder: str) -> bool:
+def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
     """Whether the socket is there; a folder or socket that others control is refused.
 
     Raises:
         NoHook: They belong to somebody else, or others may enter.
     """
     found = os.fstat(folder_fd)
-    if found.st_uid != uid:
-        raise NoHook(f"{folder} belongs to uid {found.st_uid}, not to uid {uid}")
+    if found.st_uid not in owners:
+        raise NoHook(f"{folder} belongs to uid {found.st_uid}, not to uid {owners[0]}")
     if modes.S_IMODE(found.st_mode) & 0o077:
         raise NoHook(f"{folder} is open to other users")
     try:
         file = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
     except OSError:
         return False
-    if not modes.S_ISSOCK(file.st_mode) or file.st_uid != uid:
-        raise NoHook(f"{folder}/{name} is not a socket of uid {uid}")
+    if not modes.S_ISSOCK(file.st_mode) or file.st_uid not in owners:
+        raise NoHook(f"{folder}/{name} is not a socket of uid {owners[0]}")
     return True
 
 
-def _connect(folder_fd: int, name: str, sample: ProcSample) -> socket.socket:
+def _connect(
+    folder_fd: int, name: str, sample: ProcSample, owners: tuple[int, ...]
+) -> socket.socket:
     """Connect by way of the folder that was checked, and check who answers.
 
     Raises:
@@ -132,7 +168,7 @@ def _connect(folder_fd: int, name: str, sample: ProcSample) -> socket.socket:
         pid, uid, _ = _PEER.unpack(
             client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         )
-        if (pid, uid) != (sample.process.pid, sample.uid):
+        if pid != sample.process.pid or uid not in owners:
             raise NoHook(f"process {pid} of uid {uid} answers in its place")
     except BlockingIOError:
         client.close()

@@ -30,6 +30,8 @@ class HookClients:
         self._links: dict[ProcessId, Link] = {}
         self._not_before_s: dict[ProcessId, float] = {}
         """Who was left or refused, and when to look again."""
+        self._thorough_s: dict[ProcessId, float] = {}
+        """When to look next for a hook that is not where the environment says."""
         self._heard: dict[ProcessId, Heard] = {}
         self._said: dict[ProcessId, tuple[HookState, str]] = {}
         """The last status of each process: it is told once."""
@@ -51,7 +53,9 @@ class HookClients:
                 continue
             if at_s >= self._not_before_s.get(process, at_s):
                 self._try(sample, at_s)
-        tables: tuple[dict[ProcessId, Any], ...] = (self._not_before_s, self._heard, self._said)
+        tables: tuple[dict[ProcessId, Any], ...] = (
+            self._not_before_s, self._thorough_s, self._heard, self._said,
+        )  # fmt: skip
         for table in tables:
             for process in table.keys() - here - self._links.keys():
                 del table[process]
@@ -106,8 +110,11 @@ class HookClients:
 
     def _try(self, sample: ProcSample, at_s: float) -> None:
         """Look for the hook of one process."""
+        is_thorough = at_s >= self._thorough_s.get(sample.process, at_s)
+        if is_thorough:
+            self._thorough_s[sample.process] = at_s + AGAIN_S
         try:
-            sock = hook_socket.connect(sample, self._proc)
+            sock = hook_socket.connect(sample, self._proc, thorough=is_thorough)
         except NoHook as none:
             if str(none) != NO_HOOK:
                 self._not_before_s[sample.process] = at_s + AGAIN_S

@@ -1,13 +1,16 @@
 """What dead jobs left behind on this machine: named torch segments nobody holds, dead sockets.
 
-Only what is certainly nobody's is named: a segment whose maker is gone and which no process maps or
-has open, a socket whose process is gone. Where some process cannot be read, no segment is certain.
+Named is only what provably belongs to no living process: a segment whose maker is gone and which no
+process maps or has open, a socket on which nobody listens. A segment needs a view of all processes,
+because containers may share `/dev/shm` (`--ipc=host`): where processes may be hidden, by a pid
+namespace, by `hidepid` or by missing rights, no segment is named.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +20,8 @@ from mpwatch.hook import wire
 from mpwatch.model.text import clean
 
 SHM = "/dev/shm"
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""Inode of the pid namespace that contains all others (PROC_PID_INIT_INO, linux/proc_ns.h)."""
 QUIET_S = 60.0
 """A younger segment may belong to a process that is just being started."""
 _TORCH = re.compile(r"torch_(\d+)_\d+_\d+$")
@@ -49,18 +54,22 @@ class Leftovers:
 
 
 def find_leftovers(
-    proc: str = "/proc", shm: str = SHM, folders: tuple[str, ...] | None = None
+    proc: str = "/proc",
+    shm: str = SHM,
+    folders: tuple[str, ...] | None = None,
+    initial_namespace: int = INITIAL_PID_NAMESPACE,
 ) -> Leftovers:
-    """List what dead processes of this pid namespace left; nothing is removed.
+    """List what dead processes left; nothing is removed.
 
     Args:
         proc: Where procfs is.
         shm: The folder of POSIX shared memory.
         folders: Runtime directories of hooks; this user's own if `None`.
+        initial_namespace: Inode of the pid namespace in which all processes can be seen.
     """
     if folders is None:
         folders = wire.runtime_candidates(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
-    segments, problems = _segments(proc, shm)
+    segments, problems = _segments(proc, shm, initial_namespace)
     sockets = [found for folder in folders for found in _sockets(proc, folder)]
     return Leftovers((*segments, *sockets), problems)
 
@@ -80,7 +89,9 @@ def remove(leftover: Leftover) -> str | None:
     return None
 
 
-def _segments(proc: str, shm: str) -> tuple[list[Leftover], tuple[str, ...]]:
+def _segments(
+    proc: str, shm: str, initial_namespace: int
+) -> tuple[list[Leftover], tuple[str, ...]]:
     orphans = [
         (entry, int(match[1]))
         for entry in _entries(shm)
@@ -88,9 +99,13 @@ def _segments(proc: str, shm: str) -> tuple[list[Leftover], tuple[str, ...]]:
     ]
     if not orphans:
         return [], ()
-    held, unreadable = _held_inodes(proc, shm)
+    words = f"{len(orphans)} segments without a visible owner are left alone"
+    if (hidden := _hidden_processes(proc, initial_namespace)) is not None:
+        return [], (f"{words}: {hidden}",)
+    inner = _inner_pids(proc)
+    orphans = [(entry, maker) for entry, maker in orphans if maker not in inner]
+    held, unreadable = _held_inodes(proc)
     if unreadable:
-        words = f"{len(orphans)} segments of dead processes are left alone"
         return [], (f"{words}: {unreadable} processes of others may hold them (run it as root)",)
     found = []
     for entry, maker in orphans:
@@ -110,17 +125,61 @@ def _sockets(proc: str, folder: str) -> list[Leftover]:
         if match is None or stat is None or stat.st_uid != os.geteuid():
             continue
         living = procfs.read_stat(proc, int(match[1]))
-        if living is None or living.process.start_ticks != int(match[2]):
+        is_gone = living is None or living.process.start_ticks != int(match[2])
+        # The process may be in another pid namespace and share this folder.
+        if is_gone and not _is_listened_to(entry.path):
             age_s = max(0.0, time.time() - stat.st_ctime)
             found.append(Leftover("socket", entry.path, int(match[1]), 0, age_s))
     return found
 
 
-def _held_inodes(proc: str, shm: str) -> tuple[set[int], int]:
+def _hidden_processes(proc: str, initial_namespace: int) -> str | None:
+    """Why there may be processes that cannot be seen, or None if all can."""
+    try:
+        namespace = os.stat(f"{proc}/self/ns/pid").st_ino
+    except OSError as error:
+        return f"the pid namespace cannot be read ({error.strerror})"
+    if namespace != initial_namespace:
+        return "processes outside this container may use them (run it on the host)"
+    if not os.path.exists(f"{proc}/1"):
+        return "processes of other users are hidden (run it as root)"
+    return None
+
+
+def _inner_pids(proc: str) -> set[int]:
+    """Process ids as processes in nested pid namespaces see themselves, which torch uses."""
+    found: set[int] = set()
+    for pid in procfs.pids(proc):
+        try:
+            status = procfs.read(f"{proc}/{pid}/status", 1 << 16)
+        except (OSError, *procfs.GONE):
+            continue
+        for line in status.splitlines():
+            if line.startswith(b"NSpid:"):
+                found.update(map(int, line.split()[1:]))
+    return found
+
+
+def _is_listened_to(path: str) -> bool:
+    """Whether a process listens on a socket; only a refusal proves that none does."""
+    client = socket.socket(socket.AF_UNIX)
+    client.setblocking(False)
+    try:
+        client.connect(path)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:
+        return True
+    finally:
+        client.close()
+    return True
+
+
+def _held_inodes(proc: str) -> tuple[set[int], int]:
     """Inodes of torch segments that any process maps or has open, and how many are unreadable."""
     held: set[int] = set()
     unreadable = 0
-    marker = f"{shm}/torch_".encode()
+    marker = b"/torch_"  # a container may have mounted the folder elsewhere
     for pid in procfs.pids(proc):
         try:
             maps = procfs.read(f"{proc}/{pid}/maps", 64 << 20)
@@ -128,7 +187,7 @@ def _held_inodes(proc: str, shm: str) -> tuple[set[int], int]:
                 if marker in line:
                     held.add(int(line.split()[4]))
             for fd in os.listdir(f"{proc}/{pid}/fd"):
-                if os.readlink(f"{proc}/{pid}/fd/{fd}").startswith(f"{shm}/torch_"):
+                if os.readlink(f"{proc}/{pid}/fd/{fd}").rpartition("/")[2].startswith("torch_"):
                     held.add(os.stat(f"{proc}/{pid}/fd/{fd}").st_ino)
         except procfs.GONE:
             continue

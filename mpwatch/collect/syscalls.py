@@ -15,20 +15,21 @@ _X86_64: dict[int, str] = {
     130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 219: "restart_syscall",
     220: "semtimedop", 230: "clock_nanosleep", 231: "exit_group", 232: "epoll_wait",
     243: "mq_timedreceive", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
-    275: "splice", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg", 426: "io_uring_enter",
-    441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
+    275: "splice", 276: "tee", 278: "vmsplice", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg",
+    307: "sendmmsg", 426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
+    455: "futex_wait",
 }  # fmt: skip
 
 _AARCH64: dict[int, str] = {
     4: "io_getevents", 22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat",
     63: "read", 64: "write", 65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64",
-    71: "sendfile", 72: "pselect6", 73: "ppoll", 76: "splice", 82: "fsync", 83: "fdatasync",
-    94: "exit_group", 95: "waitid", 98: "futex", 101: "nanosleep", 115: "clock_nanosleep",
-    128: "restart_syscall", 133: "rt_sigsuspend", 137: "rt_sigtimedwait", 183: "mq_timedreceive",
-    188: "msgrcv", 189: "msgsnd", 192: "semtimedop", 193: "semop", 202: "accept", 203: "connect",
-    206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 220: "clone", 221: "execve",
-    242: "accept4", 243: "recvmmsg", 260: "wait4", 426: "io_uring_enter", 441: "epoll_pwait2",
-    449: "futex_waitv", 455: "futex_wait",
+    71: "sendfile", 72: "pselect6", 73: "ppoll", 75: "vmsplice", 76: "splice", 77: "tee",
+    82: "fsync", 83: "fdatasync", 94: "exit_group", 95: "waitid", 98: "futex", 101: "nanosleep",
+    115: "clock_nanosleep", 128: "restart_syscall", 133: "rt_sigsuspend", 137: "rt_sigtimedwait",
+    183: "mq_timedreceive", 188: "msgrcv", 189: "msgsnd", 192: "semtimedop", 193: "semop",
+    202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg",
+    220: "clone", 221: "execve", 242: "accept4", 243: "recvmmsg", 260: "wait4", 269: "sendmmsg",
+    426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
 }  # fmt: skip
 
 

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.diagnose import rules
+from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
 from mpwatch.diagnose.rules import (  # noqa: F401 - gathered into RULES, so that this is the one list
     collective_mismatch,
     compile_worker_pool,
-    context_already_set,
     copy_on_write_growth,
     cpu_affinity_collapse,
     cpu_oversubscription,
     cuda_contexts_everywhere,
-    cuda_in_forked_child,
-    cuda_ipc_allocator_mismatch,
     cuda_ipc_counter_files_and_events,
     cuda_ipc_limbo,
-    cuda_ipc_producer_exit,
     elastic_agent_wedged,
     event_set_hangs,
     fd_exhaustion_producer,
     fd_exhaustion_receiver,
-    fds_to_keep_duplicate,
     feeder_thread_drops_batch,
     file_system_strategy_leak,
     fork_openmp,
@@ -34,8 +32,6 @@ from mpwatch.diagnose.rules import (  # noqa: F401 - gathered into RULES, so tha
     forkserver_too_many_fds,
     gil_bound_threads,
     half_message,
-    hogwild_not_shared,
-    inherited_iterator_del,
     iterable_duplicates,
     joinablequeue_join_hangs,
     loader_iterator_leak,
@@ -43,8 +39,6 @@ from mpwatch.diagnose.rules import (  # noqa: F401 - gathered into RULES, so tha
     main_killed,
     main_not_importable,
     max_map_count,
-    nccl_shm_enospc,
-    nested_daemonic,
     no_main_guard,
     numpy_rng_identical,
     orphaned_workers,
@@ -55,27 +49,20 @@ from mpwatch.diagnose.rules import (  # noqa: F401 - gathered into RULES, so tha
     prefetch_memory_blowup,
     producer_exits_before_get,
     python314_forkserver_default,
-    queue_aliasing_inplace_write,
     queue_join_feeder_deadlock,
     queue_lock_held_by_dead,
     rank_stuck_in_collective,
     raw_fork_inherits_sharer,
     resource_tracker_leaks,
-    semlock_cross_context,
     semlock_enospc,
-    share_memory_dangling_numpy,
     shared_file_offset,
     shared_memory_tracker_unlink,
     sharedcache_growth,
     sharedcache_lock_reentry,
-    sharedcache_race,
     shm_full_enospc,
     shm_full_sigbus,
-    shm_manager_failure,
     sigchld_raises_anywhere,
-    spawn_join_false_lost_semaphores,
     spawn_startup_cost,
-    spawn_temporary_tensor_fd,
     spawn_unpicklable_object,
     standing_still,
     start_method_inheritance,
@@ -106,8 +93,22 @@ class Rule(NamedTuple):
     check: Check
 
 
+def _of_message(known: KnownError, snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    del history
+    return known_error(known, snapshot)
+
+
 RULES: tuple[Rule, ...] = tuple(
-    Rule(module.RULE, module.check)
-    for _, module in sorted(vars(rules).items())
-    if isinstance(module, ModuleType)
+    sorted(
+        (
+            *(
+                Rule(module.RULE, module.check)
+                for module in vars(rules).values()
+                if isinstance(module, ModuleType)
+            ),
+            *(Rule(known.rule, partial(_of_message, known)) for known in KNOWN_ERRORS),
+        ),
+        key=attrgetter("id"),
+    )
 )
+"""All of them, by id: one a module of `rules`, and one a row of the table of known errors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpwatch.diagnose.complaints import number_of
+from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.snapshot import Process
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from mpwatch.diagnose.catalogue import RULES, Rule
 from mpwatch.diagnose.causes import ONLY_ALONE, with_causes
@@ -13,7 +14,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.model.waits import FollowedLater, WaitGraph
+from mpwatch.model.waits import WaitGraph
 
 LINGER_S = 4.0
 """A finding that is not seen for less than this is still held: values near a threshold jitter."""
@@ -31,7 +32,6 @@ CLOSE_S = 1.25
 LOOKS_SKIPPED = 2
 """With `CLOSE_S` less than `LINGER_S`: what a rule found last holds until it is asked again."""
 
-_T = TypeVar("_T")
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
 
@@ -52,8 +52,8 @@ class _Held:
 class Engine:
     """Turns snapshots, one after another, into findings that do not flicker.
 
-    One engine follows one job. When time runs backwards, as in a replay that is sought, or the job
-    is another one, it starts anew.
+    One engine follows one job. What it finds depends on the snapshots it was given before, so it is
+    given one for each reading of the job, and `preview` serves whoever asks in between.
     """
 
     def __init__(
@@ -70,19 +70,49 @@ class Engine:
         self._told: tuple[int, tuple[LogEntry, ...]] = 0, ()
         """How many processes there were, and what was told last, when the rules were asked."""
         self._skipped = 0
+        self._last: tuple[Snapshot, Snapshot] | None = None
+        """The snapshot given last, and the same with waits and findings."""
+
+    def copy(self) -> Engine:
+        """An engine in the same state that goes its own way."""
+        other = copy.copy(self)
+        other._held = {key: copy.copy(held) for key, held in self._held.items()}
+        other._last = None
+        return other
+
+    def diagnosed(self, snapshot: Snapshot, history: History) -> Snapshot:
+        """The snapshot of a reading with its waits and findings, which count for later ones.
+
+        Asked again about the same snapshot, it returns the same result and does nothing.
+        """
+        if self._last is None or self._last[0] is not snapshot:
+            waiting = replace(snapshot, waits=self.waits(snapshot))
+            found = replace(waiting, findings=self.look(waiting, history))
+            self._last = snapshot, found
+        return self._last[1]
+
+    def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:
+        """A snapshot with its waits and findings, which leaves no trace in the engine.
+
+        Args:
+            snapshot: The job, also between two readings.
+            history: How its numbers moved.
+            all_rules: Ask every rule, also where `look` would not; see there.
+        """
+        if not all_rules and self._last is not None and self._last[0] is snapshot:
+            return self._last[1]
+        other = self.copy()
+        if all_rules:
+            other._skipped = LOOKS_SKIPPED
+        return other.diagnosed(snapshot, history)
 
     def waits(self, snapshot: Snapshot) -> WaitGraph:
-        """Who waits for whom; where that cannot be told for a defect, the next look says so."""
-        graph = self._attempt(lambda: self._derive_waits(snapshot), WaitGraph())
-        return FollowedLater(graph.edges, lambda: self._attempt(lambda: graph.chains, ()))
-
-    def _attempt(self, derive: Callable[[], _T], otherwise: _T) -> _T:
-        """What comes of it; a defect is told at the next look."""
+        """What each thread waits for; a defect here becomes a finding of the next look."""
         try:
-            return derive()
+            return self._derive_waits(snapshot)
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             self._failed = _failure_of("waits", error)
-            return otherwise
+            return WaitGraph()
 
     def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
         """Run the rules and return what is wrong.

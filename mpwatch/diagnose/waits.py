@@ -9,7 +9,7 @@ from mpwatch.diagnose.wait_chains import ChainBuilder
 from mpwatch.diagnose.wait_edges import Surroundings, edges_of, surroundings
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.waits import FollowedLater, WaitEdge, WaitGraph
+from mpwatch.model.waits import WaitEdge, WaitGraph
 
 
 def wait_graph(snapshot: Snapshot) -> WaitGraph:
@@ -21,7 +21,7 @@ def wait_graph(snapshot: Snapshot) -> WaitGraph:
     """
     around = surroundings(snapshot)
     edges = _edges(around)
-    return FollowedLater(edges, lambda: ChainBuilder(around, edges).chains())
+    return WaitGraph(edges, ChainBuilder(around, edges).chains())
 
 
 class _Known(NamedTuple):

@@ -98,6 +98,18 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         _entrance.append(True)
 
 
+known_version: str | None = None
+"""Of these modules as whoever loaded them says, see `wire.sources_version`; `None`: not told."""
+
+
+def version() -> str | None:
+    """Which version of the hook these modules are, see `wire.sources_version`; `None`: not read."""
+    if known_version is not None:
+        return known_version
+    session = sys.modules.get(f"{__name__}.session")
+    return None if session is None else session.Session.version
+
+
 def current() -> Session | None:
     """The session of this process, for tests and for the attaching side."""
     return _session

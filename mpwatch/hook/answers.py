@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from . import wire
+from . import one_call, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .session import Session
-
-_STACK_FRAMES = 128
 
 
 def hello(session: Session) -> dict[str, Any]:
@@ -21,10 +19,11 @@ def hello(session: Session) -> dict[str, Any]:
     version = getattr(torch, "__version__", None)
     return {
         "protocol": wire.PROTOCOL,
+        "version": session.version,
         "pid": session.identity.pid,
         "start_ticks": session.identity.start_ticks,
         "python": ".".join(map(str, sys.version_info[:3])),
-        "torch": None if version is None else str(version),
+        "torch": str.__str__(version) if isinstance(version, str) else None,
         "started_by": session.identity.started_by,
         "since_ns": session.since_ns,
         "birth": session.identity.birth,
@@ -75,10 +74,14 @@ def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
         reply["at_ns"] = session.system.monotonic_ns()
     elif asked == "stacks":
         began_ns = session.system.thread_time_ns()
-        reply["threads"] = stacks(session)
+        try:
+            reply[wire.AS_TEXT] = {"threads": one_call.stacks_as_json()}
+        except OSError as error:
+            reply["error"] = f"stacks: {error.strerror or error}"
         reply["cpu_ns"] = session.system.thread_time_ns() - began_ns
     elif asked == "gauges":
-        reply.update(gauges(session))
+        named = request.get("also")
+        reply.update(gauges(session, named if isinstance(named, list) else []))
     elif asked == "detach":
         # Done by the thread once this reply is on its way.
         session.jobs.append(lambda: session.leave("detach"))
@@ -88,28 +91,16 @@ def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
     return reply
 
 
-def stacks(session: Session) -> list[dict[str, Any]]:
-    """The Python frames of all threads but our own."""
-    own = session.system.get_ident()
-    names = _thread_names()
-    threads = []
-    for ident, frame in sys._current_frames().items():
-        if ident == own:
-            continue
-        name, tid = names.get(ident, ("", None))
-        frames: list[list[Any]] = []
-        step: Any = frame
-        while step is not None and len(frames) < _STACK_FRAMES:
-            frames.append([step.f_code.co_name, step.f_code.co_filename, step.f_lineno])
-            step = step.f_back
-        threads.append({"tid": tid, "name": name, "frames": frames})
-    return threads
+def gauges(session: Session, named: list[Any]) -> dict[str, Any]:
+    """All readings; one that fails gives its reason under its name.
 
-
-def gauges(session: Session) -> dict[str, Any]:
-    """All readings; one that fails gives its reason under its name."""
+    Args:
+        session: Of this process.
+        named: Readings wanted besides those that are free of risk.
+    """
     readings: dict[str, Any] = {"own": own_cost(session), "strategy": sharing_strategy()}
-    for name, read in tuple(session.gauges.items()):
+    also = [(name, session.on_request[name]) for name in session.on_request if name in named]
+    for name, read in (*session.gauges.items(), *also):
         try:
             reading = read()
         except Exception as error:  # noqa: BLE001 - one gauge must not take the others along
@@ -117,13 +108,3 @@ def gauges(session: Session) -> dict[str, Any]:
         if reading is not None:
             readings[name] = reading
     return readings
-
-
-def _thread_names() -> dict[int, tuple[str, int | None]]:
-    """Name and native id by ident, from `threading`'s own table, which is read without its lock."""
-    threading = sys.modules.get("threading")
-    active: dict[int, Any] = getattr(threading, "_active", {})
-    return {
-        ident: (str(thread._name), getattr(thread, "_native_id", None))
-        for ident, thread in tuple(active.items())
-    }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 
-from . import wire
+from . import errors, wire
+from .exact import class_name
+from .one_call import room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +32,22 @@ STUCK_NS = 30_000_000_000
 class Connection:
     """A peer whose credentials were checked; all calls are non-blocking."""
 
-    __slots__ = ("_cursor", "_inbox", "_moved_ns", "_note", "_outbox", "_sent", "_session", "sock")
+    __slots__ = (
+        "_cursor",
+        "_inbox",
+        "_inode",
+        "_moved_ns",
+        "_note",
+        "_outbox",
+        "_sent",
+        "_session",
+        "sock",
+    )
 
     def __init__(self, sock: Any, session: Session) -> None:
         self.sock = sock
         self._session = session
+        self._inode: int = session.system.os.fstat(sock.fileno()).st_ino
         self._inbox = bytearray()
         self._outbox = bytearray()
         # A new observer gets what the ring still holds.
@@ -70,6 +83,7 @@ class Connection:
                 sent = self.sock.send(bytes(self._outbox[:65_536]))
                 del self._outbox[:sent]
                 self._moved_ns = now_ns
+                room.wait()
         except BlockingIOError:
             if now_ns - self._moved_ns > STUCK_NS:
                 raise TimeoutError("the observer reads nothing") from None
@@ -89,6 +103,7 @@ class Connection:
             raise ConnectionResetError("the observer closed the connection")
         self._inbox += data
         while (request := self._next_request()) is not None:
+            room.wait()
             reply = answer(request)
             if reply is not None:
                 self._put(wire.REPLY, reply)
@@ -107,18 +122,38 @@ class Connection:
                 self._note = number + 1
         self.flush()
 
-    def say_goodbye(self, reason: str) -> None:
-        """Tell the peer that this hook ends, as far as it still reads."""
+    def say_goodbye(self, reason: str, left: dict[str, str]) -> None:
+        """Tell the peer that this hook ends, as far as it still reads; see `wire.GOODBYE`."""
+        said: dict[str, Any] = {"reason": reason}
+        if left:
+            said["left"] = left
         try:
+            if not self.is_its_own():
+                return
             self.push()
-            self._put(wire.GOODBYE, {"reason": reason})
+            self._put(wire.GOODBYE, said)
             self.flush()
         except OSError:
             return
 
     def close(self) -> None:
-        """Close this process's end; in a forked child that leaves the parent's open."""
-        self.sock.close()
+        """Close this process's end; in a forked child that leaves the parent's open.
+
+        A descriptor that the program has closed, and may have used again, is left alone.
+        """
+        if self.is_its_own():
+            self.sock.close()
+        else:
+            self.sock.detach()
+
+    def is_its_own(self) -> bool:
+        """Whether the descriptor still is this connection."""
+        try:
+            return bool(self._session.system.os.fstat(self.sock.fileno()).st_ino == self._inode)
+        except OSError as error:
+            if not errors.is_ours(error):
+                raise
+            return False
 
     def _put_records(self) -> None:
         """Append the slices that are new since the last time."""
@@ -140,7 +175,11 @@ class Connection:
 
     def _put(self, kind: int, content: dict[str, Any]) -> None:
         """Append one frame; content that is too long is replaced by the fact that it was."""
-        data = json.dumps(content, default=repr).encode("ascii")
+        ready = content.pop(wire.AS_TEXT, {})
+        text = json.dumps(content, default=_shown)
+        for name, value in ready.items():
+            text = f'{text[:-1]}, "{name}": {value}}}'
+        data = text.encode("ascii")
         if len(data) > wire.MAX_FRAME_BYTES:
             short = {"id": content.get("id"), "error": f"the answer has {len(data)} bytes"}
             data = json.dumps(short).encode("ascii")
@@ -161,6 +200,11 @@ class Connection:
         if not isinstance(request, dict):
             raise ValueError("a request is a JSON object")
         return request
+
+
+def _shown(value: Any) -> str:
+    """Stand for a value that is not JSON: `repr` would run the program's code."""
+    return f"<{class_name(type(value))}>"
 
 
 def is_welcome(sock: Any, uid: int) -> bool:

@@ -6,6 +6,7 @@ import collections
 import weakref
 
 from . import errors
+from .exact import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ class Depths:
             # The callback is in C: one in Python would be a place where a signal may strike.
             reference = _Reference(queue, self._dead.append)
             reference.key = id(queue)
-            places = getattr(getattr(queue, "_sem", None), "_semlock", None)
-            readers = getattr(getattr(queue, "_rlock", None), "_semlock", None)
-            maxsize = getattr(queue, "_maxsize", UNBOUNDED)
+            known = attributes(queue)
+            places = attributes(known.get("_sem")).get("_semlock")
+            readers = attributes(known.get("_rlock")).get("_semlock")
+            maxsize = known.get("_maxsize", UNBOUNDED)
             self.known[reference.key] = reference, places, readers, maxsize
         except Exception as error:
             if not errors.is_ours(error):

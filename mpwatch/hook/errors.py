@@ -22,12 +22,28 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import sys
 
+from . import exact
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, FrameType, TracebackType
     from typing import Any
 
 
+traceback_of: Callable[[BaseException], TracebackType | None] = BaseException.__dict__[
+    "__traceback__"
+].__get__
+"""The traceback of an exception, also of one whose class overrides `__getattribute__`."""
+context_of: Callable[[BaseException], BaseException | None] = BaseException.__dict__[
+    "__context__"
+].__get__
+_arguments: Callable[[BaseException], tuple[Any, ...]] = BaseException.__dict__["args"].__get__
+_set_traceback: Callable[[BaseException, TracebackType | None], None] = BaseException.__dict__[
+    "__traceback__"
+].__set__
+_file_name: Callable[[BaseException], Any] = OSError.__dict__["filename"].__get__
+_WRITTEN_IN_C = type(BaseException.__str__)
 _OWN = __file__.rpartition("/")[0] + "/"
 
 
@@ -37,9 +53,9 @@ def is_ours(error: BaseException) -> bool:
     Bookkeeping raises built-in exceptions and those of `struct`; whatever else surfaces in it was
     put there from outside (a signal handler, `PyThreadState_SetAsyncExc`).
     """
-    if not isinstance(error, Exception):
+    if not exact.is_a(error, Exception):
         return False
-    if type(error).__module__ not in ("builtins", "struct"):
+    if exact.module_of_class(type(error)) not in ("builtins", "struct"):
         return False
     return signal_behind(error) is None
 
@@ -55,13 +71,13 @@ def signal_behind(error: BaseException) -> int | None:
         code = _code_of(_signal.getsignal(number))
         if code is not None:
             codes.setdefault(code, []).append(number)
-    step: TracebackType | None = error.__traceback__
+    step: TracebackType | None = traceback_of(error)
     while step is not None:
         numbers = codes.get(step.tb_frame.f_code)
         if numbers is not None:
             return _number_in(step.tb_frame, numbers)
         step = step.tb_next
-    return int(_signal.SIGINT) if isinstance(error, KeyboardInterrupt) else None
+    return int(_signal.SIGINT) if exact.is_a(error, KeyboardInterrupt) else None
 
 
 def _number_in(frame: FrameType, numbers: list[int]) -> int:
@@ -71,8 +87,8 @@ def _number_in(frame: FrameType, numbers: list[int]) -> int:
     for name in code.co_varnames[: named + 1]:  # `*args` come after those with a name
         value = frame.f_locals.get(name)
         for each in value if type(value) is tuple else (value,):
-            if isinstance(each, int) and each in numbers:
-                return int(each)
+            if type(each) is int and each in numbers:
+                return each
     return numbers[0]
 
 
@@ -81,10 +97,10 @@ def _unframe(error: BaseException) -> None:
 
     Call it in the wrapper's `except` clause, right before a bare `raise`.
     """
-    step = error.__traceback__
+    step = traceback_of(error)
     if step is not None:
         # Nothing remains of a call that did not even begin, with arguments that do not fit.
-        error.__traceback__ = step.tb_next
+        _set_traceback(error, step.tb_next)
 
 
 def _unframe_and_replace(error: BaseException) -> None:
@@ -101,7 +117,7 @@ unframe = _unframe_and_replace if _PUTS_ASIDE else _unframe
 def cut(error: BaseException, step: TracebackType | None) -> None:
     """Let an exception go on with this traceback: in an `except` clause, before a bare `raise`."""
     global _replacing
-    error.__traceback__ = step
+    _set_traceback(error, step)
     if not _PUTS_ASIDE or sys.exc_info()[1] is not error:
         return
     if _replacing is None:
@@ -149,7 +165,7 @@ def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
     Those of wrappers are left out: nobody wrote them into the program.
     """
     frames = []
-    step = error.__traceback__
+    step = traceback_of(error)
     while step is not None:
         code = step.tb_frame.f_code
         if not code.co_filename.startswith(_OWN):
@@ -178,21 +194,28 @@ def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
 
 
 def text_of(error: BaseException, limit: int = 1000) -> str:
-    """The message of an exception, bounded; an exception that cannot be shown gives its reason."""
-    try:
-        return str(error)[:limit]
-    except Exception as failure:
-        # A foreign `__str__` may raise anything.
-        if signal_behind(failure) is not None:
-            raise
-        return f"<{type(failure).__name__} while reading the message>"
+    """The message of an exception, bounded, without running the program's code.
+
+    A `__str__` that is written in Python is the program's or a library's, and what an exception was
+    made with may be any object. So only the built-in exceptions' own `__str__` is called, and only
+    where all arguments are plain values. Otherwise the arguments are joined.
+    """
+    arguments = _arguments(error)
+    show = exact.in_class(error, "__str__")
+    shown = arguments
+    if exact.is_a(error, OSError):
+        shown += (_file_name(error),)  # any object that was given for a path
+    if type(show) is _WRITTEN_IN_C and all(exact.is_atom(each) for each in shown):
+        try:
+            return str(show(error))[:limit]
+        except Exception as failure:
+            # Some show attributes as well, to which the program may have given any value.
+            if signal_behind(failure) is not None:
+                raise
+    return ", ".join(exact.text(each) for each in arguments)[:limit]
 
 
 def _code_of(handler: Any) -> CodeType | None:
     """The code that a signal handler runs: a function's, a method's, or a callable object's."""
-    function: Any = getattr(handler, "func", handler)  # functools.partial
-    function = getattr(function, "__func__", function)
-    code: CodeType | None = getattr(function, "__code__", None)
-    if code is None and callable(function) and not isinstance(function, type):
-        code = getattr(type(function).__call__, "__code__", None)
+    code: CodeType | None = exact.code_of(handler)
     return code

@@ -12,8 +12,10 @@ import functools
 import itertools
 import sys
 import weakref
+from types import MethodType
 
 from . import errors
+from .exact import attributes, class_name, module_of_class
 from .luggage import is_module, is_tensor, walk
 
 TYPE_CHECKING = False
@@ -123,7 +125,7 @@ class Handed:
         if known is None or known[0]() is not model:
             return 0
         processes = [each for each in (reference() for reference in known[2]) if each is not None]
-        popens = (getattr(each, "_popen", None) for each in processes)
+        popens = (attributes(each).get("_popen") for each in processes)
         return sum(1 for popen in popens if getattr(popen, "returncode", None) is None)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
@@ -163,7 +165,7 @@ class Handed:
         self._session.note(
             "parameters-not-shared",
             what=shown[:256],
-            model=type(model).__qualname__[:128],
+            model=class_name(type(model))[:128],
             how=how,
             parameters=len(names),
             processes=siblings or None,
@@ -182,13 +184,14 @@ def _models(process: Any) -> list[Any]:
 
 def _brought(process: Any) -> tuple[Any, ...]:
     """Arguments of a process, what a subclass keeps on `self`, and whose method is its target."""
-    target = getattr(process, "_target", None)
-    arguments: list[Any] = [getattr(process, "_args", ()), getattr(process, "_kwargs", {})]
+    known = attributes(process)
+    target = known.get("_target")
+    arguments: list[Any] = [known.get("_args", ()), known.get("_kwargs", {})]
     if type(target) is functools.partial:
         arguments += [target.args, target.keywords]
         target = target.func
-    own = {name: part for name, part in vars(process).items() if name not in _OF_ANY_PROCESS}
-    return (*arguments, own, getattr(target, "__self__", None))
+    own = {name: part for name, part in known.items() if name not in _OF_ANY_PROCESS}
+    return (*arguments, own, target.__self__ if type(target) is MethodType else None)
 
 
 def _inside(model: Any) -> list[Any]:
@@ -215,7 +218,7 @@ def _has_a_way_back(process: Any) -> bool:
     """Whether a child could send something to others by what it was handed, or by a global."""
     main = vars(sys.modules["__main__"])
     for _, part in itertools.chain(walk(process), walk(_brought(process)), walk(main, 1)):
-        package, _, module = type(part).__module__.partition(".")
+        package, _, module = module_of_class(type(part)).partition(".")
         if package == "multiprocessing" and module in _WAYS_BACK:
             return True
         if type(part) is sys.modules["torch"].Tensor and part.is_shared():

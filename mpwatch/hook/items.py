@@ -10,6 +10,7 @@ import weakref
 
 from . import errors, wire
 from .depths import Depths
+from .exact import is_a
 from .handed import Handed
 from .views import Views
 
@@ -150,11 +151,10 @@ def _tensors(item: Any) -> Any:
 
 def _members(item: Any) -> Any:
     """What a container holds, read without a method that the program may have overridden."""
-    lineage = type(item).__mro__
-    if dict in lineage:
+    if is_a(item, dict):
         return iter(dict.values(item))
     for base in (tuple, list):
-        if base in lineage:
+        if is_a(item, base):
             return base.__iter__(item)
     return iter((item,))
 

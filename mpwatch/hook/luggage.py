@@ -6,10 +6,12 @@ neither an overridden method nor a property is called, and only so much of each 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
+from types import MethodType
 
-from . import errors
+from .exact import attributes, class_name, is_a, module_of_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,20 +51,23 @@ def parts(thing: Any, *, is_first: bool = False) -> list[tuple[str, Any]]:
         is_first: Look into it whatever it is, as a Process of multiprocessing.
     """
     kind = type(thing)
-    lineage = kind.__mro__
-    if dict in lineage:
+    if is_a(thing, dict):
         items = list(itertools.islice(dict.items(thing), SAMPLE))
         return [(f"[{_key(key)}]", part) for key, part in items]
-    if list in lineage:
+    if is_a(thing, list):
         return _numbered(list.__getitem__(thing, slice(SAMPLE)))
-    if tuple in lineage:
+    if is_a(thing, tuple):
         return _numbered(tuple.__getitem__(thing, slice(SAMPLE)))
-    if set in lineage or frozenset in lineage:
-        base: Any = set if set in lineage else frozenset
-        return [("{}", part) for part in itertools.islice(base.__iter__(thing), SAMPLE)]
-    if type in lineage or kind is type(sys) or is_tensor(thing):
+    for base in (set, frozenset):
+        if is_a(thing, base):
+            return [("{}", part) for part in itertools.islice(base.__iter__(thing), SAMPLE)]
+    if is_a(thing, type) or kind is type(sys) or is_tensor(thing):
         return []
-    if kind.__module__.partition(".")[0] in _CLOSED and not is_first:
+    if kind is functools.partial:
+        return [(".func", thing.func), (".args", thing.args), (".keywords", thing.keywords)]
+    if kind is MethodType:
+        return [(".__self__", thing.__self__)]
+    if module_of_class(kind).partition(".")[0] in _CLOSED and not is_first:
         return []
     return [(f".{name}", part) for name, part in _attributes(thing)]
 
@@ -70,21 +75,25 @@ def parts(thing: Any, *, is_first: bool = False) -> list[tuple[str, Any]]:
 def size(thing: Any) -> int:
     """Members that a container has in all."""
     for base in (dict, list, tuple, set, frozenset):
-        if base in type(thing).__mro__:
+        if is_a(thing, base):
             return base.__len__(thing)
     return 0
 
 
 def is_tensor(thing: Any) -> bool:
     """Whether it is a tensor of torch, of any subclass."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    return tensor is not None and tensor in type(thing).__mro__
+    return _is_of(thing, "torch", "Tensor")
 
 
 def is_module(thing: Any) -> bool:
     """Whether it is a `torch.nn.Module`."""
-    module = getattr(sys.modules.get("torch.nn"), "Module", None)
-    return module is not None and module in type(thing).__mro__
+    return _is_of(thing, "torch.nn", "Module")
+
+
+def _is_of(thing: Any, module: str, name: str) -> bool:
+    """Whether an object's type derives from a class of a module, if that module is loaded."""
+    base = getattr(sys.modules.get(module), name, None)
+    return base is not None and is_a(thing, base)
 
 
 def walk(thing: Any, depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
@@ -139,15 +148,8 @@ def _tensors_in(thing: Any, depth: int, left: list[int]) -> int:
 
 
 def _attributes(thing: Any) -> list[tuple[str, Any]]:
-    try:
-        names = object.__getattribute__(thing, "__dict__")
-    except AttributeError as error:
-        if not errors.is_ours(error):
-            raise
-        return []
-    if type(names) is not dict:
-        return []
-    rows = list(names.items())
+    names = attributes(thing)
+    rows = [row for row in names.items() if type(row[0]) is str]
     if is_module(thing):
         # Parameters and parts of a module lie in dictionaries of their own.
         for name in _OF_MODULES:
@@ -162,4 +164,4 @@ def _numbered(members: Any) -> list[tuple[str, Any]]:
 
 def _key(key: Any) -> str:
     """A key as people write it; one that is no plain value would run the program's `__repr__`."""
-    return repr(key)[:64] if type(key) in (str, int, bytes, bool) else f"<{type(key).__name__}>"
+    return repr(key)[:64] if type(key) in (str, int, bytes, bool) else f"<{class_name(type(key))}>"

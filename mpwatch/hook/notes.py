@@ -7,6 +7,7 @@ import itertools
 import json
 
 from . import errors, places
+from .exact import class_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ PENDING_BYTES = 24_576
 PROBLEMS = 32
 _HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
 _FULL = "the file of notes is full: of what follows only the end is in it"
+
+
+def _shown(value: Any) -> str:
+    """Stand for a value that is not JSON: `repr` would run the program's code."""
+    return f"<{class_name(type(value))}>"
 
 
 class Problems(list[str]):
@@ -107,7 +113,7 @@ class Notes:
         number = next(self._count)
         note = {"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}
         # Surrogates from undecodable file names are legal in str and escaped by ASCII JSON.
-        data = json.dumps(note, default=repr).encode("ascii")
+        data = json.dumps(note, default=_shown).encode("ascii")
         if len(data) > NOTE_BYTES:
             short = {"kind": kind, "at_ns": note["at_ns"], "n": number, "cut": len(data)}
             data = json.dumps(short).encode("ascii")

@@ -13,6 +13,7 @@ import os
 import sys
 
 from . import errors
+from .exact import class_name, code_of, full_name, in_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,10 +99,9 @@ class Origins:
 
     def begin_worker(self, dataset: Any, collate: Any) -> None:
         """Name the code that fills a DataLoader's batches where no line of the program is near."""
-        kind = type(dataset)
-        parts = (collate, getattr(kind, "__getitem__", None), getattr(kind, "__iter__", None))
+        parts = (collate, in_class(dataset, "__getitem__"), in_class(dataset, "__iter__"))
         definitions = (definition(part) for part in parts)
-        self._usual = next(filter(None, definitions), f"dataset {kind.__qualname__}")
+        self._usual = next(filter(None, definitions), f"dataset {class_name(type(dataset))}")
 
     def _is_time(self) -> bool:
         """Whether notes may come again; a race costs one too many, no more."""
@@ -152,13 +152,10 @@ def place_here() -> str | None:
 
 def definition(function: Any) -> str | None:
     """File, line and name of a function of the program, or `None` for somebody else's."""
-    function = getattr(function, "func", function)  # functools.partial
-    if not callable(function):
-        return None
-    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    code = code_of(function)
     if code is None or not is_of_the_program(code.co_filename):
         return None
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    _, name = full_name(function)
     return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno} {name}"
 
 

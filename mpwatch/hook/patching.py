@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     Wrap = Callable[[Any, Session], Any]
 
 
+_SUSPENDS = 0x20 | 0x80 | 0x100 | 0x200
+"""`co_flags` of generators and coroutines (inspect.CO_GENERATOR and its like)."""
+
+
 class Point:
     """One row of the table."""
 
@@ -45,7 +49,16 @@ class Point:
 class Patcher:
     """The points set in this process."""
 
-    __slots__ = ("_rows", "_session", "_undo", "_unfinished", "_watch", "missing", "prepared")
+    __slots__ = (
+        "_rows",
+        "_session",
+        "_undo",
+        "_unfinished",
+        "_watch",
+        "left",
+        "missing",
+        "prepared",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -55,6 +68,8 @@ class Patcher:
         self._unfinished: set[str] = set()
         self.missing: dict[str, str] = {}
         """Points that could not be set, with the reason."""
+        self.left: dict[str, str] = {}
+        """Replacements that could not be taken back, with the reason: see `leave_under`."""
         self.prepared: Undo | None = None
         """Undoes what is being set just now; a signal handler may raise in the middle of it."""
 
@@ -154,15 +169,60 @@ def attribute(path: str, wrap: Wrap) -> Install:
         ours = wrapper if kind is None else kind(wrapper)
 
         def undo() -> None:
-            # Somebody may have wrapped ours; then it stays, and is silent.
-            if vars(holder).get(name) is ours:
+            now = vars(holder).get(name)
+            if now is ours:
                 setattr(holder, name, raw)
+            elif now is not raw:
+                leave_under(session.patcher, f"{module.__name__}.{path}", wrapper, original)
 
         session.patcher.prepared = undo
         setattr(holder, name, ours)
         return undo
 
     return install
+
+
+def leave_under(patcher: Patcher, name: str, wrapper: Any, original: Any) -> None:
+    """Leave a replacement in place because another library has replaced or wrapped it in turn.
+
+    That library may hold on to it and call it, so it cannot be taken back. It is made to do nothing
+    but call the original.
+    """
+    try:
+        make_pass_through(wrapper, original)
+        does = "what is left of the hook there only calls the original"
+    except Exception as error:
+        if not errors.is_ours(error):
+            raise
+        does = f"what is left of the hook there could not be reduced: {type(error).__name__}"
+    patcher.left[name] = f"another library has replaced it since; {does}"
+
+
+def make_pass_through(wrapper: Any, original: Any) -> None:
+    """Give a function the code `return original(*args, **kwargs)`; calls under way go on as before.
+
+    Raises:
+        ValueError: It is no plain function whose closure holds the original.
+    """
+    names = wrapper.__code__.co_freevars
+    cells = dict(zip(names, wrapper.__closure__ or (), strict=True))
+    name = next((name for name in names if cells[name].cell_contents is original), None)
+    if name is None or wrapper.__code__.co_flags & _SUSPENDS:
+        raise ValueError
+    # All cells have to be named, for a function's code and its closure must agree in number.
+    text = (
+        f"def make({', '.join(names)}):\n"
+        " def passes(*_args, **_kwargs):\n"
+        f"  if 0: {', '.join(names)}\n"
+        f"  return {name}(*_args, **_kwargs)\n"
+        " return passes\n"
+    )
+    made: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), made)
+    code = made["make"](*names).__code__
+    if code.co_freevars != names:
+        raise ValueError
+    wrapper.__code__ = code.replace(co_name=wrapper.__code__.co_name)
 
 
 def _is_initializing(module: ModuleType) -> bool:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
+
+from . import errors
+from .exact import attributes, class_name, full_name
+from .one_call import dereference, frames, through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +22,11 @@ if TYPE_CHECKING:
         own: Own
 
 
+_frames = sys._current_frames
 POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 """What the processes of pools run; the first argument is the queue of their tasks."""
-_STARS = ("mapstar", "starmapstar")
+_STARS = (("multiprocessing.pool", "mapstar"), ("multiprocessing.pool", "starmapstar"))
+_CHUNK = ("concurrent.futures.process", "_process_chunk")
 
 
 class Own:
@@ -126,8 +134,8 @@ class Worker:
 
     def recognise_pool(self, target: Any, arguments: Any) -> None:
         """Be the worker of a pool if that is what a new process is about to run."""
-        name = f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', '')}"
-        if name in POOL_WORKERS and arguments:
+        name = ".".join(full_name(target))
+        if name in POOL_WORKERS and type(arguments) is tuple and arguments:
             self.source = id(arguments[0])
             self.is_busy = True
 
@@ -139,18 +147,18 @@ class Worker:
         if type(taken) is tuple and len(taken) == 5:
             job, part, function, arguments, _ = taken
             # `map` wraps the function and a share of its arguments.
-            inner = arguments[0][0] if getattr(function, "__name__", "") in _STARS else function
-        elif hasattr(taken, "work_id"):
-            job, part = taken.work_id, None
-            inner = taken.fn
-            if getattr(getattr(inner, "func", None), "__name__", "") == "_process_chunk":
+            inner = arguments[0][0] if full_name(function) in _STARS else function
+        elif class_name(type(taken)) == "_CallItem":
+            known = attributes(taken)
+            job, part, inner = known["work_id"], None, known["fn"]
+            if type(inner) is functools.partial and full_name(inner) == _CHUNK:
                 inner = inner.args[0]
         else:
             return
         self.job = {
             "job": job,
             "part": part,
-            "function": _name_of(inner),
+            "function": ".".join(full_name(inner))[:256],
             "since_ns": now_ns,
         }
 
@@ -167,23 +175,21 @@ class Worker:
         return {"job": None, **(self.job or {}), "done": self.done}
 
 
-def _name_of(function: Any) -> str:
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{getattr(function, '__module__', '')}.{name}"[:256]
-
-
 def _index_in_fetch() -> str | None:
-    """The sample being fetched, out of the frame of torch's fetcher.
+    """The sample being fetched, out of the frame of torch's fetcher; a number or a string.
 
     Its list comprehension has a frame of its own before Python 3.12.
     """
-    for frame in sys._current_frames().values():
-        step: Any = frame
-        while step is not None:
-            code = step.f_code
-            if code.co_name in ("<listcomp>", "fetch") and code.co_filename.endswith("fetch.py"):
-                index = step.f_locals.get("idx")
-                if isinstance(index, (int, str)):
-                    return repr(index)[:64]
-            step = step.f_back
+    for ident, depth, function, file, _ in frames():
+        if function in ("<listcomp>", "fetch") and file.endswith("fetch.py"):
+            local = operator.attrgetter("f_back." * depth + "f_locals")
+            index = operator.methodcaller("get", "idx")
+            for show in (int.__repr__, str.__repr__):
+                try:
+                    # The thread may have gone on: then this frame is another one, or none.
+                    frame = map(operator.itemgetter(ident), map(dereference, (_frames,)))
+                    return str(through(frame, local, index, show)[0])[:64]
+                except (AttributeError, KeyError, TypeError) as error:
+                    if not errors.is_ours(error):
+                        raise
     return None

@@ -68,6 +68,7 @@ class Ring:
 
     __slots__ = (
         "_descriptor",
+        "_file_descriptor",
         "_identity",
         "_is_ours",
         "_private",
@@ -87,6 +88,8 @@ class Ring:
         """The mapped file."""
         self._descriptor: int | None = None
         """Of the memfd."""
+        self._file_descriptor: tuple[int, tuple[int, int]] | None = None
+        """Number and identity of the descriptor that the mapping of a file keeps."""
         self._is_ours = False
         """Whether the descriptor is to be closed here, and not by the mapping."""
         self._identity = (0, 0)
@@ -138,6 +141,10 @@ class Ring:
             if device not in (None, os.fstat(fd).st_dev):
                 raise OSError(errno.EXDEV, "the directory is not on the file system expected")
             os.posix_fallocate(fd, 0, self.size)
+            found = os.fstat(fd)
+            # The mapping is about to take the lowest free number, as this does.
+            spare = os.dup(fd)
+            os.close(spare)
             memory = self._system.mmap(fd, self.size, **_UNTRACKED)
         except BaseException:
             os.unlink(path)
@@ -146,6 +153,10 @@ class Ring:
             os.close(fd)
         self._write_header(memory, pid, start_ticks, origin)
         self.path = path
+        identity = found.st_dev, found.st_ino
+        # Otherwise another thread opened something meanwhile, and the number is not known.
+        if _TRACKS_DESCRIPTOR and _is_file(os, spare, identity):
+            self._file_descriptor = spare, identity
         self._move_to(memory)
 
     def open_memory(self, pid: int, start_ticks: int, origin: Origin = (0, 0, b"")) -> None:
@@ -301,6 +312,9 @@ class Ring:
         self._forget_private()
         fd = self.descriptor()
         if self._descriptor is not None and not self._is_ours and fd is None:
+            _abandoned.append(self.memory)
+        kept, self._file_descriptor = self._file_descriptor, None
+        if kept is not None and not _is_file(self._system.os, *kept):
             _abandoned.append(self.memory)
         self.memory, self.path, self._descriptor = self._private, None, None
         if fd is not None and self._is_ours:

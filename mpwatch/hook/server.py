@@ -12,8 +12,9 @@ import collections
 import contextlib
 import errno
 
-from . import errors, places
+from . import errors, places, wire
 from .connection import Connection, is_welcome
+from .one_call import room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ _BACKLOG = 16
 CONNECTIONS = 8
 """More observers than this wait until one leaves."""
 TICK_MS = 100
-COMM = b"mpwatch-hook"
-"""The thread's name for the kernel, as `top -H` shows it."""
 AGAIN_NS = 100_000_000
 """A thread that the system refused is asked for again after this time at the earliest."""
 STOP_S = 0.25
@@ -59,6 +58,7 @@ class Server:
         "_again_ns",
         "_connections",
         "_cpu_before_ns",
+        "_inode",
         "_is_broken",
         "_is_wanted",
         "_listener",
@@ -81,8 +81,9 @@ class Server:
         if self._listener is not None:
             for connection in self._connections:
                 connection.close()
-            self._listener.close()
+            self._close_listener()
         self._listener = None
+        self._inode = 0
         self.path = None
         self.is_opening = False
         """The thread is to make the socket, or is about to."""
@@ -115,6 +116,7 @@ class Server:
             listener.close()
             raise
         self._listener, self.path = listener, path
+        self._inode = _inode(system, listener)
 
     def start(self) -> None:
         """Start the thread unless it runs."""
@@ -129,9 +131,13 @@ class Server:
             self._tokens.append(True)  # a signal handler's, and the token is out
             raise
         run = Run()
+        room.fill()
         try:
             if self._is_broken and not self._session.is_on_disk:
                 self._mend()
+            if self.path is None and not self.is_opening:
+                self._tokens.append(True)
+                return
             self._run = run
             self._session.system.start_new_thread(self._serve, (run,))
         except (OSError, RuntimeError) as error:
@@ -214,13 +220,41 @@ class Server:
     def close(self, reason: str) -> None:
         """Say goodbye to all observers, close and unlink the socket."""
         if self._listener is not None:
-            self._listener.close()
+            self._close_listener()
             self._listener = None
         self.remove_socket()
         for connection in self._connections:
-            connection.say_goodbye(reason)
+            connection.say_goodbye(reason, self._session.patcher.left)
             connection.close()
         self._connections = []
+
+    def _is_its_own(self) -> bool:
+        """Whether the listener's descriptor still is the listener.
+
+        Programs close descriptors that they do not know (`os.closerange`, daemons), and the number
+        may be a file or socket of the program's afterwards.
+        """
+        listener = self._listener
+        return listener is not None and _inode(self._session.system, listener) == self._inode
+
+    def _give_up(self) -> None:
+        """Listen no longer: the program closed the descriptor.
+
+        A new one could get a number that the program expects, such as 0 after a daemon has closed
+        everything.
+        """
+        if self._listener is not None:
+            self._close_listener()
+            self._listener = None
+            path, self.path = self.path, None
+            places.remove(self._session.system, path)
+
+    def _close_listener(self) -> None:
+        """Close the listener, or only forget it if its descriptor is somebody else's by now."""
+        if self._is_its_own():
+            self._listener.close()
+        else:
+            self._listener.detach()
 
     def _has_ended(self, run: Run) -> bool:
         """Whether the thread is gone for the kernel too, whom Python 3.12 asks at a fork."""
@@ -253,7 +287,8 @@ class Server:
             # get the old one's number, and `poll` look at that when it wakes.
             self._is_broken = True
             with contextlib.suppress(OSError):
-                self._listener.shutdown(_SHUT_RDWR)
+                if self._is_its_own():
+                    self._listener.shutdown(_SHUT_RDWR)
         finally:
             if client is not None:
                 client.close()
@@ -264,8 +299,11 @@ class Server:
         Raises:
             OSError: There was no descriptor for it.
         """
+        if self._listener is not None and not self._is_its_own():
+            self._give_up()
+            return
         if self._listener is not None:
-            self._listener.close()
+            self._close_listener()
             self._listener = None
         self.listen(str(self.path))
         self._is_broken = False
@@ -279,7 +317,8 @@ class Server:
             # A signal that all other threads block must find this one blocking it too: its
             # default action would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            places.name_thread(session.system, run.tid, COMM)
+            places.name_thread(session.system, run.tid, wire.THREAD_NAME)
+            room.wait()
             if self._is_broken:
                 self._mend()
             session.work()
@@ -300,15 +339,21 @@ class Server:
         """Wait once and do what there is to do."""
         poll = self._session.system.poll()
         listener = self._listener
-        if listener is None:
+        if listener is None or not self._is_its_own():
             run.should_stop = True
+            self._give_up()
             return
         if len(self._connections) < CONNECTIONS:
             poll.register(listener.fileno(), _POLLIN)
-        for connection in self._connections:
+        for connection in tuple(self._connections):
+            if not connection.is_its_own():
+                connection.close()
+                self._connections.remove(connection)
+                continue
             events = _POLLIN | _POLLOUT if connection.is_behind else _POLLIN
             poll.register(connection.sock.fileno(), events)
         ready = dict(poll.poll(TICK_MS if self._connections else self._session.patience_ms()))
+        room.wait()
         if run.should_stop:
             return
         self._session.work()
@@ -319,6 +364,7 @@ class Server:
 
     def _attend(self, connection: Connection, is_ready: bool) -> None:
         """Serve one observer; whatever goes wrong ends that connection and nothing else."""
+        room.wait()
         try:
             if is_ready:
                 connection.receive(self._session.answer)
@@ -355,3 +401,13 @@ class Server:
             if run.should_stop:
                 return
             self._session.system.sleep(0.005)
+
+
+def _inode(system: Any, sock: Any) -> int:
+    """The inode of a socket, which says that a descriptor is still this one; 0 if it is closed."""
+    try:
+        return int(system.os.fstat(sock.fileno()).st_ino)
+    except OSError as error:
+        if not errors.is_ours(error):
+            raise
+        return 0

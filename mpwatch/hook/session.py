@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
 
-from . import answers, errors, places, wire
+from . import answers, errors, exact, places, wire
 from .items import Items
 from .loaders import Readings
 from .notes import Notes, Problems
@@ -73,6 +74,9 @@ class Identity:
 class Session:
     """What the wrappers write to, and the life cycle of it all."""
 
+    version: str | None = None
+    """Of the sources that this process runs, once read: of the class, for they do not change."""
+
     __slots__ = (
         "__weakref__",
         "_restart_record",
@@ -89,6 +93,7 @@ class Session:
         "loaders",
         "notes",
         "on_left",
+        "on_request",
         "origins",
         "patcher",
         "problems",
@@ -122,6 +127,8 @@ class Session:
         self.origins = Origins(part_of)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
+        self.on_request: dict[str, Callable[[], Any]] = {}
+        """Gauges that are read only for a request that names them."""
         self.problems = Problems()
         self.patcher = Patcher(part_of)
         self.server = Server(part_of)
@@ -151,7 +158,12 @@ class Session:
         self.patcher.install()
         self.open()
         self._take_stock()
-        self.jobs.append(self._calibrate)
+        # Imported here: what an import allocates may start a garbage collection, and the program
+        # may be iterating over `sys.modules`.
+        from .calibration import wrapper_ns
+
+        self.jobs.append(functools.partial(self._calibrate, wrapper_ns))
+        self.jobs.append(self._read_version)
         self.server.start()
         self.server.wait_for_opening(_OPENING_S)
 
@@ -300,12 +312,12 @@ class Session:
     def note_end(self) -> None:
         """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if isinstance(error, BaseException) and not self.is_crashed:
+        if error is not None and exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
             self.note(
                 "exception",
                 where="main",
-                type=type(error).__name__,
+                type=exact.class_name(type(error)),
                 text=errors.text_of(error),
                 frames=errors.frames_of(error),
             )
@@ -408,7 +420,7 @@ class Session:
         self.note(
             "exception",
             where=wire.KIND_NAMES.get(kind, str(kind)),
-            type=type(error).__name__,
+            type=exact.class_name(type(error)),
             text=errors.text_of(error),
             frames=errors.frames_of(error),
             tid=self.system.get_native_id(),
@@ -454,6 +466,7 @@ class Session:
         """Take gauges out."""
         for name in names:
             self.gauges.pop(name, None)
+            self.on_request.pop(name, None)
 
     def _be_born(self) -> None:
         """Be the DataLoader worker that the parent meant to start, if it did."""
@@ -471,7 +484,12 @@ class Session:
             self.stock = Stock(weakref.proxy(self))
             self.stock.take()
 
-    def _calibrate(self) -> None:
-        from .calibration import wrapper_ns
+    def _read_version(self) -> None:
+        """Read which version this is, soon after its modules were loaded from the same files."""
+        if Session.version is None:
+            package = sys.modules[__name__.rpartition(".")[0]]
+            known: str | None = package.known_version
+            Session.version = known or wire.sources_version(os.path.dirname(__file__))
 
+    def _calibrate(self, wrapper_ns: Callable[[System], int]) -> None:
         self.wrapper_ns = wrapper_ns(self.system)

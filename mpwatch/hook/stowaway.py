@@ -37,6 +37,7 @@ def load(
     started_by: str,
     birth: dict[str, Any] | None = None,
     compiled: dict[str, Any] | None = None,
+    version: str | None = None,
 ) -> ModuleType | None:
     """Bring the hook in, once per process; raises nothing of its own.
 
@@ -47,6 +48,7 @@ def load(
         started_by: `spawn`, `forkserver` or `attach`.
         birth: What the parent knew about this process, or `None`.
         compiled: The package's modules: path, whether it is a package, and code, by name within it.
+        version: Of these modules, see `wire.sources_version`; read from the files if not given.
 
     Returns:
         The hook's package, or `None` with the explanation in `reason`.
@@ -57,9 +59,12 @@ def load(
         if unpacked is None and (problem := untrusted(hook_directory)):
             reason = problem
             return None
+        _drop_other_version(version or _version_of(hook_directory))
         package = sys.modules.get(RENDEZVOUS) or sys.modules.get("mpwatch.hook")
         if package is None:
             package = _import(hook_directory, unpacked)
+            if version is not None:
+                vars(package)["known_version"] = version
             if unpacked is not None:
                 for name in IMPORTED_LATER:
                     importlib.import_module(f"{RENDEZVOUS}.{name}")
@@ -119,6 +124,31 @@ def _others_may_write(found: os.stat_result) -> bool:
     if kind == 0o120000 or is_sticky_directory:
         return False
     return bool(mode & 0o002) or bool(mode & 0o020 and found.st_gid != os.getegid())
+
+
+def _drop_other_version(version: str | None) -> None:
+    """Forget the modules of a hook that was detached and is of another version than this one.
+
+    Modules of the same version are used again: what they registered with the interpreter (at fork,
+    at exit) cannot be taken back, so new ones would add to it with each visit.
+    """
+    package = sys.modules.get(RENDEZVOUS)
+    if package is None or package.__name__ != RENDEZVOUS or package.current() is not None:
+        return
+    known = getattr(package, "version", None)
+    if version is not None and (known is None or known() != version):
+        for name in [*sys.modules]:
+            if name == RENDEZVOUS or name.startswith(RENDEZVOUS + "."):
+                sys.modules.pop(name, None)
+
+
+def _version_of(directory: str) -> str | None:
+    """The version of the hook in a directory; `None` if it cannot be read."""
+    try:
+        found: str = _execute("_mpwatch_wire", directory + "/wire.py").sources_version(directory)
+    except OSError:
+        return None  # what cannot be read cannot be loaded either
+    return found
 
 
 class _Unpacked:
@@ -183,10 +213,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
 def _is_ours(error: Exception, directory: str) -> bool:
     """What `errors.is_ours` says; that file is read apart, for the package may be what failed."""
     try:
-        errors = _execute("_mpwatch_errors", directory + "/errors.py")
+        # As a package, for it imports `exact` from the same directory.
+        errors = _execute("_mpwatch_errors", directory + "/errors.py", directory)
     except (OSError, ImportError, SyntaxError):
         # Not even this can be read, so reading is what failed.
         return True
+    finally:
+        for name in ("_mpwatch_errors", "_mpwatch_errors.exact"):
+            sys.modules.pop(name, None)
     return bool(errors.is_ours(error))
 
 

@@ -16,6 +16,8 @@ records after an eight-byte count of what was lost so far.
 
 from __future__ import annotations
 
+import binascii
+import os
 import struct
 
 TYPE_CHECKING = False
@@ -160,6 +162,7 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
   a DataLoader worker `worker_id` and `loader` (the key of its iterator in the parent); or empty;
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
+- `version`: of the hook's sources, see `sources_version`; null while or if that is not known;
 - `ring`: path of its file as the process sees it, or null; `ring_inode`: null if the process maps
   that file; otherwise the file is a copy, and the ring is the memfd with this inode number, whose
   descriptor comes with the first byte of this frame (SCM_RIGHTS, unix(7));
@@ -218,7 +221,8 @@ number: one that is missing was pushed out of memory first), and:
   at most four a second, not kept in the file;
 - `hook-problem`: `what`, `text`.
 
-GOODBYE is `{"reason": ...}`: uninstrument, detach or exit; an end without it is a death.
+GOODBYE is `{"reason": ..., "left": {POINT: WHY}}`: uninstrument, detach or exit; an end without it
+is a death. `left` is there if patch points could not be restored when the hook was detached.
 """
 REQUEST = 64
 """From the observer: JSON `{"ask": NAME, "id": N, ...}`; see `ASKS`."""
@@ -247,7 +251,8 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   workers of a pool;
   `sharer` {`outstanding`, `issued`, `address`};
   `cuda` {`allocated`, `reserved`,
-  `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised;
+  `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised, and
+  only for a request with `also`: ["cuda"], which may stop the process behind a stuck kernel;
   `cuda_lent` {`sent`, `synchronised`: sends that waited for the stream, `unreleased`: sent and
   held by a receiver, `bytes` of these, `oldest_ns`: for how long}, once a CUDA tensor was sent;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
@@ -255,6 +260,8 @@ ASKS = ("ping", "stacks", "gauges", "detach")
 Anything else gets `error`.
 """
 
+AS_TEXT = "as text"
+"""Inside the hook: members of a reply that are JSON text already, by name; never sent as such."""
 SLICE_INTERVAL_S = 0.1
 """The hook sends at most this often."""
 
@@ -263,6 +270,8 @@ SLICE_INTERVAL_S = 0.1
 SOCKET_SUFFIX = ".sock"
 RING_SUFFIX = ".ring"
 NOTES_SUFFIX = ".notes"
+THREAD_NAME = b"mpwatch-hook"
+"""The name of the hook's thread for the kernel, as `top -H` shows it; at most 15 bytes."""
 
 
 def stem(pid: int, start_ticks: int) -> str:
@@ -274,6 +283,22 @@ def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]
     """Directories where hooks of a user put their files, in order of preference."""
     fallback = f"/tmp/mpwatch-{uid}"
     return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
+
+
+def sources_version(directory: str) -> str:
+    """Which version of the hook a directory holds: a checksum over its modules, by name.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    value = 0
+    for folder, folders, names in os.walk(directory):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    value = binascii.crc32(file.read(), binascii.crc32(name.encode(), value))
+    return f"{value:08x}"
 
 
 def name_key(name: bytes) -> int:

@@ -68,6 +68,9 @@ class HookNote:
     data: Mapping[str, Any] = field(default_factory=dict)
     lost: int = 0
     """Notes that were pushed out of memory before anybody got them, since the hook came in."""
+    number: int | None = None
+    """Counts the notes of one hook from 0; with the process it identifies the note. `None` if the
+    hook or the recording is of a version that did not write it."""
 
 
 @dataclass(frozen=True, slots=True)

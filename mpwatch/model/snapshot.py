@@ -245,6 +245,8 @@ class LogEntry:
     process: ProcessId | None
     words: str
     details: Mapping[str, object] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    """Known error messages it contains; see `mpwatch.diagnose.known_errors`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,8 @@ class Snapshot:
     log: tuple[LogEntry, ...] = ()
     """Bounded, oldest first."""
     log_dropped: int = 0
+    errors: tuple[LogEntry, ...] = ()
+    """The entries with tags, oldest first; kept when `log` has dropped them, bounded."""
     events_per_s: float | None = None
     mode: SourceMode = "live"
     playback: Playback | None = None

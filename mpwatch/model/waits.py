@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -65,35 +64,3 @@ class WaitGraph:
 
     edges: tuple[WaitEdge, ...] = ()
     chains: tuple[WaitChain, ...] = ()
-
-
-class FollowedLater(WaitGraph):
-    """Waits whose chains are followed once somebody asks for them: of most moments nobody does."""
-
-    __slots__ = ("_follow", "_followed")
-    _follow: Callable[[], tuple[WaitChain, ...]]
-    _followed: tuple[WaitChain, ...] | None
-
-    def __init__(
-        self, edges: tuple[WaitEdge, ...], follow: Callable[[], tuple[WaitChain, ...]]
-    ) -> None:
-        object.__setattr__(self, "edges", edges)
-        object.__setattr__(self, "_follow", follow)
-        object.__setattr__(self, "_followed", None)
-
-    @property
-    def chains(self) -> tuple[WaitChain, ...]:
-        """The chains, the same at every question."""
-        found = self._followed
-        if found is None:
-            found = self._follow()
-            object.__setattr__(self, "_followed", found)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, WaitGraph):
-            return NotImplemented
-        return (self.edges, self.chains) == (other.edges, other.chains)
-
-    def __hash__(self) -> int:
-        return hash((self.edges, self.chains))

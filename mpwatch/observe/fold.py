@@ -1,7 +1,7 @@
 """From inputs to snapshots: the one place where the layers meet.
 
-The fold reads no clock and no file. The same inputs in the same order give the same snapshots, so a
-recording shows what live showed.
+The fold reads no clock and no file, and it asks no rules: the same inputs in the same order give
+the same snapshots, however often they are asked for. `mpwatch.diagnose.engine` adds findings.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
@@ -44,8 +44,7 @@ class NothingObserved(LookupError):
 class Fold:
     """Takes inputs in the order they came and makes snapshots of them."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
-        self._engine = engine or Engine()
+    def __init__(self) -> None:
         self._members: dict[ProcessId, Member] = {}
         self._by_pid: dict[int, ProcessId] = {}
         self._ledgers: dict[ProcessId, HookLedger] = {}
@@ -98,25 +97,18 @@ class Fold:
                 self._take_status(input)
 
     def snapshot(self) -> Snapshot:
-        """The state of the job after the inputs so far; the same object until the next input.
+        """The job after the inputs so far, without findings; the same object until the next input.
 
         Raises:
             NothingObserved: No reading of the job has come in yet.
         """
         if self._snapshot is None:
-            self._snapshot = self._diagnosed(self._build())
+            self._snapshot = self._build()
         return self._snapshot
 
-    def glance(self) -> Snapshot:
-        """Who is there, as in `snapshot`, without asking what is wrong: for readings in between.
-
-        Rules are not asked at each of looks that follow each other closely, so a look at half a
-        reading would take their turn.
-
-        Raises:
-            NothingObserved: No reading of the job has come in yet.
-        """
-        return self._snapshot or self._build()
+    def history(self) -> History:
+        """How numbers moved up to now, for rules; valid until the next input."""
+        return self._history.history()
 
     # --- inputs ----------------------------------------------------------------------------------
 
@@ -201,7 +193,7 @@ class Fold:
         if member is None:
             words = f"{ended.process.pid} lived only briefly, {ended.words}"
             self._journal.add(ended.at_s, "ended", ended.process, words, _end_details(ended))
-        elif member.ended is None or member.ended.problem is not None:
+        elif member.ended is None or (member.ended.problem and not ended.problem):
             self._end(member, ended)
 
     def _end(self, member: Member, ended: Ended) -> None:
@@ -249,14 +241,15 @@ class Fold:
 
     def _take_slice(self, part: HookSlice) -> None:
         self._at_s = max(self._at_s, part.at_s)
-        self._event_count += len(part.events)
-        self._ledger(part.process).add_slice(part)
-        for event in part.events:
+        events = self._ledger(part.process).add_slice(part)
+        self._event_count += len(events)
+        for event in events:
             self._flows.add(part.process, event)
             self._brief_lives.take_event(part.process, event)
 
     def _take_note(self, note: HookNote) -> None:
-        self._ledger(note.process).add_note(note)
+        if not self._ledger(note.process).add_note(note):
+            return
         self._brief_lives.take_note(note)
         at_s = note.at_ns / 1e9
         if note.kind == "call-site":
@@ -309,6 +302,7 @@ class Fold:
             loaders=tuple(loaders),
             log=self._journal.entries,
             log_dropped=self._journal.dropped,
+            errors=self._journal.errors,
             events_per_s=self._events_per_s(),
             problems=(*tree.problems, *tree.host.problems),
         )
@@ -350,10 +344,6 @@ class Fold:
             return None
         (began_s, began), (now_s, now) = self._events_marks[0], self._events_marks[-1]
         return (now - began) / (now_s - began_s) if now_s > began_s else None
-
-    def _diagnosed(self, snapshot: Snapshot) -> Snapshot:
-        snapshot = replace(snapshot, waits=self._engine.waits(snapshot))
-        return replace(snapshot, findings=self._engine.look(snapshot, self._history.history()))
 
 
 def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, StackSample]:

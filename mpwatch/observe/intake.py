@@ -41,7 +41,9 @@ class Intake:
         tree = self.tree.collect(wanted)
         if tree is None:
             return None
-        self.deaths.watch(sample.process for sample in tree.processes)
+        present = [sample.process for sample in tree.processes]
+        self.deaths.watch(present)
+        self.deaths.forget_collected(present)
         if self.hooks is not None:
             self.hooks.watch(tree.processes)
         return tree

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mpwatch.collect.black_boxes import BlackBox, folders_of_user, has_box, read_box
 from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
+from mpwatch.observe.received_notes import ReceivedNotes
 
 READ_AFTER_DEATH = "it died; the rest was read from what its hook left"
 
@@ -22,7 +23,7 @@ class _Heard:
     since_ns: int | None = None
     sequence: int = -1
     records: int = 0
-    note_ns: int = 0
+    notes: ReceivedNotes = field(default_factory=ReceivedNotes)
     folder: str | None = None
     pid_inside: int | None = None
 
@@ -53,13 +54,14 @@ class LastWords:
                 heard.pid_inside = each.pid_inside
                 if each.since_ns != heard.since_ns:  # another hook than before
                     heard.since_ns, heard.sequence, heard.records = each.since_ns, -1, 0
+                    heard.notes.restart()
             case HookSlice(events=events) if events:
                 heard = self._heard.setdefault(each.process, _Heard())
                 heard.sequence = events[-1].sequence
                 heard.records += len(events)
             case HookNote():
                 heard = self._heard.setdefault(each.process, _Heard())
-                heard.note_ns = max(heard.note_ns, each.at_ns)
+                heard.notes.add(each)
 
     def of(self, ended: Ended) -> Iterator[Input]:
         """The inputs that are missing of a process that has ended; none if it left nothing."""
@@ -80,7 +82,7 @@ def _missing(box: BlackBox, heard: _Heard, ended: Ended) -> Iterator[Input]:
     """What a black box holds beyond what was heard, in the words of a living hook."""
     process = ended.process
     events = tuple(event for event in box.events if event.sequence > heard.sequence)
-    notes = [note for note in box.notes if note.at_ns > heard.note_ns]
+    notes = [note for note in box.notes if not heard.notes.has(replace(note, process=process))]
     if events:
         lost = events[-1].sequence + 1 - heard.records - len(events)
         yield HookSlice(process, ended.at_s, events, max(0, lost))

@@ -12,6 +12,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, SharedCache, WorkerLoad
 from mpwatch.observe.flows import quantile
 from mpwatch.observe.loader_queues import BatchBook
+from mpwatch.observe.received_notes import ReceivedNotes
 
 FETCHES_KEPT = 256
 RECENT_SHOWN = 30
@@ -46,6 +47,8 @@ class HookLedger:
         self._batches: dict[int, int] = {}
         self._last_next: dict[int, HookEvent] = {}
         self.batches = BatchBook()
+        self._notes = ReceivedNotes()
+        self._newest: HookEvent | None = None
 
     def add_status(self, status: HookStatus) -> None:
         """Note a change of state."""
@@ -57,6 +60,8 @@ class HookLedger:
             self._lost_before += self._lost
             self._lost_notes_before += self._lost_notes
             self._lost = self._lost_notes = 0
+            self._notes.restart()
+            self._newest = None
         self.hello = hello
         strategy = hello.data.get("strategy")
         if isinstance(strategy, str):
@@ -71,18 +76,32 @@ class HookLedger:
         if isinstance(strategy, str):
             self.strategy = strategy
 
-    def add_note(self, note: HookNote) -> None:
-        """Take from a note what changes the state of the process."""
+    def add_note(self, note: HookNote) -> bool:
+        """Take from a note what changes the process; `False` if it was received before."""
+        if not self._notes.add(note):
+            return False
         self._lost_notes = max(self._lost_notes, note.lost)
         if note.kind == "cuda-init":
             self.is_cuda_initialised = True
+        return True
 
-    def add_slice(self, part: HookSlice) -> None:
-        """Count new records and follow what loaders do."""
-        self._events += len(part.events)
+    def add_slice(self, part: HookSlice) -> tuple[HookEvent, ...]:
+        """Count records, follow what loaders do, and return the records not received before."""
+        events, newest = part.events, self._newest
+        if newest is not None and events and events[0].sequence <= newest.sequence:
+            # Numbers from 0 on with a later time are those of another hook whose hello was lost.
+            events = tuple(
+                event
+                for event in events
+                if event.sequence > newest.sequence or event.at_ns > newest.at_ns
+            )
+        if events:
+            self._newest = events[-1]
+        self._events += len(events)
         self._lost = max(self._lost, part.lost)
-        for event in part.events:
+        for event in events:
             self._follow(event)
+        return events
 
     def _follow(self, event: HookEvent) -> None:
         kind = event.kind

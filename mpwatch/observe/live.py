@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.wanted import Wanted
+from mpwatch.diagnose.engine import Engine
 from mpwatch.model.commands import (
     Command,
     Follow,
@@ -21,6 +22,7 @@ from mpwatch.model.commands import (
     TakeStacks,
 )
 from mpwatch.model.events import HookStatus
+from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
@@ -72,6 +74,7 @@ class LiveSource:
         self._clock = clock
         self._pace = Pace(1.0 / self._options.refresh_hz, clock)
         self._fold = Fold()
+        self._engine = Engine()
         self._lock = threading.Lock()
         self._inbox = Inbox()
         self._stacks = StackThread(self._intake, self._inbox)
@@ -177,12 +180,12 @@ class LiveSource:
                 snapshot = self._fold.snapshot()
             self._stacks_of(snapshot, Request(self._plan.followed))
         if has_stacks:
-            self._deliver(self._current())
+            self._deliver(self._current(self._engine.preview))
 
     def _tick(self) -> None:
         if not self._is_ended:
             self._read()
-        snapshot = self._current()
+        snapshot = self._current(self._engine.diagnosed)
         if not self._is_ended:
             self._inject_where_due(snapshot)
             self._look(snapshot)
@@ -215,9 +218,9 @@ class LiveSource:
         with self._lock:
             self._fold.apply(input)
 
-    def _current(self) -> Snapshot:
+    def _current(self, diagnosed: Callable[[Snapshot, History], Snapshot]) -> Snapshot:
         with self._lock:
-            snapshot = self._fold.snapshot()
+            snapshot = diagnosed(self._fold.snapshot(), self._fold.history())
         problems = snapshot.problems
         if self._recorder is not None and self._recorder.problem is not None:
             problems = (*problems, self._recorder.problem)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mpwatch.collect.wanted import Wanted
+from mpwatch.diagnose.engine import Engine
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample, StacksTaken
@@ -57,6 +58,7 @@ class Watch:
         self._rounds = StackRounds(StackThread(self._intake, self._inbox))
         self._pace = Pace(period_s)
         self.fold = Fold()
+        self._engine = Engine()
 
     def read(self, wanted: Wanted) -> bool:
         """Read the tree; `False` once the whole job is gone."""
@@ -73,6 +75,14 @@ class Watch:
         if self._keep is not None:
             self._keep(each)
         self.fold.apply(each)
+
+    def diagnosed(self) -> Snapshot:
+        """The job as it is now, with its findings, which count for later ones."""
+        return self._engine.diagnosed(self.fold.snapshot(), self.fold.history())
+
+    def conclusion(self) -> Snapshot:
+        """As `diagnosed`, at the end of the watch: every rule is asked."""
+        return self._engine.preview(self.fold.snapshot(), self.fold.history(), all_rules=True)
 
     def listen(self, seconds: float) -> None:
         """Take in what hooks say and processes that end, for so long."""
@@ -100,7 +110,7 @@ class Watch:
         """Ask every hook that answers for `gauges` or `stacks`."""
         if self._intake.hooks is None:
             return
-        for process in self.fold.glance().living():
+        for process in self.fold.snapshot().living():
             if process.hook.state == "ready":
                 self._intake.hooks.ask(process.process, what)
 
@@ -111,7 +121,7 @@ class Watch:
         if not (native or wants_locals):
             self.ask_hooks("stacks")
             self.listen(HELLO_S)
-        snapshot = self.fold.glance()
+        snapshot = self.fold.snapshot()
         bare = [
             process.process
             for process in snapshot.living()
@@ -131,7 +141,7 @@ class Watch:
         now_s = time.monotonic()
         if self._rounds.is_due(now_s):
             self.ask_hooks("stacks")
-            self._rounds.begin(self.fold.glance(), now_s)
+            self._rounds.begin(self.fold.snapshot(), now_s)
 
     def finish_stacks(self) -> None:
         """Wait for the stacks that were asked for, and see that all were asked for once."""
@@ -146,7 +156,7 @@ class Watch:
         """Inject the hook into every process that has none."""
         samples: Iterable[ProcSample] = (
             process.sample
-            for process in self.fold.glance().living()
+            for process in self.fold.snapshot().living()
             if process.hook.state == "absent"
         )
         inject(tuple(samples), self.take)
@@ -183,7 +193,7 @@ def look_once(
         watch.listen(max(0.0, BETWEEN_S - (time.monotonic() - began_s)))
         watch.read(Wanted.everything())
         watch.listen(0.0)
-        return watch.fold.snapshot()
+        return watch.conclusion()
     finally:
         watch.close()
 
@@ -198,6 +208,7 @@ def watch_for(
     stop: Callable[[], bool] = lambda: False,
     each: Callable[[Snapshot], None] | None = None,
     period_s: float = 0.5,
+    diagnose: bool = True,
 ) -> Snapshot | None:
     """Watch a job for a while, or until it ends, and return its last state.
 
@@ -210,6 +221,7 @@ def watch_for(
         stop: Ends the watch early when it says so.
         each: Is handed the snapshot after each reading.
         period_s: Seconds between readings.
+        diagnose: Whether snapshots have findings, for which rules are asked at each reading.
 
     Returns:
         The last state; `None` if the job was gone before it could be read.
@@ -227,7 +239,7 @@ def watch_for(
             if options.stacks:
                 watch.begin_stacks()
             if each is not None:
-                each(watch.fold.snapshot())
+                each(watch.diagnosed() if diagnose else watch.fold.snapshot())
             watch.wait(end_s - time.monotonic(), stop)
             if stop() or not watch.read(Wanted(links_count=None, maps_count=None, memory_count=4)):
                 break
@@ -237,7 +249,7 @@ def watch_for(
         # What is told is the state now: lists of short-lived segments must not be old ones.
         watch.read(Wanted.everything())
         watch.listen(0.0)
-        return watch.fold.snapshot()
+        return watch.conclusion() if diagnose else watch.fold.snapshot()
     finally:
         watch.close()
 
@@ -245,4 +257,4 @@ def watch_for(
 def _has_sockets(watch: Watch) -> bool:
     """Whether any process may have a hook: otherwise there is no hello to wait for."""
     watch.listen(0.0)
-    return any(process.hook.state != "absent" for process in watch.fold.glance().processes)
+    return any(process.hook.state != "absent" for process in watch.fold.snapshot().processes)

@@ -179,14 +179,19 @@ class Recording:
         ends = [member.last_s for member in self.members]
         return max(0.0, max(ends, default=0.0) - self.header.at_s)
 
-    def inputs(self, first_member: int = 0) -> Iterator[Input]:
+    def inputs(
+        self, first_member: int = 0, on_part: Callable[[float], None] | None = None
+    ) -> Iterator[Input]:
         """Inputs in the order they came.
 
         Args:
             first_member: Index of the member to begin at: 0, or that of a key member.
+            on_part: Is told how much of the recording was read, 0 to 1, after each input.
         """
-        for _, each in self.numbered_inputs(first_member):
+        for member, each in self.numbered_inputs(first_member):
             yield each
+            if on_part is not None:
+                on_part(member / len(self.members))
 
     def numbered_inputs(self, first_member: int = 0) -> Iterator[tuple[int, Input]]:
         """As `inputs`, each with the index of the member it lies in."""

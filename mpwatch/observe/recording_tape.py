@@ -1,7 +1,8 @@
 """A recording folded up to any moment, forwards and backwards; no thread and no clock.
 
-A fold cannot run backwards, so it is kept now and then while it runs forwards: going back means
-taking the last one kept and folding from there.
+A fold cannot run backwards, so its state is kept at key members while it runs forwards: going back
+means taking the last state kept and folding from there. What is shown depends on the inputs up to
+the moment alone, not on the way there: rules are asked once for each reading of the job, as live.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import math
 import pickle
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.history import History
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import TreeSample
 from mpwatch.model.snapshot import Snapshot
@@ -24,10 +28,6 @@ KEEP_S = 30.0
 """Folds are kept at least this many seconds of recording apart."""
 JUMP_S = 10.0
 """A kept fold this far ahead is taken instead of folding what lies between once more."""
-EXACT_S = 60.0
-"""So long before a moment that is sought every reading is diagnosed, as it was done live."""
-SPARSE_S = 10.0
-"""Before that, diagnosing this often is enough: it costs several times what folding does."""
 KEPT_BYTES_LIMIT = 64 << 20
 """Above this every second kept fold is dropped, and fewer are kept from then on."""
 
@@ -36,12 +36,14 @@ T = TypeVar("T")
 
 
 class Kept(NamedTuple):
-    """A fold as it was before the first input of a key member."""
+    """The state as it was before the first input of a key member."""
 
     at_s: float
     member: int
     fold: bytes
-    """Pickled and deflated. It never leaves this process, so unpickling it is safe."""
+    """The fold and what was shown of the last reading, pickled and deflated. It never leaves this
+    process, so unpickling it is safe."""
+    engine: Engine
 
 
 class Tape:
@@ -66,16 +68,20 @@ class Tape:
         """
         self._recording = recording
         self._fold = Fold()
-        self._kept = [Kept(0.0, 0, _pickled(self._fold))]
+        self._engine = Engine()
+        self._last: Snapshot | None = None
+        """What was shown of the last reading."""
+        self._is_at_reading = False
+        """Whether nothing came after the last reading."""
+        self._kept = [self._state(0.0, 0)]
         self._keep_s = KEEP_S
         self._keep_from_s = KEEP_S if keeps else math.inf
         self._readings_s: list[float] = []
         self._inputs = recording.numbered_inputs()
         self._next: tuple[int, Input] | None = next(self._inputs, None)
         self._member = 0
-        self._folded_s = self._diagnosed_s = 0.0
+        self._folded_s = 0.0
         self._on_reading = on_reading
-        self._last: Snapshot | None = None
         self.problems: list[str] = []
         """What of the recording could not be folded, as sentences."""
         self.at_s = 0.0
@@ -98,9 +104,15 @@ class Tape:
 
     def snapshot(self) -> Snapshot:
         """The job as it was at this moment."""
-        self._last = self._guarded(self._fold.snapshot) or self._last
         assert self._last is not None
-        return self._last
+        if self._is_at_reading:
+            return self._last
+        return self._guarded(lambda: self._shown(self._engine.preview)) or self._last
+
+    def conclusion(self) -> Snapshot:
+        """As `snapshot`, at the end of the recording: every rule is asked."""
+        ask_all = partial(self._engine.preview, all_rules=True)
+        return self._guarded(lambda: self._shown(ask_all)) or self.snapshot()
 
     def advance(self, to_s: float, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Fold forwards up to and including a moment.
@@ -113,7 +125,7 @@ class Tape:
             Whether it stands there; `False` if it was stopped early.
         """
         while self._next is not None and self._moment(self._next[1]) <= to_s:
-            self._apply_next(to_s)
+            self._apply_next()
             if is_enough():
                 self.at_s = max(self.at_s, self._folded_s)
                 return False
@@ -126,11 +138,12 @@ class Tape:
         kept = self._kept[index]
         if self.at_s <= to_s and kept.at_s < self.at_s + JUMP_S:
             return
-        self._fold = pickle.loads(zlib.decompress(kept.fold))
+        self._fold, self._last, self._is_at_reading = pickle.loads(zlib.decompress(kept.fold))
+        self._engine = kept.engine.copy()
         self._inputs = self._recording.numbered_inputs(kept.member)
         self._next = next(self._inputs, None)
         self._member = kept.member
-        self._folded_s = self._diagnosed_s = self.at_s = kept.at_s
+        self._folded_s = self.at_s = kept.at_s
         if index == 0:
             self._apply_reading()
             self.at_s = self._folded_s
@@ -156,36 +169,32 @@ class Tape:
                 return True
         return False
 
-    def _apply_next(self, sought_s: float = 0.0) -> None:
-        """Fold one input, and diagnose if it is a reading of the job that matters.
-
-        Args:
-            sought_s: How far one wants to go.
-        """
+    def _apply_next(self) -> None:
+        """Fold one input, and ask the rules if it is a reading of the job."""
         assert self._next is not None
         member, each = self._next
         if member != self._member:
             self._member = member
             self._keep(member)
         self._folded_s = self._moment(each)
+        self._is_at_reading = False
         self._guarded(lambda: self._fold.apply(each))
         if isinstance(each, TreeSample):
             if not self._readings_s or self._folded_s > self._readings_s[-1]:
                 self._readings_s.append(self._folded_s)
-            if self._is_due(sought_s):
-                self._diagnose()
+            self._diagnose()
         self._next = next(self._inputs, None)
 
-    def _is_due(self, sought_s: float) -> bool:
-        if self._on_reading is not None or min(sought_s, self.length_s) - self._folded_s < EXACT_S:
-            return True
-        return self._folded_s - self._diagnosed_s >= SPARSE_S
-
     def _diagnose(self) -> None:
-        self._diagnosed_s = self._folded_s
-        self._last = self._guarded(self._fold.snapshot) or self._last
+        """Ask the rules about a reading; what they find counts for later ones."""
+        shown = self._guarded(lambda: self._shown(self._engine.diagnosed))
+        if shown is not None:
+            self._last, self._is_at_reading = shown, True
         if self._on_reading is not None and self._last is not None:
             self._on_reading(self._last)
+
+    def _shown(self, diagnosed: Callable[[Snapshot, History], Snapshot]) -> Snapshot:
+        return diagnosed(self._fold.snapshot(), self._fold.history())
 
     def _guarded(self, step: Callable[[], T]) -> T | None:
         """Do one step; what it chokes on is said, and the rest of the recording is played."""
@@ -206,16 +215,18 @@ class Tape:
         at_s = self._folded_s
         if not self._recording.members[member].is_key or at_s < self._keep_from_s:
             return
-        self._kept.append(Kept(at_s, member, _pickled(self._fold)))
+        self._kept.append(self._state(at_s, member))
         if sum(len(kept.fold) for kept in self._kept) > KEPT_BYTES_LIMIT:
             self._kept = self._kept[::2]
             self._keep_s *= 2
         self._keep_from_s = at_s + self._keep_s
 
+    def _state(self, at_s: float, member: int) -> Kept:
+        """The present state, to return to."""
+        state = self._fold, self._last, self._is_at_reading
+        pickled = zlib.compress(pickle.dumps(state, pickle.HIGHEST_PROTOCOL), 1)
+        return Kept(at_s, member, pickled, self._engine.copy())
+
 
 def _at(kept: Kept) -> float:
     return kept.at_s
-
-
-def _pickled(fold: Fold) -> bytes:
-    return zlib.compress(pickle.dumps(fold, pickle.HIGHEST_PROTOCOL), 1)

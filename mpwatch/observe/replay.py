@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from mpwatch.model.commands import (
     Command,
@@ -50,10 +51,11 @@ class ReplaySource:
         self._recording = Recording(path)
         try:
             self._tape = Tape(self._recording)
+            self._wish = _Wish(self._tape.at_s, speed, is_paused)
+            self._last = self._shown()
         except BaseException:
             self._recording.close()
             raise
-        self._wish = _Wish(self._tape.at_s, speed, is_paused)
         self._clock = clock
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -104,11 +106,29 @@ class ReplaySource:
                 self._wish.go_on(began_s - last_s)
                 goal_s, steps = self._wish.taken()
             last_s = began_s
-            self._wind(goal_s, steps, began_s + FRAME_S)
+            self._deliver(self._guarded(goal_s, steps, began_s + FRAME_S))
+            last_s = self._rest(last_s)
+
+    def _guarded(self, goal_s: float, steps: int, until_s: float) -> Snapshot:
+        """Move and return what to show; after an error the last snapshot, paused, with the error.
+
+        Seeking, stepping and playing go on working as far as the rest of the recording allows.
+        """
+        try:
+            self._wind(goal_s, steps, until_s)
             with self._changed:
                 self._wish.settle(self._tape)
-            self._deliver(self._shown())
-            last_s = self._rest(last_s)
+            self._last = self._shown()
+        except Exception as error:  # noqa: BLE001 - the one boundary of the replaying thread
+            with self._changed:
+                self._wish.give_up(self._tape)
+            problem = f"Replaying failed near {goal_s:.1f} s: {type(error).__name__}: {error}"
+            return replace(
+                self._last,
+                playback=self._playback(),
+                problems=(*self._last.problems, f"{problem}. Seek elsewhere to go on."),
+            )
+        return self._last
 
     def _wind(self, goal_s: float, steps: int, until_s: float) -> None:
         """Go towards where it should be; a long way is shown on the way."""
@@ -134,13 +154,22 @@ class ReplaySource:
 
     def _shown(self) -> Snapshot:
         return replayed(
+            self._tape.snapshot(),
             self._tape,
             self._recording,
-            Playback(self._tape.at_s, self._tape.length_s, self._wish.speed, self._wish.is_paused),
+            self._playback(),
         )
 
+    def _playback(self) -> Playback:
+        wish = self._wish
+        return Playback(self._tape.at_s, self._tape.length_s, wish.speed, wish.is_paused)
 
-def replay_to_end(path: str) -> Snapshot:
+
+OnPart: TypeAlias = Callable[[float], None]
+"""Is told how much of a recording was read, 0 to 1."""
+
+
+def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
     """The job as it was when the recording ended, with everything that was ever found.
 
     What held when its process ended counts as present; what passed before is marked resolved.
@@ -149,24 +178,29 @@ def replay_to_end(path: str) -> Snapshot:
         OSError: The file cannot be opened.
         NotARecording: It is none, or it ends before the job was read once.
     """
-    return replay_course(path)[0]
+    return replay_course(path, on_part)[0]
 
 
-def replay_course(path: str) -> tuple[Snapshot, Course]:
+def replay_course(path: str, on_part: OnPart | None = None) -> tuple[Snapshot, Course]:
     """As `replay_to_end`, with how numbers moved on the way."""
     course = Course()
     with Recording(path) as recording:
-        tape = Tape(recording, keeps=False, on_reading=course.take)
+
+        def take(snapshot: Snapshot) -> None:
+            course.take(snapshot)
+            if on_part is not None and recording.length_s:
+                on_part((snapshot.at_s - recording.header.at_s) / recording.length_s)
+
+        tape = Tape(recording, keeps=False, on_reading=take)
         tape.advance(float("inf"))
         position = Playback(tape.at_s, tape.length_s, is_paused=True)
-        end = replayed(tape, recording, position)
+        end = replayed(tape.conclusion(), tape, recording, position)
         course.take(end)
     return replace(end, findings=course.findings(end)), course
 
 
-def replayed(tape: Tape, recording: Recording, position: Playback) -> Snapshot:
-    """The snapshot where the tape stands, marked as a replay."""
-    snapshot = tape.snapshot()
+def replayed(snapshot: Snapshot, tape: Tape, recording: Recording, position: Playback) -> Snapshot:
+    """A snapshot of a recording, marked as a replay."""
     return replace(
         snapshot,
         mode="replay",
@@ -214,6 +248,12 @@ class _Wish:
         """Goal and steps to do now."""
         steps, self.steps, self.is_new = self.steps, 0, False
         return self.goal_s, steps
+
+    def give_up(self, tape: Tape) -> None:
+        """Stay where the tape is, after an error on the way; a newer command is still followed."""
+        self.is_paused = True
+        if not self.is_new:
+            self.goal_s, self.is_seeking = tape.at_s, False
 
     def settle(self, tape: Tape) -> None:
         """Compare with how far it came: a machine that is too slow plays more slowly."""

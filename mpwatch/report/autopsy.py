@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mpwatch.collect import procfs
 from mpwatch.collect.black_boxes import BlackBox, folders_of_user, has_box, read_boxes
+from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice
 from mpwatch.model.host import HostSample
@@ -101,13 +102,13 @@ def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ..
 
 def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
     """The job as an observer would have seen it, with what held just before and after its end."""
-    fold = Fold()
+    fold, engine = Fold(), Engine()
     for each in _inputs(dead, root):
         fold.apply(each)
-    before = fold.snapshot()
+    before = engine.diagnosed(fold.snapshot(), fold.history())
     for one in sorted(dead, key=lambda one: one.box.last_ns):
         fold.apply(ended(one))
-    after = fold.snapshot()
+    after = engine.diagnosed(fold.snapshot(), fold.history())
     told = {finding.key for finding in after.findings}
     held = tuple(finding for finding in before.findings if finding.key not in told)
     return replace(after, findings=(*after.findings, *held))

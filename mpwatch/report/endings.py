@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import place_of
+from mpwatch.diagnose.known_errors import place_of
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 
 LAST_WORDS = 4

@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from rich.console import RenderableType
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from mpwatch.model.findings import Finding
@@ -22,7 +19,6 @@ from mpwatch.tui.deeds import Deeds
 from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
 from mpwatch.tui.present.manual import KeyHelp, Manual
-from mpwatch.tui.quiet_driver import QuietDriver
 from mpwatch.tui.screens.dashboard import Dashboard
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.help import HelpScreen
@@ -30,7 +26,6 @@ from mpwatch.tui.screens.live import LiveScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
-from mpwatch.tui.sparse_update import Shown
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.verbs import ReplayVerbs
 from mpwatch.tui.watch import Watch
@@ -75,22 +70,13 @@ class MpwatchApp(ReplayVerbs):
         termination: Termination | None = None,
     ) -> None:
         super().__init__()
+        self.animation_level = "none"
         self.deeds = deeds or Deeds()
         self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly, question=question)
         self._termination = termination
         self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)
         self.dashboard = Dashboard(self.watch_state)
         self._own_keymap = dict(keymap or {})
-        self._shown = Shown()
-
-    def get_driver_class(self) -> type[Driver]:
-        """Wait for keys quietly in a terminal; elsewhere as Textual does."""
-        usual = super().get_driver_class()
-        return QuietDriver if usual is LinuxDriver else usual
-
-    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Show a part of the screen, sending as little as that takes."""
-        super()._display(screen, self._shown.sparse(renderable))
 
     def on_mount(self) -> None:
         """Open the first screen and let the source begin."""
@@ -124,7 +110,6 @@ class MpwatchApp(ReplayVerbs):
 
     def on_resize(self, event: events.Resize) -> None:
         """Say one clear sentence where there is no room for a screen."""
-        self._shown.forget()  # a terminal may move what it shows, or clear it
         too_small = event.size.width < LEAST_WIDTH or event.size.height < LEAST_HEIGHT
         is_shown = isinstance(self.screen, TooSmallScreen)
         if too_small and not is_shown:

@@ -87,7 +87,7 @@ def main() -> None:
 def measure(pid: int, ticks: int, *, is_profiled: bool) -> None:
     """Read and diagnose a running job once a second."""
     tree, engine, profile = TreeCollector(identify(pid)), TimedEngine(), cProfile.Profile()
-    fold = Fold(engine)
+    fold = Fold()
     whole_ms = []
     for tick in range(ticks + STARTING_TICKS):
         reading = tree.collect(Wanted())
@@ -96,7 +96,7 @@ def measure(pid: int, ticks: int, *, is_profiled: bool) -> None:
         if is_profiled and tick >= STARTING_TICKS:
             profile.enable()
         began_s = time.thread_time()
-        snapshot = fold.snapshot()
+        snapshot = engine.diagnosed(fold.snapshot(), fold.history())
         whole_ms.append((time.thread_time() - began_s) * 1000)
         profile.disable()
         time.sleep(1.0)

@@ -3,12 +3,15 @@
     python tests/benchmarks/watching.py [--workers 64] [--seconds 60] [--others 0]
 
 Starts a DataLoader job, then the dashboard, `htop -d 10` (if it is installed) and a program that
-does next to nothing (`watching_floor.py`) in terminals of 160 x 48 at the same time, and prints
-cpu-seconds a second of each, their ratios to htop, and what each sends to its terminal; after that
-the time from the command to the first painted tree and the wall time of `dump --json --no-stacks`.
+does next to nothing (`watching_floor.py`) in terminals of 160 x 48 at the same time. From the first
+painted tree on it measures for `--seconds` (the first minute), then for as long again (a calm job),
+and prints cpu-seconds a second of each, their ratios to htop, and what each sends to its terminal;
+after that the time from the command to the first painted tree and the wall time of
+`dump --json --no-stacks`.
 
 htop reads every process of the machine, kernel threads included, and mpwatch those of the job: how
-many there are of both is printed as well. `--others` starts so many idle ones besides.
+many there are of both is printed as well, with the load of the machine. `--others` starts so many
+idle processes besides.
 """
 
 from __future__ import annotations
@@ -31,9 +34,6 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-SETTLE_S = 45
-"""Past the first looks, which fill the screen, and the half minute after the last birth in which a
-job is listened to more often (`mpwatch.observe.pace.CALM_S`)."""
 
 
 class Terminal:
@@ -116,29 +116,32 @@ def count_processes(pid):
 
 def compare_cpu(pid, seconds):
     """CPU of the dashboard and of htop, side by side."""
-    command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
-    floor = Path(__file__).with_name("watching_floor.py")
-    terminals = {
-        "mpwatch attach": Terminal(command),
-        "floor": Terminal([sys.executable, str(floor), str(pid)]),
-    }
+    terminals = {}
     if shutil.which("htop"):
         terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
-    time.sleep(SETTLE_S)
+    floor = Path(__file__).with_name("watching_floor.py")
+    terminals["floor"] = Terminal([sys.executable, str(floor), str(pid)])
+    command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
+    terminals["mpwatch attach"] = Terminal(command)
+    terminals["mpwatch attach"].until(b"worker 0")
     print("{} processes on the machine, {} of them of the job".format(*count_processes(pid)))
+    for phase in ("first minute", "calm"):
+        measure(phase, terminals, seconds)
+    for terminal in terminals.values():
+        terminal.end()
+
+
+def measure(phase, terminals, seconds):
+    """Print what each program uses and sends from now on for some seconds."""
     before = {name: (t.cpu_s(), t.sent_bytes) for name, t in terminals.items()}
     time.sleep(seconds)
     used = {name: (t.cpu_s() - before[name][0]) / seconds for name, t in terminals.items()}
     sent = {name: (t.sent_bytes - before[name][1]) / seconds for name, t in terminals.items()}
-    for terminal in terminals.values():
-        terminal.end()
+    print(f"{phase}, {seconds:.0f} s, load {os.getloadavg()[0]:.1f}")
+    htop = used.get("htop -d 10")
     for name, share in used.items():
-        print(f"{name:16} {share:.3f} cpu-s/s, {sent[name] / 1000:.1f} kB/s to the terminal")
-    if "htop -d 10" in used:
-        for name in ("mpwatch attach", "floor"):
-            print(f"{name} to htop {used[name] / used['htop -d 10']:.2f}")
-    else:
-        print("htop is not installed: no ratio")
+        ratio = "no htop to compare with" if htop is None else f"{share / htop:.2f} of htop"
+        print(f"  {name:16} {share:.3f} cpu-s/s, {ratio}, {sent[name] / 1000:.1f} kB/s to terminal")
 
 
 def first_paint(pid, times=5):

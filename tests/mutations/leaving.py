@@ -55,8 +55,8 @@ LEAVING = (
         7,
         "somebody's wrapper over ours is thrown away",
         HOOK + "patching.py",
-        "            if vars(holder).get(name) is ours:\n",
-        "            if True:\n",
+        "            if now is ours:\n",
+        "            if now is not raw:\n",
         (UNIT + "test_patching.py",),
     ),
     Mutation(

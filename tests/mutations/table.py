@@ -38,7 +38,7 @@ TABLE = (
         1,
         "a traceback shows the wrapper's line",
         HOOK + "errors.py",
-        "        error.__traceback__ = step.tb_next\n",
+        "        _set_traceback(error, step.tb_next)\n",
         "        return\n",
         (SAME + "[queues]",),
     ),

@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 libc = ctypes.CDLL(None, use_errno=True)
 NAP_S = 2.0
@@ -57,6 +58,236 @@ def recv_with_timeout() -> tuple[int, str]:
     ready()
     count = libc.recv(here.fileno(), buffer, 16, 0)
     return count, buffer.raw[: max(count, 0)].decode()
+
+
+def with_timeouts() -> tuple[socket.socket, socket.socket]:
+    """A pair of which each end gives up receiving and sending after a minute."""
+    pair = socket.socketpair()
+    for end in pair:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 60, 0))
+    return pair
+
+
+def read_with_timeout() -> tuple[int, str]:
+    here, there = with_timeouts()
+    buffer = ctypes.create_string_buffer(16)
+    hand_over(there)
+    ready()
+    count = libc.read(here.fileno(), buffer, 16)
+    return count, buffer.raw[: max(count, 0)].decode()
+
+
+def readv_with_timeout() -> tuple[int, str]:
+    here, there = with_timeouts()
+    buffer = ctypes.create_string_buffer(16)
+    vector = struct.pack("QQ", ctypes.addressof(buffer), 16)
+    hand_over(there)
+    ready()
+    count = libc.readv(here.fileno(), vector, 1)
+    return count, buffer.raw[: max(count, 0)].decode()
+
+
+def recvmsg_with_timeout() -> tuple[int, str]:
+    here, there = with_timeouts()
+    buffer = ctypes.create_string_buffer(16)
+    vector = ctypes.create_string_buffer(struct.pack("QQ", ctypes.addressof(buffer), 16), 16)
+    header = struct.pack("QQQQQQQ", 0, 0, ctypes.addressof(vector), 1, 0, 0, 0)
+    hand_over(there)
+    ready()
+    count = libc.recvmsg(here.fileno(), header, 0)
+    return count, buffer.raw[: max(count, 0)].decode()
+
+
+def splice_with_timeout() -> tuple[int, str]:
+    """From a socket into a pipe: what is spliced is read from there."""
+    here, there = with_timeouts()
+    reader, writer = os.pipe()
+    hand_over(there)
+    ready()
+    count = libc.splice(here.fileno(), None, writer, None, 16, 0)
+    return count, os.read(reader, 16).decode() if count > 0 else ""
+
+
+def recv_all() -> tuple[int, str]:
+    """A part is there already when the thread blocks for the rest."""
+    here, there = with_timeouts()
+    there.send(b"x" * 3)
+    buffer = ctypes.create_string_buffer(16)
+    hand_over(there)
+    ready()
+    count = libc.recv(here.fileno(), buffer, 8, socket.MSG_WAITALL)
+    return count, buffer.raw[: max(count, 0)].decode()
+
+
+def accept_with_timeout() -> tuple[int, str]:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(b"\0accept%d" % os.getpid())
+    listener.listen(1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 60, 0))
+    client = socket.socket(socket.AF_UNIX)
+    on_input(lambda _: client.connect(listener.getsockname()))
+    ready()
+    return min(libc.accept(listener.fileno(), None, None), 1), ""
+
+
+def connect_with_timeout() -> tuple[int, str]:
+    """To a Unix socket whose queue is full."""
+    listener, first, client = (socket.socket(socket.AF_UNIX) for _ in range(3))
+    name = b"\0connect%d" % os.getpid()
+    listener.bind(name)
+    listener.listen(0)
+    first.connect(name)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 60, 0))
+    address = struct.pack("<H", socket.AF_UNIX) + name
+    on_input(lambda _: listener.accept())
+    ready()
+    return libc.connect(client.fileno(), address, len(address)), ""
+
+
+def connect_tcp_with_timeout() -> tuple[int, str]:
+    """To a listener whose queue is full: the kernel sends SYN again after one, two, four s."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    others = [socket.socket() for _ in range(3)]
+    for other in others:
+        other.setblocking(False)
+        other.connect_ex(listener.getsockname())
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 60, 0))
+    address = struct.pack("<HH", socket.AF_INET, socket.htons(listener.getsockname()[1]))
+    address += socket.inet_aton("127.0.0.1") + bytes(8)
+
+    def accept_all(_: bytes) -> None:
+        for _number in range(4):
+            listener.accept()
+
+    on_input(accept_all)
+    ready()
+    return libc.connect(client.fileno(), address, len(address)), ""
+
+
+SENT_BYTES = 1 << 22
+
+
+def sending(call: str) -> tuple[int, str]:
+    """Send more than the socket takes: a part is under way when the thread blocks."""
+    here, there = with_timeouts()
+    buffer = ctypes.create_string_buffer(SENT_BYTES)
+    vector = ctypes.create_string_buffer(
+        struct.pack("QQ", ctypes.addressof(buffer), SENT_BYTES), 16
+    )
+
+    def empty(_: bytes) -> None:
+        while there.recv(65536):
+            pass
+
+    on_input(empty)
+    if call == "sendfile":
+        file = os.memfd_create("content")
+        os.truncate(file, SENT_BYTES)
+        ready()
+        return libc.sendfile(here.fileno(), file, None, SENT_BYTES), ""
+    header = struct.pack("QQQQQQQ", 0, 0, ctypes.addressof(vector), 1, 0, 0, 0)
+    ready()
+    if call == "writev":
+        return libc.writev(here.fileno(), vector, 1), ""
+    if call == "sendmsg":
+        return libc.sendmsg(here.fileno(), header, 0), ""
+    if call == "write":
+        return libc.write(here.fileno(), buffer, SENT_BYTES), ""
+    return libc.send(here.fileno(), buffer, SENT_BYTES, 0), ""
+
+
+def write_all() -> tuple[int, str]:
+    return sending("write")
+
+
+def writev_all() -> tuple[int, str]:
+    return sending("writev")
+
+
+def send_all() -> tuple[int, str]:
+    return sending("send")
+
+
+def sendmsg_all() -> tuple[int, str]:
+    return sending("sendmsg")
+
+
+def sendfile_all() -> tuple[int, str]:
+    return sending("sendfile")
+
+
+def semop() -> tuple[int, str]:
+    semaphores = libc.semget(0, 1, 0o600)  # IPC_PRIVATE
+    on_input(lambda _: libc.semop(semaphores, struct.pack("Hhh", 0, 1, 0), 1))
+    ready()
+    try:
+        return libc.semop(semaphores, struct.pack("Hhh", 0, -1, 0), 1), ""
+    finally:
+        libc.semctl(semaphores, 0, 0)  # IPC_RMID
+
+
+def semtimedop() -> tuple[int, str]:
+    semaphores = libc.semget(0, 1, 0o600)
+    on_input(lambda _: libc.semop(semaphores, struct.pack("Hhh", 0, 1, 0), 1))
+    wait = Timespec(60, 0)
+    ready()
+    try:
+        down = struct.pack("Hhh", 0, -1, 0)
+        return libc.semtimedop(semaphores, down, 1, ctypes.byref(wait)), ""
+    finally:
+        libc.semctl(semaphores, 0, 0)
+
+
+def msgrcv() -> tuple[int, str]:
+    queue = libc.msgget(0, 0o600)
+    buffer = ctypes.create_string_buffer(8 + 16)
+    on_input(lambda text: libc.msgsnd(queue, struct.pack("l", 1) + text, len(text), 0))
+    ready()
+    try:
+        count = libc.msgrcv(queue, buffer, 16, 0, 0)
+        return count, buffer.raw[8 : 8 + max(count, 0)].decode()
+    finally:
+        libc.msgctl(queue, 0, None)
+
+
+def inotify() -> tuple[int, str]:
+    import tempfile
+
+    watch = libc.inotify_init()
+    with tempfile.TemporaryDirectory() as folder:
+        libc.inotify_add_watch(watch, folder.encode(), 0x100)  # IN_CREATE
+        on_input(lambda _: os.close(os.open(f"{folder}/new", os.O_CREAT)))
+        ready()
+        count = libc.read(watch, ctypes.create_string_buffer(256), 256)
+        return int(count > 0) or count, ""
+
+
+def sigtimedwait() -> tuple[int, str]:
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    awaited = struct.pack("Q120x", 1 << (signal.SIGUSR1 - 1))
+    on_input(lambda _: os.kill(os.getpid(), signal.SIGUSR1))
+    ready()
+    return libc.sigtimedwait(awaited, None, ctypes.byref(Timespec(60, 0))), ""
+
+
+def io_getevents() -> tuple[int, str]:
+    """An asynchronous poll of standard input (linux/aio_abi.h, IOCB_CMD_POLL)."""
+    setup, submit, get = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}[os.uname().machine]
+    context = ctypes.c_ulong()
+    assert libc.syscall(setup, 4, ctypes.byref(context)) == 0
+    block = ctypes.create_string_buffer(
+        struct.pack("<QIiHhIQQqQII", 0, 0, 0, 5, 0, 0, select.POLLIN, 0, 0, 0, 0, 0), 64
+    )
+    blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+    assert libc.syscall(submit, context, 1, blocks) == 1
+    ready()
+    return libc.syscall(get, context, 1, 1, ctypes.create_string_buffer(32), None), ""
 
 
 def epoll_wait() -> tuple[int, str]:
@@ -114,17 +345,22 @@ def sem_wait() -> tuple[int, str]:
 
 def hand_over(sock: socket.socket) -> None:
     """Let whatever comes on standard input go through this socket."""
+    on_input(sock.sendall)
+
+
+def on_input(act: Callable[[bytes], object]) -> None:
+    """Have another thread do something with the first thing that comes on standard input."""
     import threading
 
-    def copy() -> None:
-        sock.sendall(os.read(0, 16))
-
-    threading.Thread(target=copy, daemon=True).start()
+    threading.Thread(target=lambda: act(os.read(0, 16)), daemon=True).start()
 
 
 CALLS = (
     read_pipe, recv, recv_with_timeout, epoll_wait, poll, poll_with_timeout, select_with_timeout,
-    nanosleep, futex_with_timeout, sem_wait,
+    nanosleep, futex_with_timeout, sem_wait, read_with_timeout, readv_with_timeout,
+    recvmsg_with_timeout, splice_with_timeout, recv_all, accept_with_timeout, connect_with_timeout,
+    connect_tcp_with_timeout, write_all, writev_all, send_all, sendmsg_all, sendfile_all, semop,
+    semtimedop, msgrcv, inotify, sigtimedwait, io_getevents,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from textual.message import Message
-from textual.messages import Update
-from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -180,71 +177,6 @@ async def test_a_trend_is_drawn_again_only_if_values_that_are_seen_have_moved(
     assert not drawn
     assert not cells.looks_alike(old, cells.Trend((5.0, 99.0), top=100.0), 2)
     assert cells.looks_alike(old, cells.Trend((5.0, 5.1), top=100.0), 2)
-
-
-async def test_a_moment_is_painted_before_anything_else_happens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    source = ScriptedSource(crowd(100))
-    app = MpwatchApp(source)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        painted: list[bool] = []
-        sent: list[object] = []
-        screen = app.dashboard
-        really, really_posted = screen._compositor_refresh, screen.post_message
-
-        def note() -> None:
-            painted.append(True)
-            really()
-
-        def note_message(message: Message) -> bool:
-            sent.append(message)
-            return really_posted(message)
-
-        monkeypatch.setattr(screen, "_compositor_refresh", note)
-        monkeypatch.setattr(screen, "post_message", note_message)
-        app.watch_state.arrived(crowd(100, tick=5, changed=(3,)))
-        app.redraw()
-
-        assert painted == [True]
-        assert not screen._dirty_widgets
-        await pilot.pause()
-        asked = {each.widget for each in sent if isinstance(each, Update)}
-        assert not asked & {app.dashboard.overview.table, app.dashboard.overview.details}
-
-
-async def until_painted(pilot: Pilot[Any], painted: list[bool]) -> None:
-    for _ in range(200):
-        if painted:
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("it was never painted")
-
-
-async def test_a_moment_that_changes_sizes_is_painted_after_the_layout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    source = ScriptedSource(crowd(100))
-    app = MpwatchApp(source)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        painted: list[bool] = []
-        screen = app.dashboard
-        really = screen._compositor_refresh
-
-        def note() -> None:
-            painted.append(bool(screen._layout_required))
-            really()
-
-        monkeypatch.setattr(screen, "_compositor_refresh", note)
-        app.watch_state.arrived(crowd(300, tick=5, changed=(3,)))
-        app.redraw()
-        assert not painted
-        await until_painted(pilot, painted)
-
-        assert not screen._dirty_widgets
-        assert len(app.dashboard.overview.table.items) == 300
 
 
 async def test_what_is_drawn_while_another_screen_is_in_front_is_painted_when_it_comes_back() -> (

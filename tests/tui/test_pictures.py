@@ -11,6 +11,7 @@ from mpwatch.demo import catalogue
 from mpwatch.tui.app import MpwatchApp
 from screenshots.make import SHOTS
 from tests.tui.scripted import ScriptedSource, loader_job
+from tests.tui.versions import ANSI_THEME
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,7 @@ def test_pictures_are_kept_in_both_forms(name: str) -> None:
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-THEMES = ("textual-dark", "textual-light", "ansi-dark")
+THEMES = ("textual-dark", "textual-light", ANSI_THEME)
 
 
 @pytest.mark.parametrize("theme", THEMES)

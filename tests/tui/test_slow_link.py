@@ -69,6 +69,47 @@ async def test_a_process_whose_name_changes_has_its_name_painted(
     assert found[0].width >= len("41826 renamed")
 
 
+async def test_cells_of_one_row_that_change_are_painted_as_one_region(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = crowd(64)
+    busy = before.processes[4]
+    after = replace(
+        before,
+        processes=(
+            *before.processes[:4],
+            replace(busy, cpu_percent=93.0, private_bytes=77_000_000),
+            *before.processes[5:],
+        ),
+    )
+
+    (found,) = await regions_of_a_tick(before, after, LiveTable, monkeypatch)
+
+    assert found.height == 1
+    assert 10 < found.width < SIZE[0] - found.x
+
+
+async def test_rows_that_change_together_are_painted_in_one_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requests: list[int] = []
+    original = LiveTable.refresh
+
+    def refresh(self: LiveTable[Any], *regions: Region, **how: Any) -> Any:
+        requests.append(len(regions))
+        return original(self, *regions, **how)
+
+    source = ScriptedSource(crowd(64))
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        monkeypatch.setattr(LiveTable, "refresh", refresh)
+        source.push(crowd(64, tick=5, changed=(3, 5, 9)))
+        await pilot.pause()
+
+        assert requests == [3]
+
+
 async def test_the_status_line_is_painted_from_where_it_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

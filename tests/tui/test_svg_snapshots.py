@@ -9,6 +9,12 @@ import pytest
 from mpwatch.tui.app import MpwatchApp
 from tests.tui import scripted
 from tests.tui.scripted import ScriptedSource
+from tests.tui.versions import is_pinned
+
+pytestmark = pytest.mark.skipif(
+    not (is_pinned("textual") and is_pinned("rich")),
+    reason="pictures were approved with the textual and rich that pyproject.toml pins",
+)
 
 SIZE = (100, 26)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import said, told
 from mpwatch.diagnose.cuda_lent import CudaLent, cuda_lent
 from mpwatch.diagnose.forecast import Forecast, forecast
+from mpwatch.diagnose.known_errors import told
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -19,7 +19,6 @@ BLOCKS_LIMIT = 1000
 WORTH_TELLING = 100
 OLD_S = 30.0
 """A receiver that is a little behind has let go of what was sent so long ago."""
-_SAID = (said("Producer process tried to deallocate over 1000 memory blocks"),)
 _CAUSE = (
     "A block freed by the producer stays reserved until the consumer's counter is zero. Messages "
     "never unpickled, slow or crashed consumers and views that live on keep it."
@@ -36,7 +35,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         told(
             snapshot,
             RULE,
-            _SAID,
             summary="holds more than 1000 freed CUDA blocks that consumers have not released",
             cause=_CAUSE,
             advice=_ADVICE,

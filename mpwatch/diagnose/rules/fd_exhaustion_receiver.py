@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.resources import (
     creators_in_words,
@@ -22,8 +22,6 @@ from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import rate_text
 
 RULE = "fd-exhaustion-receiver"
-_SAID = (said("received 0 items of ancdata"),)
-"""`multiprocessing.reduction.recvfds` where the kernel had no free descriptor for a message."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -32,7 +30,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     A received storage costs one descriptor and one mapping, so both counts move together; a
     sender's tickets have no mapping. A count that settles at prefetch times tensors is normal.
     """
-    failed = {entry.process: entry for entry in heard(snapshot, *_SAID)}
+    failed = {entry.process: entry for entry in tagged(snapshot, RULE)}
     for process in snapshot.living():
         held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
         if not held or used is None or not limit or not _is_receiver(process, held, used):

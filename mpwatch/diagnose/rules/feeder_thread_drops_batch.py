@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.loader_stall import LoaderStall, has_unsent, is_idle, loader_stalls
 from mpwatch.diagnose.stillness import all_stand
 from mpwatch.diagnose.tree import all_called, called
@@ -14,7 +14,6 @@ from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "feeder-thread-drops-batch"
-_SAID = (said(kind="lost-item"),)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -23,7 +22,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     Main waits for a batch, every worker waits for work, and nobody moves: what main waits for is
     in nobody's hands any more. A moment like this is ordinary; that it lasts is not.
     """
-    losses = list(heard(snapshot, *_SAID))
+    losses = list(tagged(snapshot, RULE))
     for entry in losses:
         yield _dropped(snapshot, entry)
     for stall in loader_stalls(snapshot, history):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpwatch.diagnose.complaints import evidence_of, heard, number_of, said, told
+from mpwatch.diagnose.known_errors import evidence_of, number_of, tagged, told
 from mpwatch.diagnose.resources import burden_words
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
@@ -13,7 +13,6 @@ from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
 
 RULE = "forkserver-too-many-fds"
-_SAID = (said("too many fds"),)
 MOST_FDS = 251
 NEAR_FDS = 200
 """One tensor a layer or a sample: what grows with the data is past the limit soon."""
@@ -22,7 +21,7 @@ NEAR_FDS = 200
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process whose hook heard it, or saw that not much is missing."""
     del history
-    refused = next(heard(snapshot, *_SAID), None)
+    refused = next(tagged(snapshot, RULE), None)
     if refused is None:
         yield from _near(snapshot)
         return
@@ -30,7 +29,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     for finding in told(
         snapshot,
         RULE,
-        _SAID,
         summary=(
             "cannot start a process: its argument holds more tensors than the fork server accepts"
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from mpwatch.diagnose.complaints import said, told
+from mpwatch.diagnose.known_errors import told
 from mpwatch.diagnose.tree import all_called, called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -17,7 +17,6 @@ KIND = "first-samples"
 ENOUGH = 8
 """So many values, all different, tell samples apart; fewer may be alike by chance."""
 MANY = 64
-_SAID = (said("Length of IterableDataset", "samples have been fetched"),)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -29,7 +28,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         yield from told(
             snapshot,
             RULE,
-            _SAID,
             summary=(
                 "delivers more samples than its iterable dataset has: each worker iterates "
                 "over all of it"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import said, told
 from mpwatch.diagnose.deaths import death_of
+from mpwatch.diagnose.known_errors import told
 from mpwatch.diagnose.tree import called, children_started_by
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -14,11 +14,6 @@ from mpwatch.model.snapshot import Process, Snapshot
 RULE = "main-not-importable"
 CHILDREN = 2
 """One child may fail for a reason of its own; that all do as they start has a common cause."""
-_SAID = (
-    said("Can't get attribute", "__main__"),
-    said("Can't get attribute", "__mp_main__"),
-    said("No such file or directory", "<stdin>"),
-)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -28,7 +23,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         told(
             snapshot,
             RULE,
-            _SAID,
             summary="cannot find a function or class of the main program in a spawned process",
             cause=_CAUSE,
             advice=_ADVICE,

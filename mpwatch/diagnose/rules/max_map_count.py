@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import heard, said, told
+from mpwatch.diagnose.known_errors import tagged, told
 from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.resources import (
     burden_words,
@@ -20,7 +20,6 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import count_text, rate_text
 
 RULE = "max-map-count"
-_SAID = (said("unable to mmap", "Cannot allocate memory (12)"),)
 NEAR_LIMIT = 0.8
 WORTH_FORECASTING = 0.15
 """A torch process begins with about a thousand mappings; below this share a rise is a start."""
@@ -31,12 +30,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     yield from told(
         snapshot,
         RULE,
-        _SAID,
         summary="could not map a shared tensor: it has used up vm.max_map_count",
         cause=_CAUSE_TORCH,
         advice=_ADVICE,
     )
-    failed = {entry.process for entry in heard(snapshot, *_SAID)}
+    failed = {entry.process for entry in tagged(snapshot, RULE)}
     for process in snapshot.living():
         if process.process in failed:
             continue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import said, told
 from mpwatch.diagnose.deaths import death_of
+from mpwatch.diagnose.known_errors import told
 from mpwatch.diagnose.stack_shapes import (
     calls,
     frame_words,
@@ -23,7 +23,6 @@ from mpwatch.model.snapshot import Process, Snapshot
 RULE = "no-main-guard"
 SETTLED_S = 10.0
 """Importing a main program with torch takes two or three seconds, more on a busy machine."""
-_SAID = (said("before the current process has finished its bootstrapping phase"),)
 _CAUSE = (
     "Spawn and forkserver import the main program in each child. Code at its top level that is not "
     'below `if __name__ == "__main__":` runs there again: data is loaded, CUDA is initialised, and '
@@ -44,7 +43,6 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     yield from told(
         snapshot,
         RULE,
-        _SAID,
         summary="starts processes while it is itself being started: the main guard is missing",
         cause=_CAUSE,
         advice=_ADVICE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.limits import Approach, approach
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
@@ -14,11 +14,6 @@ from mpwatch.model.snapshot import Snapshot
 
 RULE = "pids-limit"
 WORTH_FORECASTING = 0.3
-_SAID = (
-    said("can't start new thread"),
-    said("BlockingIOError", "fork"),
-    said("pthread_create failed"),
-)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -30,7 +25,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         near = approach(
             cgroup.pids_current, cgroup.pids_limit, series, worth_forecasting=WORTH_FORECASTING
         )
-    for entry in heard(snapshot, *_SAID):
+    for entry in tagged(snapshot, RULE):
         process = snapshot.get(entry.process)
         who = "a process of the job" if process is None else called(process)
         evidence = (*evidence_of(entry), *_numbers(snapshot, near))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.loader_wait import PIN_THREAD
 from mpwatch.diagnose.stack_shapes import calls, main_thread, own_frames
 from mpwatch.diagnose.stillness import quiet_s
@@ -15,16 +15,12 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "pin-memory-thread-death"
-_SAID = (
-    said("Pin memory thread exited unexpectedly"),
-    said("_pin_memory_loop", kind="thread-died"),
-)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding where the hook heard it die, or main waits for pinned batches without it."""
     seen = set()
-    for entry in heard(snapshot, *_SAID):
+    for entry in tagged(snapshot, RULE):
         seen.add(entry.process)
         yield _finding(snapshot.get(entry.process), evidence_of(entry))
     for owner, _ in loader_owners(snapshot):

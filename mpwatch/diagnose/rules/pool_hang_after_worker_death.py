@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mpwatch.diagnose.complaints import number_of
 from mpwatch.diagnose.deaths import death_of
+from mpwatch.diagnose.known_errors import number_of
 from mpwatch.diagnose.stack_shapes import (
     calls,
     frame_words,

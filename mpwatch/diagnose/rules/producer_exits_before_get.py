@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.deaths import TOGETHER_S, death_of
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.stack_shapes import main_shape
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
@@ -21,12 +21,6 @@ SETTLED_S = 2.0
 """By then it shows whether whoever started it goes on with a loader's next workers."""
 RECENT_S = 60.0
 """What was not fetched by then is hardly waited for."""
-_SAID = (
-    said("FileNotFoundError", kind="ticket-failed"),
-    said("ConnectionRefusedError", kind="ticket-failed"),
-    said("ConnectionRefusedError", "resource_sharer.py"),
-    said("FileNotFoundError", "resource_sharer.py"),
-)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -35,7 +29,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     Tickets outstanding when a producer ends are ordinary: a DataLoader's workers leave with what
     they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
     """
-    entries = [e for e in heard(snapshot, *_SAID) if not _is_shutdown(snapshot, e)]
+    entries = [e for e in tagged(snapshot, RULE) if not _is_shutdown(snapshot, e)]
     for entry in entries:
         yield _void_ticket(snapshot, entry)
     if not entries:

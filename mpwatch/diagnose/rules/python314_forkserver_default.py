@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import heard, said
+from mpwatch.diagnose.known_errors import tagged
 from mpwatch.diagnose.tree import called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "python314-forkserver-default"
-_TROUBLE = (
-    said("Can't pickle"),
-    said("cannot pickle"),
-    said("Can't get attribute"),
-    said("too many fds"),
-    said("before the current process has finished its bootstrapping phase"),
-    said(kind="unpicklable"),
-)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -27,7 +19,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     The default by itself is nothing wrong: only together with such a failure is it told.
     """
     del history
-    for entry in heard(snapshot, *_TROUBLE):
+    for entry in tagged(snapshot, RULE):
         process = snapshot.get(entry.process)
         if process is None or not _has_new_default(process):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.stack_shapes import calls, own_frames
 from mpwatch.diagnose.tree import WORK_ROLES, called
 from mpwatch.model.findings import Finding, Severity
@@ -14,12 +14,6 @@ from mpwatch.model.units import bytes_text
 
 RULE = "semlock-enospc"
 PAGE_BYTES = 4096
-_SAID = (
-    said("No space left on device", "SemLock"),
-    said("No space left on device", "synchronize.py"),
-    said("Permission denied", "synchronize.py"),
-    said("Read-only file system", "synchronize.py"),
-)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -28,7 +22,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     A semaphore takes one page and one inode; with a page left it still works.
     """
     del history
-    complaints = list(heard(snapshot, *_SAID))
+    complaints = list(tagged(snapshot, RULE))
     for entry in complaints:
         process = snapshot.get(entry.process)
         yield _finding(process, (*evidence_of(entry), *_room(snapshot)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.tree import all_called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -21,7 +21,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     together with a failed attach it is the explanation.
     """
     del history
-    failed = next(heard(snapshot, said("FileNotFoundError", "psm_")), None)
+    failed = next(tagged(snapshot, RULE), None)
     for segment in snapshot.segments:
         if segment.kind != "psm" or segment.is_linked:
             continue

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.forecast import slope
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.limits import AT_LIMIT, NEAR_LIMIT, Approach, approach
 from mpwatch.diagnose.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.tree import called
@@ -18,11 +18,6 @@ from mpwatch.model.snapshot import LogEntry, Segment, Snapshot
 from mpwatch.model.units import bytes_text, count_text, rate_text
 
 RULE = "shm-full-enospc"
-_SAID = (
-    said("unable to allocate shared memory", "No space left on device"),
-    said("unable to open shared memory object", "No space left on device"),
-    said("unable to mmap", "torch_", "No space left on device"),
-)
 WORTH_FORECASTING = 0.3
 """Prefetched batches fill part of it within seconds of a start and then stay."""
 GROWS_BY_NEW = 0.5
@@ -42,7 +37,7 @@ class _Room(NamedTuple):
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding if the file system for shared memory has no room left, or soon none."""
-    failed = next(heard(snapshot, *_SAID), None)
+    failed = next(tagged(snapshot, RULE), None)
     if failed is not None:
         yield _failed(snapshot, failed)
     shm = snapshot.host.shm

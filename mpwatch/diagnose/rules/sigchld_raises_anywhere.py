@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.stack_shapes import frame_words, threads_calling, user_frame
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
@@ -12,14 +12,13 @@ from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "sigchld-raises-anywhere"
-_SAID = (said("signal_handling.py", "DataLoader worker"),)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding where torch's handler for dead children raised, or is about to."""
     del history
     seen = set()
-    for entry in heard(snapshot, *_SAID):
+    for entry in tagged(snapshot, RULE):
         seen.add(entry.process)
         yield _finding(snapshot.get(entry.process), evidence_of(entry))
     for process, thread in threads_calling(snapshot, "signal_handling.py:handler"):

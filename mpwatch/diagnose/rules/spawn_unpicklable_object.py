@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
 
 RULE = "spawn-unpicklable-object"
-_SAID = (
-    said(kind="unpicklable"),
-    said("Can't pickle local object"),
-    said("Can't get local object"),
-    said("it's not the same object as"),
-    said("h5py objects cannot be pickled"),
-    said("Cowardly refusing to serialize non-leaf tensor"),
-    said("TypeError", "cannot pickle "),
-)
-_OF_QUEUES = frozenset(("lost-item",))
-"""What a queue's feeder could not pickle was no argument of a process."""
 _PATH_NAMES = ("path", "paths", "culprit", "what")
 
 
@@ -32,7 +21,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     the way to it.
     """
     del history
-    for entry in heard(snapshot, *_SAID, not_of=_OF_QUEUES):
+    for entry in tagged(snapshot, RULE):
         process = snapshot.get(entry.process)
         who = called(process) if process is not None else "a process of the job"
         ways = [str(entry.details[name]) for name in _PATH_NAMES if entry.details.get(name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.tree import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -13,11 +13,6 @@ from mpwatch.model.host import PortOwner
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "store-port-in-use"
-_SAID = (
-    said("failed to listen on any local network address"),
-    said("EADDRINUSE"),
-    said("Address already in use"),
-)
 _PORT = re.compile(r"port:? (\d{1,5})\b")
 _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 
@@ -25,7 +20,7 @@ _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding where the hook heard it, else where a stranger has the port a job names."""
     del history
-    entries = list(heard(snapshot, *_SAID))
+    entries = list(tagged(snapshot, RULE))
     for entry in entries:
         process = snapshot.get(entry.process)
         who = called(process) if process is not None else "a process of the job"

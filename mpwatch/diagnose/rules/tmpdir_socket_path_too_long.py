@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.tree import SERVICE_ROLES, called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -20,7 +20,7 @@ TAIL = "/pymp-xxxxxxxx/listener-xxxxxxxx"
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for the root of each tree whose TMPDIR leaves no room, or that failed so."""
     del history
-    failed = {e.process: e for e in heard(snapshot, said("AF_UNIX path too long"))}
+    failed = {e.process: e for e in tagged(snapshot, RULE)}
     for process in snapshot.living():
         if process.process in failed:
             yield _finding(process, Severity.CRITICAL, evidence_of(failed[process.process]))

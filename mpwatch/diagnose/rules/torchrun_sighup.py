@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
+from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.diagnose.tree import called, of_role
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -18,7 +18,7 @@ HANGUP_BIT = 1 << (Signals.SIGHUP - 1)
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each launcher on a terminal that handles SIGHUP, or died of it."""
     del history
-    for entry in heard(snapshot, said("got signal: 1"), said("SignalException", "signal: 1")):
+    for entry in tagged(snapshot, RULE):
         process = snapshot.get(entry.process)
         if process is not None:
             yield _finding(process, Severity.CRITICAL, evidence_of(entry))

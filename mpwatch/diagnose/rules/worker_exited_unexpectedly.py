@@ -8,7 +8,6 @@ from dataclasses import replace
 from signal import Signals
 from typing import Any
 
-from mpwatch.diagnose.complaints import evidence_of, heard, said
 from mpwatch.diagnose.deaths import (
     TOGETHER_S,
     Death,
@@ -21,6 +20,7 @@ from mpwatch.diagnose.deaths import (
     parent_fate,
 )
 from mpwatch.diagnose.generations import GAP_TICKS
+from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.diagnose.loader_wait import is_loader_poll
 from mpwatch.diagnose.stack_shapes import calls, main_shape, main_thread, own_frames
 from mpwatch.diagnose.tree import WORK_ROLES, called, family_head
@@ -173,8 +173,12 @@ def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: Parent
     if any(death_of(end) in ("failed", "crash", "killed") for _, end in siblings):
         return False
     if head.hook.state != "absent":
-        complaint = said("exited unexpectedly", str(process.pid))
-        return any(entry.process == head.process for entry in heard(snapshot, complaint))
+        return any(
+            entry.process == head.process
+            and "loader-worker-exited" in entry.tags
+            and contains(entry, str(process.pid))
+            for entry in snapshot.errors
+        )
     return _waited_in_vain(head, ended) and not any(
         p.process.start_ticks > process.process.start_ticks + GAP_TICKS for p, _ in siblings
     )

@@ -6,6 +6,7 @@ import functools
 import sys
 
 from .. import errors
+from ..exact import is_a, text
 from ..origins import place_here
 from ..patching import Point
 
@@ -39,9 +40,9 @@ def _wrap(original: Callable[..., Any], session: Session, choice: Choice) -> Cal
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            if before is not None and isinstance(error, RuntimeError):
+            if before is not None and is_a(error, RuntimeError):
                 asked = args[0] if args else kwargs.get("method")
-                _too_late(session, choice, before, asked, error)
+                _too_late(session, choice, before, text(asked), error)
             errors.unframe(error)
             raise
         if self._actual_context is not before:
@@ -51,7 +52,9 @@ def _wrap(original: Callable[..., Any], session: Session, choice: Choice) -> Cal
     return choose
 
 
-def _too_late(session: Session, choice: Choice, fixed: Any, asked: Any, error: Exception) -> None:
+def _too_late(
+    session: Session, choice: Choice, fixed: Any, asked: str, error: BaseException
+) -> None:
     """Note that somebody did not get the start method asked for; the same one does no harm."""
     method = getattr(fixed, "_name", None)
     if method == asked:
@@ -64,7 +67,7 @@ def _too_late(session: Session, choice: Choice, fixed: Any, asked: Any, error: E
         text=errors.text_of(error),
         frames=errors.frames_here(2),
         tid=session.system.get_native_id(),
-        method=str(asked)[:32],
+        method=asked[:32],
         detail=f"{method} was chosen before{where}",
     )
 

@@ -42,7 +42,15 @@ def _on_init(module: ModuleType, session: Session) -> Undo:
 
 
 def _allocator(module: ModuleType, session: Session) -> Undo:
-    """Allocator readings, only once the program has initialised CUDA."""
+    """Allocator readings, once the program has initialised CUDA, and only for a request that asks.
+
+    `torch._C._cuda_memoryStats` takes the lock of the caching allocator and keeps the GIL meanwhile
+    (`THCPModule_memoryStats` in torch/csrc/cuda/Module.cpp, torch 2.1 to 2.7). A thread that frees
+    cached memory holds that lock while `cudaFree` waits for running kernels, and has given the GIL
+    away (`THCPModule_emptyCache`). Behind a kernel that never ends the reading would therefore stop
+    the whole process, and no time limit applies to a lock in C++. So it is not among the gauges
+    that are read at intervals: a request has to name it (`wire.ASKS`).
+    """
 
     def cuda() -> dict[str, Any] | None:
         if not module._initialized or module._is_in_bad_fork():
@@ -62,7 +70,7 @@ def _allocator(module: ModuleType, session: Session) -> Undo:
             "devices": [device for device in devices if device["reserved"]],
         }
 
-    session.gauges["cuda"] = cuda
+    session.on_request["cuda"] = cuda
     return lambda: session.drop_gauges("cuda")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from .. import errors, wire
+from ..exact import attributes, is_a, is_atom
 from ..patching import Point, attribute
+
+_exit_code = SystemExit.__dict__["code"].__get__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +28,9 @@ def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         except BaseException as error:
             # `multiprocessing` makes an exit code out of all of them, and says no more.
             session.here.own.way_out = type(error).__name__, errors.frames_of(error, 8)
-            cause = error.__context__ if isinstance(error, SystemExit) and error.code else error
+            cause = errors.context_of(error) if _exits_with_failure(error) else error
             # `torch.multiprocessing.spawn` hands an exception to the parent by a file, and exits.
-            if isinstance(cause, Exception):
+            if cause is not None and is_a(cause, Exception):
                 session.is_crashed = True
                 session.failed(wire.PROCESS_START, began_ns, cause, where_in="run")
             errors.unframe(error)
@@ -36,10 +39,22 @@ def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return run
 
 
+def _exits_with_failure(error: BaseException) -> bool:
+    """Whether this is `SystemExit` with a code that is not empty and not 0.
+
+    A code that is no plain value is not asked for its truth: it counts as a failure.
+    """
+    if not is_a(error, SystemExit):
+        return False
+    code = _exit_code(error)
+    return bool(code) if is_atom(code) else True
+
+
 def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
         session.wake()
-        session.worker.recognise_pool(getattr(self, "_target", None), getattr(self, "_args", ()))
+        known = attributes(self)
+        session.worker.recognise_pool(known.get("_target"), known.get("_args"))
         session.items.handed.arrive(self)
         code = original(self, *args, **kwargs)
         # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
@@ -63,6 +78,7 @@ def _exit_at_once(original: Callable[..., Any], session: Session) -> Callable[..
         # session before it comes here.
         if session.state == "on":
             code = args[0] if args else kwargs.get("status")
+            code = code if type(code) is int else None
             session.note("exit", code=code, how="os._exit", frames=errors.frames_here(1, 8))
             session.save_now()
         return original(*args, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import errors
+from ..exact import attributes, is_a, text
 from ..patching import Point, attribute
 
 TYPE_CHECKING = False
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 def _excepthook(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     def excepthook(args: Any, /) -> Any:
         error = args.exc_value
-        if isinstance(error, BaseException):
+        if is_a(error, BaseException):
             session.note(
                 "thread-died",
-                thread=str(getattr(args.thread, "name", ""))[:128],
+                thread=text(attributes(args.thread).get("_name", ""))[:128],
                 type=type(error).__name__,
                 text=errors.text_of(error),
                 frames=errors.frames_of(error),

@@ -6,6 +6,7 @@ import sys
 import zlib
 from itertools import islice
 
+from ..exact import class_name, module_of_class
 from ..luggage import walk
 
 TYPE_CHECKING = False
@@ -36,16 +37,20 @@ def note_states(session: Session, dataset: Any, worker_id: int) -> None:
     if numpy is not None:
         hashes["numpy.random"] = f"{zlib.crc32(_words_of(numpy)):08x}"
     session.note(
-        "generators", worker_id=worker_id, hashes=hashes, dataset=type(dataset).__qualname__
+        "generators", worker_id=worker_id, hashes=hashes, dataset=class_name(type(dataset))
     )
 
 
 def _state_of(thing: Any) -> bytes | None:
     """The state of a generator as bytes, or `None` if it is none."""
-    kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    kind = f"{module_of_class(type(thing))}.{class_name(type(thing))}"
     if kind == "torch._C.Generator":
+        if thing.device.type != "cpu":
+            return None  # to read one of a GPU waits for the GPU
         return bytes(thing.get_state().numpy().tobytes())
     if kind == "numpy.random._generator.Generator":
+        if not module_of_class(type(thing.bit_generator)).startswith("numpy.random."):
+            return None  # the program's own, whose state is a property of its class
         return repr(thing.bit_generator.state).encode()
     if kind == "numpy.random.mtrand.RandomState":
         return _words_of(thing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 from .. import errors, wire
+from ..exact import is_a
 from ..patching import Point, attribute
 from .faults import nothing_to_undo
 from .generators import note_states
@@ -46,7 +47,7 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
             result = original(self)
         except BaseException as error:
             reading.waiting_since_ns = None
-            if not isinstance(error, StopIteration):
+            if not is_a(error, StopIteration):
                 session.failed(kind, began_ns, error, loader=reading.key, batch=batch)
             errors.unframe(error)
             raise
@@ -181,7 +182,7 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         except BaseException as error:
             worker.since_ns = None
             worker.fetched = fetched + 1
-            if not isinstance(error, StopIteration):
+            if not is_a(error, StopIteration):
                 session.failed(ends, began_ns, error, worker_id=number, batch=task)
             record(ends, began_ns, wire.FLAG_RAISED, 0, loader, number, task)
             errors.unframe(error)

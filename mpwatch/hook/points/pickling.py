@@ -3,91 +3,77 @@
 from __future__ import annotations
 
 import pickle
+from types import FunctionType
 
 from .. import errors
-from ..luggage import heaviest
+from ..exact import class_name, is_a, module_of_class
+from ..luggage import heaviest, walk
 from ..patching import Point, attribute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
     from ..session import Session
 
-PROBES = 400
-"""How many parts of an object are tried at most before giving up."""
-PROBE_NS = 500_000_000
-DEPTH = 8
 MANY = 200
 """Storages in one object worth a look: forkserver refuses 252, and each is a mapping."""
-_LEFT_OUT = ("torch", "multiprocessing", "_multiprocessing", "_io", "socket")
-"""Packages whose objects are not pickled for a try: that would share memory or copy descriptors."""
+_NEVER = frozenset(
+    (
+        "_io.BufferedRandom",
+        "_io.BufferedReader",
+        "_io.BufferedWriter",
+        "_io.FileIO",
+        "_io.TextIOWrapper",
+        "_thread.RLock",
+        "_thread._local",
+        "_thread.lock",
+        "_ctypes.CFuncPtr",
+        "builtins.async_generator",
+        "builtins.code",
+        "builtins.coroutine",
+        "builtins.frame",
+        "builtins.generator",
+        "builtins.memoryview",
+        "builtins.module",
+        "builtins.traceback",
+        "select.epoll",
+        "sqlite3.Connection",
+        "weakref.ReferenceType",
+    )
+)
+"""Types that pickle refuses, CPython 3.10 to 3.15."""
 
 
-class _Sink:
-    """A file that keeps nothing."""
+def path_to_unpicklable(thing: Any, text: str) -> str | None:
+    """The path to the nearest part of an object that pickle refuses, or None if none is known.
 
-    def write(self, data: Any) -> int:
-        return len(data)
+    Nothing is pickled to find out: that would call the program's methods once more. Known are
+    functions and classes that no name leads to, the types in `_NEVER`, and the type that the text
+    of the exception names.
 
-
-class _Prober(pickle.Pickler):
-    """Pickles plain objects only, to see whether they can be."""
-
-    def persistent_id(self, thing: Any) -> Any:
-        kind = type(thing)
-        if kind is type or callable(thing):
-            return None
-        return "left out" if kind.__module__.partition(".")[0] in _LEFT_OUT else None
-
-
-class Search:
-    """Looks for the innermost part of an object that does not pickle."""
-
-    __slots__ = ("_deadline_ns", "_left", "_now")
-
-    def __init__(self, now: Callable[[], int]) -> None:
-        self._now = now
-        self._deadline_ns = now() + PROBE_NS
-        self._left = PROBES
-
-    def find(self, thing: Any, path: str = "", depth: int = 0) -> str | None:
-        """The path to it from `thing`, or `None` if every part that was tried pickles."""
-        # Of the whole it is known already.
-        if depth and self._pickles(thing):
-            return None
-        if depth < DEPTH:
-            for step, part in _parts(thing):
-                found = self.find(part, path + step, depth + 1)
-                if found is not None:
-                    return found
-                if self._left <= 0 or self._now() > self._deadline_ns:
-                    break
-        return path or None
-
-    def _pickles(self, thing: Any) -> bool:
-        self._left -= 1
-        try:
-            _Prober(_Sink()).dump(thing)
-        except Exception as error:
-            if errors.signal_behind(error) is not None:
-                raise
-            return False
-        return True
+    Args:
+        thing: What could not be pickled.
+        text: The message of the exception.
+    """
+    if _is_refused(thing, text):
+        return None
+    for path, part in walk(thing):
+        if _is_refused(part, text):
+            return path
+    return None
 
 
-def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of an object with the step that leads to each."""
-    if isinstance(thing, dict):
-        for key, part in tuple(thing.items()):
-            yield f"[{key!r:.64}]", part
-    elif isinstance(thing, (list, tuple, set, frozenset)):
-        for index, part in enumerate(tuple(thing)):
-            yield f"[{index}]", part
-    elif not isinstance(thing, type) and hasattr(thing, "__dict__"):
-        for name, part in tuple(vars(thing).items()):
-            yield f".{name}", part
+def _is_refused(part: Any, text: str) -> bool:
+    """Whether pickle refuses this object, whatever it contains."""
+    kind = type(part)
+    if kind is FunctionType or is_a(part, type):
+        name = part.__qualname__ if kind is FunctionType else class_name(part)
+        return "<locals>" in name or "<lambda>" in name
+    name = class_name(kind)
+    full = f"{module_of_class(kind)}.{name}"
+    return full in _NEVER or "<locals>" in name or f"'{name}' object" in text or f"'{full}'" in text
 
 
 def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
@@ -99,14 +85,7 @@ def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         try:
             result = original(thing, *args, **kwargs)
         except BaseException as error:
-            if isinstance(error, (pickle.PicklingError, TypeError, AttributeError)):
-                session.note(
-                    "unpicklable",
-                    path=Search(session.system.monotonic_ns).find(thing),
-                    object=type(thing).__qualname__,
-                    type=type(error).__name__,
-                    text=errors.text_of(error),
-                )
+            _note_unpicklable(session, thing, error)
             noted.weigh(thing)
             errors.unframe(error)
             raise
@@ -114,6 +93,24 @@ def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         return result
 
     return dump
+
+
+def _note_unpicklable(session: Session, thing: Any, error: BaseException) -> None:
+    """Note which part of an object could not be pickled; never raises."""
+    if not any(is_a(error, kind) for kind in (pickle.PicklingError, TypeError, AttributeError)):
+        return
+    try:
+        text = errors.text_of(error)
+        session.note(
+            "unpicklable",
+            path=path_to_unpicklable(thing, text),
+            object=class_name(type(thing)),
+            type=class_name(type(error)),
+            text=text,
+        )
+    except Exception as failure:
+        if not errors.is_ours(failure):
+            raise
 
 
 class Burden:
@@ -130,7 +127,7 @@ class Burden:
         own = self._session.here.own
         if own.shares < MANY:
             return
-        kind, shared = type(thing).__qualname__, own.shares
+        kind, shared = class_name(type(thing)), own.shares
         try:
             if self._known is None or self._known[:2] != (kind, shared):
                 self._known = kind, shared, heaviest(thing)[0]

@@ -7,9 +7,14 @@ numbers are taken: a pool or a result held by the hook's thread could end there.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import os
 import sys
+from types import FunctionType, MethodType
 
+from .. import errors
+from ..one_call import through
 from ..patching import Point
 
 TYPE_CHECKING = False
@@ -25,42 +30,85 @@ _TASKS, _WORKERS, _RESULTS = 0, 3, -1
 """Positions in the arguments of `Pool._terminate_pool`, Python 3.10 to 3.15."""
 
 
+_callback = operator.attrgetter("_callback")
+_function = operator.attrgetter("_callback.__func__")
+_function_name = operator.attrgetter("_callback.__func__.__name__")
+_pid = operator.attrgetter("_pid")
+_args = operator.attrgetter("_args")
+_results = operator.itemgetter(_RESULTS)
+_tasks = operator.itemgetter(_TASKS)
+_workers = operator.itemgetter(_WORKERS)
+_qsize = operator.methodcaller("qsize")
+_worker_pid = operator.attrgetter("_popen.pid")
+_pending = operator.attrgetter("pending_work_items")
+_work_ids = operator.attrgetter("work_ids_queue")
+_processes = operator.attrgetter("processes")
+
+
 def _pools() -> list[dict[str, Any]] | None:
     """The gauge `pools`; see `wire`."""
     return [*_process_pools(), *_executors()] or None
 
 
+def _is_pools(registry: dict[Any, Any], key: Any) -> bool:
+    """Whether an entry of the table of finalizers is the one of a pool.
+
+    Callbacks may be any callable of the program; only a function is asked for its name.
+    """
+    if through((key,), registry.get, _callback, type)[0] is not MethodType:
+        return False
+    if through((key,), registry.get, _function, type)[0] is not FunctionType:
+        return False
+    return bool(through((key,), registry.get, _function_name)[0] == "_terminate_pool")
+
+
 def _process_pools() -> Iterator[dict[str, Any]]:
     here = os.getpid()
     registry = getattr(sys.modules.get("multiprocessing.util"), "_finalizer_registry", {})
-    for finalizer in tuple(registry.values()):
-        callback = getattr(finalizer, "_callback", None)
+    for key in tuple(registry):
         # A plain fork copies the table; the pools in it remain the parent's.
-        if getattr(callback, "__name__", "") != "_terminate_pool" or finalizer._pid != here:
+        try:
+            if not _is_pools(registry, key) or through((key,), registry.get, _pid)[0] != here:
+                continue
+            (jobs,) = through((key,), registry.get, _args, _results, tuple)
+            (queued,) = through((key,), registry.get, _args, _tasks, _qsize)
+            workers = map(_workers, map(_args, map(registry.get, (key,))))
+            pids = through(itertools.chain.from_iterable(workers), _worker_pid)
+        except (AttributeError, RuntimeError) as error:
+            # It has ended meanwhile.
+            if not errors.is_ours(error):
+                raise
             continue
-        arguments = finalizer._args
-        jobs = tuple(arguments[_RESULTS])
         yield {
             "kind": "Pool",
             "outstanding": len(jobs),
             "oldest": min(jobs, default=None),
-            "queued": arguments[_TASKS].qsize(),
-            "pids": [worker.pid for worker in tuple(arguments[_WORKERS])],
+            "queued": queued,
+            "pids": pids,
         }
 
 
 def _executors() -> Iterator[dict[str, Any]]:
     active: dict[int, Any] = getattr(sys.modules.get("threading"), "_active", {})
-    for thread in tuple(active.values()):
-        if type(thread).__name__ != "_ExecutorManagerThread":
+    module = sys.modules.get("concurrent.futures.process")
+    manager = getattr(module, "_ExecutorManagerThread", None)
+    for ident in tuple(active):
+        try:
+            if through((ident,), active.get, type)[0] is not manager:
+                continue
+            (jobs,) = through((ident,), active.get, _pending, tuple)
+            (queued,) = through((ident,), active.get, _work_ids, _qsize)
+            (pids,) = through((ident,), active.get, _processes, list)
+        except (AttributeError, RuntimeError, TypeError) as error:
+            if not errors.is_ours(error):
+                raise
             continue
-        jobs = tuple(thread.pending_work_items)
         yield {
             "kind": "ProcessPoolExecutor",
             "outstanding": len(jobs),
             "oldest": min(jobs, default=None),
-            "queued": thread.work_ids_queue.qsize(),
-            "pids": list(thread.processes or ()),
+            "queued": queued,
+            "pids": pids,
         }
 
 

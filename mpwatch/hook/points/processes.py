@@ -7,6 +7,7 @@ import sys
 
 from .. import errors, wire
 from ..answers import start_method
+from ..exact import attributes, full_name, in_class
 from ..origins import place_here
 from ..patching import Point, attribute
 
@@ -38,7 +39,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         own = here.own
         own.shares, own.burden = 0, None
         handed.start(self, birth)
-        luggage = dict(vars(self))
+        luggage = dict(attributes(self))
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
@@ -55,7 +56,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
             raise
         finally:
             births.pop(ident, None)
-        popen = getattr(self, "_popen", None)
+        popen = attributes(self).get("_popen")
         method = getattr(popen, "method", "")
         pid = getattr(popen, "pid", 0)
         record(wire.PROCESS_START, began_ns, 0, 0, pid, 0, METHODS.get(method, 0))
@@ -80,7 +81,7 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         except BaseException as error:
             errors.unframe(error)
             raise
-        popen = self._popen
+        popen = attributes(self).get("_popen")
         code = getattr(popen, "returncode", None)
         aux = 0 if code is None else wire.EXIT_BASE + code
         record(wire.PROCESS_JOIN, began_ns, 0, 0, getattr(popen, "pid", 0), 0, aux)
@@ -127,21 +128,23 @@ def _get_preparation_data(original: Callable[..., Any], session: Session) -> Cal
 
 def _describe(process: Any, session: Session) -> dict[str, Any]:
     """What parent and observer want to know about a process that is about to start."""
-    target = getattr(process, "_target", None)
-    name = getattr(target, "__qualname__", None) or type(target or process).__qualname__
+    known = attributes(process)
+    target = known.get("_target")
+    module, function = full_name(process if target is None else target)
+    config, name = known.get("_config"), known.get("_name")
     birth = {
         "parent": session.identity.pid,
         "parent_start_ticks": session.identity.start_ticks,
-        "name": str(getattr(process, "_name", ""))[:128],
-        "target": f"{getattr(target, '__module__', '')}.{name}"[:256],
+        "name": name[:128] if type(name) is str else "",
+        "target": f"{module}.{function}"[:256],
         # Without a method of its own it takes the default, which is forkserver since Python 3.14.
-        "method": getattr(process, "_start_method", None) or start_method() or _default(),
-        "daemon": bool(getattr(process, "_config", {}).get("daemon")),
+        "method": in_class(process, "_start_method") or start_method() or _default(),
+        "daemon": type(config) is dict and config.get("daemon") is True,
         "worker_id": None,
         "loader": None,
     }
-    arguments = getattr(process, "_args", ())
-    if getattr(target, "__name__", "") == "_worker_loop" and len(arguments) > _WORKER_ID:
+    arguments = known.get("_args")
+    if function == "_worker_loop" and type(arguments) is tuple and len(arguments) > _WORKER_ID:
         birth["worker_id"] = arguments[_WORKER_ID]
         birth["loader"] = session.loaders.of_queue(arguments[_RESULT_QUEUE]).key
     return birth

@@ -12,6 +12,7 @@ import itertools
 from queue import Empty, Full
 
 from .. import errors, wire
+from ..exact import class_name, is_a
 from ..items import APART_NS, EVERY
 from ..patching import Point, attribute
 
@@ -158,7 +159,7 @@ def _gauges(module: ModuleType, session: Session) -> Undo:
 
 def _failed(session: Session, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
     """Record an exception of a queue; an empty or full queue is an answer, not a failure."""
-    if not isinstance(error, (Empty, Full)):
+    if not (is_a(error, Empty) or is_a(error, Full)):
         session.failed(kind, began_ns, error, queue=id(queue))
     elif session.system.monotonic_ns() - began_ns > POLL_NS:
         session.record(kind, began_ns, wire.FLAG_RAISED, 0, id(queue))
@@ -171,7 +172,7 @@ def _on_feeder_error(original: Callable[..., Any], session: Session) -> Callable
             "lost-item",
             type=type(error).__name__,
             text=errors.text_of(error),
-            item=type(item).__qualname__,
+            item=class_name(type(item)),
             task=task,
             frames=errors.frames_of(error),
             tid=session.system.get_native_id(),

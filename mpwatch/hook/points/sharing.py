@@ -8,9 +8,12 @@ functions, which pickles refer to by name, remain torch's own objects.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import sys
 
 from .. import errors, wire
+from ..one_call import through
 from ..patching import Point, attribute
 from ..readings import SHARING
 
@@ -262,12 +265,13 @@ def _storage_from_cache(original: Callable[..., Any], session: Session) -> Calla
 
 def _cache_gauge(module: ModuleType, session: Session) -> Undo:
     cache = module.shared_cache
+    is_expired = sys.modules["torch"].UntypedStorage._expired
 
     def shared_cache() -> dict[str, Any]:
-        references = list(cache.values())
-        looked_at = references[:_SWEPT_LIMIT]
-        expired = sum(1 for reference in looked_at if reference.expired())
-        return {"entries": len(references), "limit": cache.limit, "expired": expired}
+        # In one call: a reference held here as its entry is dropped would be freed here.
+        looked_at = itertools.islice(dict.values(cache), _SWEPT_LIMIT)
+        expired = sum(through(looked_at, operator.attrgetter("cdata"), is_expired))
+        return {"entries": len(cache), "limit": cache.limit, "expired": expired}
 
     session.gauges["shared_cache"] = shared_cache
     return lambda: session.drop_gauges("shared_cache")

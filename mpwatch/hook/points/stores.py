@@ -7,6 +7,7 @@ noted only once nothing has succeeded for a while; one that ends the process is 
 from __future__ import annotations
 
 from .. import errors
+from ..exact import is_a
 from ..patching import Point, attribute
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ def _wrap(original: Callable[..., Any], session: Session, failure: Failure) -> C
         try:
             store = original(*args, **kwargs)
         except BaseException as error:
-            if isinstance(error, Exception):
+            if is_a(error, Exception):
                 failure.at_ns = session.system.monotonic_ns()
                 failure.fields = {
                     "where": "rendezvous",

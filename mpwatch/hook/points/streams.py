@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 import zlib
 
+from ..exact import class_name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +49,7 @@ class Head:
             "first-samples",
             worker_id=worker.number,
             loader=worker.loader,
-            dataset=type(dataset).__qualname__[:128],
+            dataset=class_name(type(dataset))[:128],
             parts=parts,
         )
 

@@ -71,6 +71,7 @@ class PagesScreen(LiveScreen):
         self._body = Container(id="body")
         self._tabs = TabBar(tabs, HINTS, id="tabs")
         self._filter = Input(placeholder="words a row must hold, -word must not", id="filter")
+        self._filter.cursor_blink = False  # two repaints a second for as long as it has the focus
 
     def compose(self) -> ComposeResult:
         """Status line, the page, the filter when asked for, the bottom line."""
@@ -139,12 +140,11 @@ class PagesScreen(LiveScreen):
             words = f" mpwatch   {self.watch_state.viewing.title}   waits for the first reading"
             self._header.show((cell(words),))
             return
-        with self.painted_at_once():
-            self._header.show((self.top_line(moment),))
-            before = self.view.main
-            self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
-            if before.has_focus and before is not self.view.main:
-                self.view.main.focus()
+        self._header.show((self.top_line(moment),))
+        before = self.view.main
+        self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
+        if before.has_focus and before is not self.view.main:
+            self.view.main.focus()
         self.look()
 
     def on_resize(self, event: events.Resize) -> None:

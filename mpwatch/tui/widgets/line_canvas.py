@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from mpwatch.tui.present.cells import Line
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Align = Literal["left", "right"]
 _PREFIX = "canvas--"
@@ -33,29 +27,6 @@ def joined(segments: list[Segment]) -> Strip:
         else:
             out.append(segment)
     return Strip(out)
-
-
-class Gathered:
-    """The canvases of which parts are to be drawn again, all in one go."""
-
-    def __init__(self) -> None:
-        self.canvases: set[LineCanvas] = set()
-        self.has_layout = False
-        """Whether something has another size, so that drawing waits for the layout."""
-
-
-_gathered: Gathered | None = None
-
-
-@contextmanager
-def gathered() -> Iterator[Gathered]:
-    """Keep canvases from asking to be drawn, each with messages of its own; whoever does draws."""
-    global _gathered
-    before, _gathered = _gathered, Gathered()
-    try:
-        yield _gathered
-    finally:
-        _gathered = before
 
 
 class LineCanvas(ScrollView):
@@ -84,37 +55,20 @@ class LineCanvas(ScrollView):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._tones: dict[str, Style] = {}
-        self._base: Style | None = None
+        self._plain_style: Style | None = None
 
     def notify_style_update(self) -> None:
         """Forget the styles when the theme or a pseudo class changes."""
         self._tones = {}
-        self._base = None
+        self._plain_style = None
         super().notify_style_update()
-
-    def refresh(
-        self,
-        *regions: Region,
-        repaint: bool = True,
-        layout: bool = False,
-        recompose: bool = False,
-    ) -> Self:
-        """Have parts of it drawn again: at the end of `gathered`, else as Textual does."""
-        now = _gathered
-        if now is not None:
-            now.has_layout = now.has_layout or layout
-            if regions and repaint and self.is_mounted and not (layout or recompose):
-                self._set_dirty(*regions)
-                now.canvases.add(self)
-                return self
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     @property
     def base_style(self) -> Style:
         """What lines are drawn in: asked for each of them, and mixed from all that lies behind."""
-        if self._base is None:
-            self._base = self.rich_style
-        return self._base
+        if self._plain_style is None:
+            self._plain_style = self.rich_style
+        return self._plain_style
 
     def tone_style(self, tone: str) -> Style:
         """What a tone adds to the style of its line."""

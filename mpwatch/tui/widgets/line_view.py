@@ -58,12 +58,15 @@ class LineView(LineCanvas):
         if size != self.virtual_size:
             self.virtual_size = size
         top = self.scroll_offset.y
+        changed: list[Region] = []
         for y in range(top, top + max(self.size.height, 1)):
             old, new = _at(before, y), _at(lines, y)
             if old != new:
                 start = max(0, _same_cells(old or (), new or ()) - self.scroll_offset.x)
                 width = max(self.virtual_size.width, self.size.width) - start
-                self.refresh(Region(start, y - top, width, 1))
+                changed.append(Region(start, y - top, width, 1))
+        if changed:
+            self.refresh(*changed)
 
     def _room(self, lines: Sequence[Line], is_new: bool) -> Size:
         """What there is to scroll through; nothing sideways where all lines fit."""

@@ -151,10 +151,14 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         self._index = {self._key(item): index for index, item in enumerate(items)}
         self._make_room()
         self._settle_cursor(was_at, was_visible)
+        changed: list[Region] = []
         for y in range(self._head, self.size.height):
             before, after = self._painted.get(y), self._row_at(y)
             if before is not after and before != after:
-                self._repaint(y, before, after)
+                changed += self._changed_cells(y, before, after)
+                self._painted[y] = after
+        if changed:
+            self.refresh(*changed)
 
     def _make_room(self) -> None:
         """Have as many lines to scroll through as needed: the screen's where everything fits.
@@ -170,24 +174,22 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         """Where less fits, more is to scroll through."""
         self._make_room()
 
-    def _repaint(self, y: int, before: Row | None, after: Row | None) -> None:
-        """Draw a line again, of a row that is the same but for some cells only those.
+    def _changed_cells(self, y: int, before: Row | None, after: Row | None) -> list[Region]:
+        """The part of a line from its first to its last changed cell, empty if it looks the same.
 
-        Over a slow link what is sent counts: a whole line is some hundred bytes, a number ten.
+        One region a line, because Textual 8.2 sends a line from the left edge of the widget to the
+        end of each region: two regions would send what is left of both twice.
         """
         if before is None or after is None or not _is_same_row(before, after):
-            self._refresh_screen_line(y)
-            return
-        regions = []
+            return [Region(0, y, self.size.width, 1)]
+        start = end = 0
         at = GUTTER
         for index, width in self._places():
-            old, new = before.cells[index], after.cells[index]
-            if not looks_alike(old, new, width):
-                regions.append(Region(at, y, width, 1))
+            if not looks_alike(before.cells[index], after.cells[index], width):
+                start = start or at
+                end = at + width
             at += width + 1
-        self._painted[y] = after
-        if regions:
-            self.refresh(*regions)
+        return [Region(start, y, end - start, 1)] if end else []
 
     def show_sorting(self, column: str | None, is_reversed: bool) -> None:
         """Mark the column the rows are sorted by in the header."""

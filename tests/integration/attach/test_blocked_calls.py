@@ -24,6 +24,28 @@ WOKEN = {
     "epoll_wait": [1, "", ""],
     "poll": [1, "", ""],
     "sem_wait": [0, "", ""],
+    "read_with_timeout": [5, "", "hello"],
+    "readv_with_timeout": [5, "", "hello"],
+    "recvmsg_with_timeout": [5, "", "hello"],
+    "accept_with_timeout": [1, "", ""],
+    "connect_with_timeout": [0, "", ""],
+    "connect_tcp_with_timeout": [0, "", ""],
+    "semop": [0, "", ""],
+    "semtimedop": [0, "", ""],
+    "msgrcv": [5, "", "hello"],
+    "inotify": [1, "", ""],
+    "sigtimedwait": [10, "", ""],
+    "io_getevents": [1, "", ""],
+}
+SENT_BYTES = 1 << 22
+TRANSFERS = {
+    "write_all": [SENT_BYTES, "", ""],
+    "writev_all": [SENT_BYTES, "", ""],
+    "send_all": [SENT_BYTES, "", ""],
+    "sendmsg_all": [SENT_BYTES, "", ""],
+    "sendfile_all": [SENT_BYTES, "", ""],
+    "splice_with_timeout": [5, "", "hello"],
+    "recv_all": [8, "", "xxxhello"],
 }
 
 
@@ -46,6 +68,20 @@ def test_a_call_that_waits_for_data_gets_the_data_and_never_sees_eintr(
     *seen, _ = json.loads(running.line())
     assert seen == WOKEN[call]
     assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+@pytest.mark.parametrize("call", TRANSFERS)
+def test_a_transfer_that_is_partly_done_is_not_cut_short(start: Start, call: str) -> None:
+    running = start("attach_blocked", call)
+    assert eventually(lambda: is_blocked(running.pid))
+    attached = bring_in(running.process, timeout_s=0.05)
+    assert (attached.state, attached.passes) == ("absent", True), attached
+    assert "with part of the data transferred" in attached.reason
+    assert attached.stopped_s is None
+    running.say(b"hello")
+    *seen, _ = json.loads(running.line())
+    assert seen == TRANSFERS[call]
+    assert eventually(lambda: bring_in(running.process, timeout_s=0.05).state == "pending")
 
 
 @pytest.mark.parametrize("call", TIMED)

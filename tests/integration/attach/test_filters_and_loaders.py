@@ -5,21 +5,25 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from dataclasses import replace
 
 import pytest
 
-from mpwatch.attach import bring_in, bring_in_tree, detach_tree
-from tests.integration.attach.conftest import Start, eventually
+from mpwatch.attach import bring_in, bring_in_tree, detach_tree, tree
+from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import as_child, is_well
 
 pytestmark = pytest.mark.slow
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-KILL_PROCESS, ERRNO_EPERM, ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
+ERRNO_EPERM, ALLOW = 0x00050001, 0x7FFF0000
 LOAD_NUMBER, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 PTRACE = {"x86_64": 101, "aarch64": 117}[os.uname().machine]
-NO_CALL = 0xFFFFFFFF
+KILLED_FOR = {
+    "x86_64": {"openat": 257, "mmap": 9, "socket": 41},
+    "aarch64": {"openat": 56, "mmap": 222, "socket": 198},
+}[os.uname().machine]
 
 
 def install_filter(number: int, action: int) -> None:
@@ -37,11 +41,55 @@ def install_filter(number: int, action: int) -> None:
     assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) == 0
 
 
-def test_a_target_whose_filter_kills_for_unknown_calls_survives(start: Start) -> None:
-    running = start(
-        "attach_plain", "idle", preexec_fn=lambda: install_filter(NO_CALL, KILL_PROCESS)
-    )
-    attached = bring_in(running.process, timeout_s=5)
+def child_of(running: Running) -> int:
+    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
+        (child,) = map(int, file.read().split())
+    return child
+
+
+@pytest.mark.parametrize("call", KILLED_FOR)
+def test_a_sandboxed_child_is_left_out_and_lives_on(
+    start: Start, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The filter kills for a call that an injection makes in every case, or makes at first."""
+    running = start("attach_sandboxed", "filter", str(KILLED_FOR[call]))
+    child = child_of(running)
+    samples = [sample(running.pid, role="main"), sample(child, role="spawned")]
+    parent, sandboxed = bring_in_tree(samples, lambda outcome: None, timeout_s=5)
+    assert parent.state == "ready", parent
+    assert sandboxed.state == "absent"
+    assert "sandboxed" in sandboxed.reason
+    assert sandboxed.stopped_s is None
+    for _ in range(20):  # the child says that it lives, through the parent
+        assert running.newest_line() == "alive"
+    # A later call about the child alone does not forget what it was compared with, nor does one
+    # about a new child of a known parent.
+    (again,) = bring_in_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
+    assert again.reason == sandboxed.reason
+    monkeypatch.delitem(tree._root_of, child)
+    new = replace(samples[1], parent_pid=running.pid)
+    (again,) = bring_in_tree([new], lambda outcome: None, timeout_s=0.05)
+    assert again.reason == sandboxed.reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(
+    ("how", "word"), [("user", "another user (uid 1001)"), ("mounts", "another mnt namespace")]
+)
+def test_a_child_of_another_user_or_namespace_is_left_out(
+    start: Start, how: str, word: str
+) -> None:
+    running = start("attach_sandboxed", how)
+    samples = [sample(running.pid, role="main"), sample(child_of(running), role="spawned")]
+    parent, other = bring_in_tree(samples, lambda outcome: None, timeout_s=5)
+    assert (parent.state, other.state) == ("ready", "absent")
+    assert word in other.reason
+
+
+def test_a_root_process_with_a_filter_of_its_own_gets_the_hook(start: Start) -> None:
+    """As in every container: its filter forbids some calls, none of which an injection makes."""
+    running = start("attach_plain", "idle", preexec_fn=lambda: install_filter(PTRACE, ERRNO_EPERM))
+    (attached,) = bring_in_tree([sample(running.pid)], lambda outcome: None, timeout_s=5)
     assert attached.state == "ready", attached
     assert is_well(running)
 

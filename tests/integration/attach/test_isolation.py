@@ -187,7 +187,7 @@ def test_an_audit_hook_that_refuses_fails_the_injection_and_nothing_else(
     program: Program, python: str, event: str, error: str
 ) -> None:
     popen = program(AUDITED.format(event=event, error=error), python)
-    attached = inject(popen, 1.0)
+    attached = inject(popen)
     assert attached.state in ("absent", "ready"), attached
     if event in ("compile", "exec"):
         assert attached.state == "absent"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mpwatch.attach import bring_in, detach, elf
+from mpwatch.attach import bring_in, detach, elf, tracer
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.programs.attach_plain import BLOCK
@@ -281,3 +281,90 @@ def test_another_user_is_refused_with_the_command_that_helps(start: Start) -> No
     assert reason == "it belongs to uid 0 and we are uid 65534 without CAP_SYS_PTRACE"
     assert f"mpwatch attach {running.pid}" in fix
     assert is_well(running)
+
+
+def state_of(pid: int) -> str:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0].decode()
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGTSTP])
+@pytest.mark.parametrize("at", ["stopped", "frame written", "write mask", "run"])
+def test_an_observer_that_is_stopped_holds_no_target(
+    start: Start, at: str, how: signal.Signals
+) -> None:
+    running = start("attach_plain", "busy")
+    observer = os.fork()
+    if not observer:
+        done: list[str] = []
+
+        def stop(name: str) -> None:
+            if name == at and not done:
+                done.append(name)
+                os.kill(os.getpid(), how)
+
+        try:
+            os.setpgid(0, 0)  # an orphaned group would ignore SIGTSTP, one of a job does not
+            while not done:  # on a busy machine the thread may not stop in time at first
+                bring_in(running.process, timeout_s=5, step=stop)
+        finally:
+            os._exit(0)
+    try:
+        assert eventually(lambda: state_of(observer) == "T", 20)
+        assert eventually(lambda: is_well(running), 5)
+        # The call is made in spite of that: the hook comes while the observer stands.
+        assert eventually(lambda: bool(hook_threads(running.pid)), 10)
+        assert state_of(observer) == "T"
+    finally:
+        os.kill(observer, signal.SIGCONT)
+        os.waitpid(observer, 0)
+    running.drain()
+    require_right_digest(running.newest_line())
+
+
+def hook_threads(pid: int) -> list[str]:
+    found = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm") as file:
+            found += [tid] if file.read() == "mpwatch-hook\n" else []
+    return found
+
+
+@pytest.mark.parametrize("what", ["busy", "blocked"])
+def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
+    running = start("attach_plain", what)
+    steps = steps_of_a_visit(running.process)
+    killed = 0
+    for count in range(steps.index("seize"), len(steps)):
+        seen: list[str] = []
+
+        def kill(name: str, seen: list[str] = seen, count: int = count) -> None:
+            seen.append(name)
+            if len(seen) == count + 1:
+                os.kill(tracer.start().pid, signal.SIGKILL)
+
+        attached = bring_in(running.process, timeout_s=0.0, step=kill)
+        killed += "tracer process ended" in attached.reason
+        assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
+        assert eventually(lambda: int(status(running.pid, "SigBlk"), 16) == 0, 5)
+        detach(running.process, timeout_s=0.05)
+    assert killed > 3
+    if what == "busy":
+        require_right_digest(running.line())
+        assert eventually(lambda: bring_in(running.process).state == "ready")
+
+
+def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: Start) -> None:
+    running = start("attach_plain", "idle")
+
+    def attempt() -> str:
+        bring_in(running.process, timeout_s=5)
+        pid = tracer.start().pid
+        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        kinds = sorted(path.partition(":")[0] for path in held)
+        return f"{pid} {os.getsid(pid)} {' '.join(kinds)}"
+
+    pid, session, *held = as_child(attempt).split()
+    assert pid == session
+    assert held == ["/dev/null", "/dev/null", "socket"]
+    assert eventually(lambda: not os.path.exists(f"/proc/{pid}") or state_of(int(pid)) == "Z", 5)

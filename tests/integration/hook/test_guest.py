@@ -94,7 +94,7 @@ def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
     watched = ("torch", "numpy", "multiprocessing", "socket", "subprocess", "logging")
     text = (
         "import sys, mpwatch; assert mpwatch.instrument();"
-        f" print(*({{name.partition('.')[0] for name in sys.modules}} & {{*{watched}}}))"
+        f" print(*({{name.partition('.')[0] for name in [*sys.modules]}} & {{*{watched}}}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60

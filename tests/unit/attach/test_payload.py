@@ -22,7 +22,7 @@ from mpwatch.attach import bootstrap_code, payload
 
 STOWAWAY = """
 reason = ""
-def load(directory, started_by, compiled=None):
+def load(directory, started_by, compiled=None, version=None):
     global reason
     {body}
 """
@@ -55,7 +55,9 @@ def run(folder: Path, body: str) -> dict[str, Any]:
     return answer
 
 
-PACKAGE = "import types; return types.SimpleNamespace(current=lambda: None)"
+PACKAGE = (
+    "import types; return types.SimpleNamespace(current=lambda: None, version=lambda: version)"
+)
 
 
 def test_success_is_answered(folder: Path) -> None:

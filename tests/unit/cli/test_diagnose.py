@@ -28,7 +28,7 @@ def broken(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recording of a job whose main process crashed, read with one broken rule among all."""
     rules = (Rule("broken", broken), *RULES)
-    monkeypatch.setattr("mpwatch.observe.fold.Engine", lambda: Engine(rules))
+    monkeypatch.setattr("mpwatch.observe.recording_tape.Engine", lambda: Engine(rules))
     path = str(tmp_path / "crash.mpw")
     writer = RecordingWriter(path, MAIN, clock=lambda: 10.0)
     for each in (job(10.0), job(11.0), Ended(MAIN, 11.5, signal=11)):
@@ -68,7 +68,9 @@ def test_a_check_heeds_the_other_rules(crash: str, threshold: str, code: int) ->
 def test_a_broken_rule_alone_fails_no_check_for_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpwatch.observe.fold.Engine", lambda: Engine((Rule("broken", broken),)))
+    monkeypatch.setattr(
+        "mpwatch.observe.recording_tape.Engine", lambda: Engine((Rule("broken", broken),))
+    )
     path = str(tmp_path / "well.mpw")
     writer = RecordingWriter(path, MAIN, clock=lambda: 10.0)
     writer.write(job(10.0))

@@ -13,6 +13,10 @@ GONE = 2_000_000_000
 """No process: above the largest pid_max."""
 
 
+HERE = os.stat("/proc/self/ns/pid").st_ino
+"""These tests may themselves run in a container."""
+
+
 @pytest.fixture
 def shm(tmp_path: Path) -> Path:
     folder = tmp_path / "shm"
@@ -26,6 +30,8 @@ def procfs_of_one(tmp_path: Path) -> str:
     if not folder.exists():
         folder.mkdir()
         (folder / str(os.getpid())).symlink_to(f"/proc/{os.getpid()}")
+        (folder / "self").symlink_to("/proc/self")
+        (folder / "1").mkdir()
     return str(folder)
 
 
@@ -42,7 +48,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found(shm: Path, *folders: Path) -> list[str]:
     proc = procfs_of_one(shm.parent)
-    seen = find_leftovers(proc, str(shm), tuple(map(str, folders)))
+    seen = find_leftovers(proc, str(shm), tuple(map(str, folders)), HERE)
     assert seen.problems == ()
     return [os.path.basename(each.path) for each in seen.files]
 
@@ -123,7 +129,61 @@ def test_while_some_process_cannot_be_read_no_segment_is_certain(
     (proc / "77").mkdir()
     (proc / "77" / "maps").mkdir()
 
-    seen = find_leftovers(str(proc), str(shm), ())
+    seen = find_leftovers(str(proc), str(shm), (), HERE)
 
     assert seen.files == ()
     assert "1 processes of others may hold them" in seen.problems[0]
+
+
+def test_where_another_container_may_use_them_no_segment_is_named(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(shm, GONE)
+    later(monkeypatch)
+    proc = procfs_of_one(shm.parent)
+
+    seen = find_leftovers(proc, str(shm), (), HERE + 1)
+
+    assert seen.files == ()
+    assert seen.problems == (
+        "1 segments without a visible owner are left alone: processes outside this container may"
+        " use them (run it on the host)",
+    )
+
+
+def test_where_processes_of_others_are_hidden_no_segment_is_named(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(shm, GONE)
+    later(monkeypatch)
+    proc = Path(procfs_of_one(shm.parent))
+    (proc / "1").rmdir()
+
+    seen = find_leftovers(str(proc), str(shm), (), HERE)
+
+    assert seen.files == ()
+    assert "hidden" in seen.problems[0]
+
+
+def test_a_segment_whose_maker_lives_in_a_nested_pid_namespace_is_not_left_over(
+    shm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(shm, GONE)
+    later(monkeypatch)
+    proc = Path(procfs_of_one(shm.parent))
+    (proc / "77").mkdir()
+    (proc / "77" / "status").write_text(f"Name:\tpython\nNSpid:\t77\t{GONE}\n")
+    (proc / "77" / "maps").write_text("")
+    (proc / "77" / "fd").mkdir()
+
+    assert found(shm) == []
+
+
+def test_a_socket_that_somebody_listens_on_is_not_left_over(tmp_path: Path, shm: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / f"{GONE}-5.sock"))
+        listener.listen()
+        assert found(shm, folder) == []
+    assert found(shm, folder) == [f"{GONE}-5.sock"]

@@ -15,7 +15,7 @@ from mpwatch.diagnose.engine import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.model.waits import FollowedLater, WaitChain, WaitGraph
+from mpwatch.model.waits import WaitGraph
 from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
 
 
@@ -183,31 +183,6 @@ def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_go_on() -> Non
     assert seen[RULE_FAILED].subject == "waits"
 
 
-def test_chains_that_cannot_be_followed_are_a_finding_of_the_next_look() -> None:
-    def follow() -> tuple[WaitChain, ...]:
-        raise RecursionError("too deep")
-
-    watched = Engine((), lambda snapshot: FollowedLater((), follow))
-
-    assert watched.waits(world(main())).chains == ()
-    assert [f.subject for f in look(watched, 0)] == ["waits"]
-
-
-def test_nobody_who_asks_for_edges_alone_has_the_chains_followed() -> None:
-    followed: list[int] = []
-
-    def follow() -> tuple[WaitChain, ...]:
-        followed.append(1)
-        return ()
-
-    graph = Engine((), lambda snapshot: FollowedLater((), follow)).waits(world(main()))
-    assert graph.edges == ()
-    assert not followed
-    assert (graph.chains, graph.chains) == ((), ())
-    assert followed == [1]
-    assert graph == WaitGraph()
-
-
 def test_waits_that_are_told_again_leave_no_failure() -> None:
     graphs = iter((ValueError(), WaitGraph()))
 
@@ -297,3 +272,31 @@ def test_of_few_processes_and_after_a_pause_every_rule_is_asked() -> None:
     asked.clear()
     looks_at(Engine(rules), MANY, 0.0, CLOSE_S + 0.1, 10.0)
     assert asked == [0, 1] * 3
+
+
+def test_a_preview_leaves_no_trace() -> None:
+    _, rules = counting_rules(2)
+    watched, other = Engine(rules), Engine(rules)
+    members = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    for second in range(9):
+        snapshot = world(*members, at_s=NOW_S + second)
+        between = world(*members, at_s=NOW_S + second + 0.5)
+        seen = watched.diagnosed(snapshot, NO_HISTORY)
+        watched.preview(between, NO_HISTORY)
+        watched.preview(between, NO_HISTORY, all_rules=True)
+        assert watched.preview(snapshot, NO_HISTORY) is seen
+        assert watched.diagnosed(snapshot, NO_HISTORY) is seen
+        assert seen == other.diagnosed(snapshot, NO_HISTORY)
+
+
+def test_a_preview_of_all_rules_asks_those_that_a_look_would_skip() -> None:
+    asked, rules = counting_rules(1)
+    watched = Engine(rules)
+    looks_at(watched, MANY, 0.0)
+    asked.clear()
+    members = [main(), *(process(1000 + number) for number in range(1, MANY))]
+
+    watched.preview(world(*members, at_s=NOW_S + 1), NO_HISTORY)
+    assert asked == []
+    watched.preview(world(*members, at_s=NOW_S + 1), NO_HISTORY, all_rules=True)
+    assert asked == [0]

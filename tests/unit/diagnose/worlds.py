@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mpwatch.diagnose.known_errors import tags_of
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
 from mpwatch.model.host import CgroupSample, HostSample, RoomSample
@@ -96,6 +97,7 @@ def world(*processes: Process, at_s: float = NOW_S, **keywords: Any) -> Snapshot
         root=keywords.pop("root", processes[0].process if processes else pid(MAIN)),
         host=HostSample(at_s=at_s, wall_s=WALL_S, hostname="h", kernel="6.18", **host),
         processes=processes,
+        errors=tuple(entry for entry in keywords.get("log", ()) if entry.tags),
         **keywords,
     )
 
@@ -267,7 +269,8 @@ def gone(number: int, *, at_s: float = NOW_S - 5, **how: Any) -> Ended:
 
 def log(kind: str, number: int | None = None, words: str = "", **details: object) -> LogEntry:
     who = None if number is None else pid(number)
-    return LogEntry(1, NOW_S - 1, WALL_S - 1, kind, who, words, details)
+    tags = tags_of(kind, words, details)
+    return LogEntry(1, NOW_S - 1, WALL_S - 1, kind, who, words, details, tags)
 
 
 Check = Callable[[Snapshot, History], Iterator[Finding]]

@@ -90,23 +90,60 @@ def test_an_interrupt_is_the_signals_whose_handler_made_it_and_else_the_keyboard
     assert errors.signal_behind(KeyboardInterrupt()) == signal.SIGINT
 
 
-class Struck(Exception):
+class Told(Exception):
+    """An exception whose text the program makes."""
+
+    calls = 0
+
     def __str__(self) -> str:
-        signal.raise_signal(signal.SIGUSR1)
-        return "never"
+        Told.calls += 1
+        raise KeyError("no")
+
+    def __getattribute__(self, name: str) -> object:
+        Told.calls += 1
+        raise KeyError(name)
 
 
-def test_a_handler_that_raises_while_a_text_is_read_is_let_through(handler: None) -> None:
-    error = caught(lambda: errors.text_of(Struck()))
-    assert errors.signal_behind(error) == signal.SIGUSR1
+class Argument:
+    def __str__(self) -> str:
+        raise KeyError("no")
+
+    __repr__ = __str__
 
 
-def test_an_exception_that_cannot_be_shown_still_has_a_text() -> None:
-    class Shy(Exception):
-        def __str__(self) -> str:
-            raise KeyError("no")
+class Word(str):
+    def __str__(self) -> str:
+        raise KeyError("no")
 
-    assert errors.text_of(Shy()) == "<KeyError while reading the message>"
+    __repr__ = __str__
+
+
+def test_the_text_of_an_exception_is_read_without_the_programs_code() -> None:
+    assert errors.text_of(Told("lost", 3)) == "lost, 3"
+    assert errors.frames_of(Told()) == []
+    assert not errors.is_ours(Told())
+    assert Told.calls == 0
+
+    assert errors.text_of(ValueError(Argument())) == "<Argument>"
+    assert errors.text_of(ValueError(Word("said"))) == "said"
+    assert errors.text_of(OSError(2, "gone", Argument())) == "2, gone"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a", 1),
+        KeyError("key"),
+        OSError(2, "No such file", "/nowhere"),
+        SyntaxError("bad", ("file.py", 1, 1, "x")),
+        SystemExit(3),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"),
+    ],
+)
+def test_a_built_in_exception_of_plain_values_has_the_text_that_python_shows(
+    error: BaseException,
+) -> None:
+    assert errors.text_of(error)[:3] == str(error)[:3]
 
 
 def innermost(number: int) -> None:

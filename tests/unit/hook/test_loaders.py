@@ -122,7 +122,7 @@ def test_what_a_torch_keeps_elsewhere_stays_away_and_takes_nothing_along(
     row = row_of(readings)
     assert row["workers"] == 2
     assert "rcvd" not in row
-    with pytest.raises(KeyError, match="_tasks_outstanding"):
+    with pytest.raises(AttributeError, match="_tasks_outstanding"):
         readings.of(iterator).positions()
 
 

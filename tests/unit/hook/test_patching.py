@@ -73,7 +73,9 @@ def test_the_very_object_is_put_back(module: ModuleType, session: Session) -> No
     assert patcher.installed() == []
 
 
-def test_a_wrapper_that_somebody_laid_over_ours_stays(module: ModuleType, session: Session) -> None:
+def test_a_wrapper_over_ours_stays_and_ours_only_calls_the_original(
+    module: ModuleType, session: Session
+) -> None:
     patcher = install(session, Point("work", NAME, attribute("work", wrap)))
     ours = module.work
 
@@ -84,7 +86,10 @@ def test_a_wrapper_that_somebody_laid_over_ours_stays(module: ModuleType, sessio
     patcher.uninstall()
 
     assert module.work is theirs
-    assert theirs() == "theirs wrapped done"
+    assert theirs() == "theirs done"
+    assert ours() == "done"
+    assert list(patcher.left) == [f"{NAME}.work"]
+    assert "only calls the original" in patcher.left[f"{NAME}.work"]
 
 
 def test_an_exception_that_the_program_raised_meanwhile_is_not_swallowed(

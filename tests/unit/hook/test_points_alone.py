@@ -17,6 +17,7 @@ class Session:
         self.patcher = self
         self.prepared: Any = None
         self.gauges: dict[str, Any] = {}
+        self.on_request: dict[str, Any] = {}
         self.notes: list[dict[str, Any]] = []
         self.records: list[tuple[Any, ...]] = []
 
@@ -35,6 +36,7 @@ class Session:
     def drop_gauges(self, *names: str) -> None:
         for name in names:
             self.gauges.pop(name, None)
+            self.on_request.pop(name, None)
 
 
 def rendezvous(session: Any) -> tuple[Any, Any]:
@@ -67,7 +69,7 @@ def test_a_store_that_could_not_be_made_is_noted_once_nothing_followed() -> None
         ("exception", "rendezvous", "EADDRINUSE")
     ]
     undo()
-    assert session.gauges == {}
+    assert session.gauges == session.on_request == {}
 
 
 def test_a_program_that_tries_the_next_port_has_no_failure() -> None:
@@ -109,4 +111,4 @@ def test_a_program_that_leaves_cuda_alone_is_asked_nothing_of_it() -> None:
 
     cuda.POINTS[1].install(module, session)
 
-    assert session.gauges["cuda"]() is None
+    assert session.on_request["cuda"]() is None

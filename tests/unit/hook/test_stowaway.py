@@ -32,7 +32,8 @@ def stowaway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 def a_hook(folder: Path, code: str) -> str:
     (folder / "__init__.py").write_text(f"def enter(started_by, birth):\n    {code}\n")
-    (folder / "errors.py").write_text((HOOK / "errors.py").read_text())
+    for name in ("errors.py", "exact.py"):
+        (folder / name).write_text((HOOK / name).read_text())
     return str(folder)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from mpwatch.diagnose.engine import Engine
 from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.equal_stacks import STACKS_KEPT, EqualStacks
 from mpwatch.observe.fold import Fold
@@ -13,7 +12,7 @@ def stack(line: int = 1) -> tuple[Frame, ...]:
 
 
 def test_equal_stacks_of_two_processes_are_shown_as_one_object() -> None:
-    fold = Fold(Engine(()))
+    fold = Fold()
     both = [
         sample(each, 1.0, threads=(ThreadSample(each.pid, "python", "S", 0),))
         for each in (MAIN, WORKER_0)

@@ -95,7 +95,7 @@ def test_a_file_of_noise_says_nothing(tmp_path: Path) -> None:
 
 def test_what_was_told_once_is_forgotten(folder: Path) -> None:
     words = last_words(folder)
-    words.take(HookNote(DEAD, MADE_NS + 2_000_000, "exception", {"text": "no 2"}))
+    words.take(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
 
     assert told(words)[1] == ["no 3"]
     assert told(words)[1] == ["no 1", "no 3"]

@@ -58,7 +58,7 @@ def test_lost_are_records_and_notes_of_all_hooks_a_process_had() -> None:
         ledger.add_hello(HookHello(MAIN, 1.0, 1, "3.11", None, MAIN.pid, since_ns=since_ns))
         ledger.add_slice(replace(part(MAIN, 1.0, event(wire.SHARE, 1.0)), lost=10))
         for lost in (2, 3):
-            ledger.add_note(HookNote(MAIN, 5, "fork", {}, lost))
+            ledger.add_note(HookNote(MAIN, 5, "fork", {}, lost, number=lost))
 
     assert (ledger.hook().lost, ledger.hook().lost_notes) == (26, 6)
 

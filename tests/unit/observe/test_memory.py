@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 
-from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId
@@ -43,7 +42,7 @@ def living_objects() -> int:
 
 
 def test_workers_of_many_epochs_are_forgotten_with_all_that_was_known_of_them() -> None:
-    fold = Fold(Engine(()))
+    fold = Fold()
     for number in range(SETTLED_EPOCHS):
         epoch(fold, number)
     settled = living_objects()

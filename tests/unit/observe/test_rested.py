@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mpwatch.diagnose.engine import Engine
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.fold import Fold
@@ -18,7 +17,7 @@ class Watched:
     """A main process that is read every second, and a worker as the test says."""
 
     def __init__(self) -> None:
-        self.fold = Fold(Engine(()))
+        self.fold = Fold()
 
     def at(self, at_s: float, reading: ProcSample) -> Process:
         """The worker as shown after this tree."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.stillness import quiet_s
 from mpwatch.model.events import HookGauges
-from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import StacksTaken, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Snapshot, Thread
+from mpwatch.model.snapshot import Thread
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.history import HistoryKeeper
 from tests.unit.observe.worlds import MAIN, sample, tree
@@ -44,25 +41,13 @@ def test_who_runs_or_waits_for_a_lock_of_its_own_waits_for_nothing_else() -> Non
     assert waited(LOCK, LOCK).waits_s is None
 
 
-class Looking(Engine):
-    """Keeps what it was shown."""
-
-    seen = History()
-
-    def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
-        self.seen = history
-        return ()
-
-
 def test_looks_from_outside_are_remembered_and_those_of_a_hook_are_not() -> None:
-    looking = Looking()
-    fold = Fold(looking)
+    fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0)))
     fold.apply(StacksTaken(MAIN, 1.2, "hook"))
     fold.apply(StacksTaken(MAIN, 3.2, "py-spy", problem="it was busy"))
-    fold.snapshot()
 
-    assert [point.at_s for point in looking.seen.of(MAIN, "looks")] == [3.2]
+    assert [point.at_s for point in fold.history().of(MAIN, "looks")] == [3.2]
 
 
 def test_looks_at_a_process_are_forgotten_with_it() -> None:
@@ -74,20 +59,17 @@ def test_looks_at_a_process_are_forgotten_with_it() -> None:
 
 
 def test_cuda_tensors_that_are_not_released_are_remembered_as_the_hook_counts_them() -> None:
-    looking = Looking()
-    fold = Fold(looking)
+    fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0)))
     for second, reading in enumerate(({"unreleased": 3}, {"unreleased": "x"}, {"unreleased": 9})):
         fold.apply(HookGauges(MAIN, 2.0 + second, {"cuda_lent": reading}))
 
-    fold.snapshot()
-    line = looking.seen.of(MAIN, "cuda_unreleased")
+    line = fold.history().of(MAIN, "cuda_unreleased")
     assert [(point.at_s, point.value) for point in line] == [(2.0, 3), (4.0, 9)]
 
 
 def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> None:
-    looking = Looking()
-    fold = Fold(looking)
+    fold = Fold()
     thread = ThreadSample(100, "python", "S", 9, waits_on=PIPE)
     quiet = []
     for second in range(8):
@@ -95,6 +77,6 @@ def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> Non
         read_at_s = min(at_s, 3.0)
         fold.apply(tree(at_s, sample(MAIN, read_at_s, threads=(thread,))))
         shown = fold.snapshot().processes[0]
-        quiet.append(quiet_s(shown, looking.seen))
+        quiet.append(quiet_s(shown, fold.history()))
 
     assert quiet[2:] == [2.0, 3.0, 3.0, 5.0, 6.0, 7.0]

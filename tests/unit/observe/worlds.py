@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookSlice
 from mpwatch.model.host import HostSample
@@ -13,6 +15,8 @@ MAIN = ProcessId(100, 1000)
 WORKER_0 = ProcessId(101, 1001)
 WORKER_1 = ProcessId(102, 1002)
 WALL_S = 1_700_000_000.0
+_sequences = itertools.count()
+"""Numbers of the records made here: as in a ring, none comes twice."""
 
 
 def segment_use(
@@ -98,7 +102,8 @@ def event(
     aux: int = 0,
     flags: int = 0,
 ) -> HookEvent:
-    return HookEvent(0, int(at_s * 1e9), kind, 1, duration_ns, size, key, key2, aux, flags)
+    sequence = next(_sequences)
+    return HookEvent(sequence, int(at_s * 1e9), kind, 1, duration_ns, size, key, key2, aux, flags)
 
 
 def part(process: ProcessId, at_s: float, *events: HookEvent, lost: int = 0) -> HookSlice:

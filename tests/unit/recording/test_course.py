@@ -15,7 +15,6 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
 from mpwatch.observe.recording_course import POINTS_LIMIT, Curve
 from mpwatch.observe.replay import replay_course, replay_to_end
 from tests.unit.recording.conftest import Recorded
@@ -35,9 +34,8 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
                 yield Finding("odd", Severity.WARNING, "odd", ("seen",), "why", "do", process)
 
         monkeypatch.setattr(
-            "mpwatch.observe.recording_tape.Fold", lambda: Fold(Engine([Rule("odd", check)]))
+            "mpwatch.observe.recording_tape.Engine", lambda: Engine([Rule("odd", check)])
         )
-        monkeypatch.setattr("mpwatch.observe.recording_tape._pickled", lambda fold: b"")
 
     return use
 

@@ -20,6 +20,7 @@ from mpwatch.model.commands import (
 )
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.recording import NotARecording
+from mpwatch.observe.recording_tape import Tape
 from mpwatch.observe.replay import ReplaySource
 from tests.unit.recording.conftest import Recorded
 from tests.unit.recording.test_tape import job
@@ -45,6 +46,14 @@ class Screen:
             assert self._arrived.wait_for(
                 lambda: bool(self.shown) and expected(self.position()), DEADLINE_S
             ), self.position()
+            return self.shown[-1]
+
+    def wait_for_problem(self, words: str) -> Snapshot:
+        with self._arrived:
+            assert self._arrived.wait_for(
+                lambda: bool(self.shown) and any(words in each for each in self.shown[-1].problems),
+                DEADLINE_S,
+            ), self.shown[-1].problems
             return self.shown[-1]
 
     def position(self) -> Playback:
@@ -176,6 +185,29 @@ def test_another_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
 
 def test_a_source_that_never_started_can_be_stopped(recorded: Recorded) -> None:
     ReplaySource(recorded(job(2))).stop()
+
+
+def test_an_error_while_seeking_is_shown_and_seeking_goes_on(
+    paused: ReplaySource, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Tape.approach
+
+    def failing(tape: Tape, to_s: float) -> None:
+        if to_s == 20.0:
+            raise TypeError("no such state")
+        original(tape, to_s)
+
+    monkeypatch.setattr(Tape, "approach", failing)
+    paused.ask(Pause(False))
+    paused.ask(Seek(20.0))
+
+    failed = screen.wait_for_problem("Replaying failed near 20.0 s: TypeError: no such state")
+    assert failed.playback is not None
+    assert failed.playback.is_paused
+
+    paused.ask(Seek(10.0))
+    shown = screen.wait(lambda position: position.at_s == 10.0)
+    assert not any("Replaying failed" in problem for problem in shown.problems)
 
 
 def test_after_stop_nothing_is_shown(paused: ReplaySource, screen: Screen) -> None:

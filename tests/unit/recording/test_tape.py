@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.diagnose.engine import Engine
 from mpwatch.model.inputs import Input
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.fold import Fold
 from mpwatch.observe.recording import NotARecording, Recording
@@ -28,12 +29,12 @@ def job(seconds: int) -> list[Input]:
 
 
 def live(inputs: list[Input]) -> Snapshot:
-    fold = Fold()
+    fold, engine = Fold(), Engine()
     for each in inputs:
         fold.apply(each)
-        if hasattr(each, "processes"):
-            fold.snapshot()
-    return fold.snapshot()
+        if isinstance(each, TreeSample):
+            engine.diagnosed(fold.snapshot(), fold.history())
+    return engine.preview(fold.snapshot(), fold.history())
 
 
 @contextmanager
@@ -77,6 +78,18 @@ def test_going_back_shows_the_same_as_going_forward(recorded: Recorded, moment_s
         back.advance(moment_s)
 
         assert back.at_s == forward.at_s
+        assert back.snapshot() == forward.snapshot()
+
+
+def test_a_recording_without_a_hook_is_sought_backwards(recorded: Recorded) -> None:
+    path = recorded([tree(START_S + second, cpu_ticks=second) for second in range(90)])
+    with tape_of(path) as forward, tape_of(path) as back:
+        forward.advance(70.0)
+        back.advance(1e9)
+        back.snapshot()
+        back.approach(70.0)
+        back.advance(70.0)
+
         assert back.snapshot() == forward.snapshot()
 
 
@@ -187,25 +200,3 @@ def test_the_end_of_a_recording_is_what_live_ended_with(recorded: Recorded) -> N
     assert end.playback is not None
     assert end.playback.at_s == end.playback.length_s == 41.0
     assert replace(end, mode="live", playback=None) == live(inputs)
-
-
-def test_far_from_what_is_sought_not_every_reading_is_diagnosed(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[float] = []
-    original = Fold.snapshot
-
-    def counting(fold: Fold) -> Snapshot:
-        shown = original(fold)
-        looks.append(shown.at_s)
-        return shown
-
-    monkeypatch.setattr(Fold, "snapshot", counting)
-    with tape_of(recorded(job(600))) as tape:
-        tape.advance(500.0)
-        seeking = len(looks)
-        tape.step(50)
-        stepping = len(looks) - seeking
-
-    assert seeking < 60 + 500 / 10 + 5
-    assert stepping == 50

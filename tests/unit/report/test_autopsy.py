@@ -19,7 +19,6 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, ended
 from mpwatch.report.autopsy_text import autopsy_text
 from mpwatch.report.table import Paper, cell_width
@@ -138,7 +137,7 @@ def test_what_held_just_before_the_end_is_not_forgotten(
 
     leave(folder, MAIN, [(wire.SHARE, 100)])
     monkeypatch.setattr(
-        "mpwatch.report.autopsy.Fold", lambda: Fold(Engine([Rule("only-alive", while_it_lives)]))
+        "mpwatch.report.autopsy.Engine", lambda: Engine([Rule("only-alive", while_it_lives)])
     )
 
     (autopsy,) = autopsies(str(folder))

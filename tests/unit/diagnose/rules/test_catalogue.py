@@ -5,6 +5,7 @@ from pathlib import Path
 import mpwatch.diagnose.rules
 from mpwatch.demo.catalogue import scenarios
 from mpwatch.diagnose.catalogue import RULES
+from mpwatch.diagnose.known_errors import KNOWN_ERRORS
 
 FILES = {
     path.stem.replace("_", "-")
@@ -12,9 +13,11 @@ FILES = {
 }
 
 
-def test_every_file_of_rules_is_in_the_catalogue_under_its_own_name() -> None:
-    assert {rule.id for rule in RULES} == FILES
-    assert len(RULES) == len(FILES)
+def test_every_file_of_rules_and_every_known_error_is_in_the_catalogue_under_its_name() -> None:
+    rows = {known.rule for known in KNOWN_ERRORS}
+
+    assert [rule.id for rule in RULES] == sorted(FILES | rows)
+    assert not FILES & rows
 
 
 def test_every_rule_has_a_demonstration_or_a_reason_why_there_is_none() -> None:

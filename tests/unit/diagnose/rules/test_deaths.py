@@ -262,7 +262,10 @@ def test_a_quiet_end_that_the_parents_hook_complained_of_is_named() -> None:
     heard = log("exception", MAIN, "RuntimeError in main", text=text)
 
     job = world(down, dead_worker(exit_code=0))
-    assert len(found(worker_exited_unexpectedly.check, replace(job, log=(heard,)))) == 1
+    assert (
+        len(found(worker_exited_unexpectedly.check, replace(job, log=(heard,), errors=(heard,))))
+        == 1
+    )
     assert found(worker_exited_unexpectedly.check, job) == []
 
 

@@ -36,7 +36,7 @@ def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
     job = world(main(), process(300, "spawned"), log=(HUNG_UP,))
     certain = log("thread-died", 200, "thread died: KeyError: 2 in _serve")
 
-    assert "redeemed twice" in only(raw_fork_inherits_sharer.check, job).summary
+    assert "unpickled twice" in only(raw_fork_inherits_sharer.check, job).summary
     assert only(raw_fork_inherits_sharer.check, world(main(), log=(certain,))).severity is (
         Severity.CRITICAL
     )

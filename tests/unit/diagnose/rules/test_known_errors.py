@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.catalogue import RULES
-from mpwatch.diagnose.complaints import evidence_of, heard, number_of, said
+from mpwatch.diagnose.known_errors import (
+    KNOWN_ERRORS,
+    OWN_KINDS,
+    contains,
+    evidence_of,
+    number_of,
+    tags_of,
+)
 from mpwatch.model.snapshot import Hook, LogEntry
 from tests.unit.diagnose.worlds import NO_HISTORY, found, gone, log, main, only, pid, process, world
 
@@ -192,21 +199,37 @@ def test_a_process_complains_once() -> None:
 
 
 def test_the_observers_own_words_are_no_complaint() -> None:
-    own = (log("finding", 100, "too many fds"), log("hook-problem", 100, "too many fds"))
-
-    assert list(heard(world(main(), log=own), said("too many fds"))) == []
+    assert tags_of("exception", "too many fds", {})
+    assert [tags_of(kind, "too many fds", {}) for kind in OWN_KINDS] == [()] * len(OWN_KINDS)
 
 
 def test_texts_are_found_deep_inside_details() -> None:
-    entry = log("note", 100, "", frames=[["f", "file.py", 3]], more={"a": {"b": ["needle"]}})
+    frames = [["f", "/lib/resource_sharer.py", 3]]
+    entry = log("note", 100, "", frames=frames, more={"a": {"b": ["ConnectionRefusedError"]}})
 
-    assert list(heard(world(main(), log=(entry,)), said("needle", "file.py")))
+    assert entry.tags == ("producer-exits-before-get",)
+    assert contains(entry, "RefusedError")
+    assert not contains(entry, "needle")
 
 
 def test_a_kind_narrows_a_complaint() -> None:
-    entry = log("exception", 100, "needle")
+    tags = [log(kind, 100, "EOFError").tags for kind in ("exception", "ticket-failed")]
 
-    assert list(heard(world(main(), log=(entry,)), said("needle", kind="lost-item"))) == []
+    assert tags == [(), ("sender-did-not-answer",)]
+
+
+def test_a_kind_excludes_a_complaint() -> None:
+    words = "AttributeError: Can't pickle local object 'f.<locals>.<lambda>'"
+
+    assert "spawn-unpicklable-object" in log("exception", 100, words).tags
+    assert "spawn-unpicklable-object" not in log("lost-item", 100, words).tags
+
+
+def test_every_row_of_the_table_has_an_example_here() -> None:
+    rules = [known.rule for known in KNOWN_ERRORS]
+
+    assert rules == sorted(set(rules))
+    assert set(rules) <= {rule for rule, _ in HEARD}
 
 
 def test_evidence_names_the_place_once() -> None:

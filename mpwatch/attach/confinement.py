@@ -1,0 +1,91 @@
+"""Whether a process of a job is confined more tightly than the job's root process.
+
+A process that runs code nobody trusts (a judge, a sandboxed tool) has a system-call filter, another
+user, namespaces or a security label of its own. The hook opens files, maps memory and makes a
+socket: a filter may kill the process for it (SECCOMP_RET_KILL_PROCESS of seccomp(2)), and outside
+the sandbox nothing should depend on what lives in it. Such a process is left out. What the root
+process is confined to itself, by a container for one, says nothing: it is compared with.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from mpwatch.model.text import clean
+
+_SEPARATING = ("user", "pid", "mnt")
+"""Namespaces that a sandbox makes. Not net: the hook's socket is a file. Not ipc, uts, cgroup and
+time: nothing of the hook depends on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What the kernel holds a process to; `None` and empty where it could not be read."""
+
+    seccomp_mode: int
+    """0 off, 1 strict, 2 filters: see proc(5), `Seccomp`."""
+    filters: int
+    """How many filters it has; Linux 5.9 and later, else 0."""
+    uids: tuple[int, ...]
+    """Real, effective and saved user id."""
+    namespaces: tuple[str, ...]
+    """Identities of the namespaces in `_SEPARATING`."""
+    label: str
+    """Of the security module (SELinux, AppArmor, Smack)."""
+
+
+def read(pid: int, proc: str = "/proc") -> Confinement:
+    """Read what a process is confined to.
+
+    Raises:
+        OSError: It is gone, or hidden from us.
+    """
+    fields = {}
+    with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            fields[name] = value.split()
+    return Confinement(
+        seccomp_mode=_first(fields.get("Seccomp")),
+        filters=_first(fields.get("Seccomp_filters")),
+        uids=tuple(map(int, fields["Uid"][:3])),
+        namespaces=tuple(_link(f"{proc}/{pid}/ns/{name}") for name in _SEPARATING),
+        label=_label(pid, proc),
+    )
+
+
+def why_left_out(process: Confinement, root: Confinement) -> str | None:
+    """Why a process is left out, compared with the root process; `None` if it is not."""
+    if process.filters > root.filters or process.seccomp_mode not in (0, root.seccomp_mode):
+        return "it is sandboxed: a system-call filter (seccomp) that the root process does not have"
+    if process.uids != root.uids:
+        shown = "/".join(map(str, dict.fromkeys(process.uids)))
+        return f"it runs as another user (uid {shown}) than the root process (uid {root.uids[0]})"
+    for name, own, its in zip(_SEPARATING, process.namespaces, root.namespaces, strict=True):
+        if own and its and own != its:
+            return f"it lives in another {name} namespace than the root process"
+    if process.label and root.label and process.label != root.label:
+        return f"it has another security label than the root process ({clean(process.label)})"
+    return None
+
+
+def _first(values: list[str] | None) -> int:
+    return int(values[0]) if values else 0
+
+
+def _link(path: str) -> str:
+    """Where a link leads; empty where that is hidden or the kernel has no such namespace."""
+    try:
+        return os.readlink(path)
+    except (PermissionError, FileNotFoundError):
+        return ""
+
+
+def _label(pid: int, proc: str) -> str:
+    """Its security label; empty without such a module."""
+    try:
+        with open(f"{proc}/{pid}/attr/current", "rb") as file:
+            return file.read(4096).rstrip(b"\0\n").decode("utf-8", "replace")
+    except OSError:  # EINVAL where no security module has labels
+        return ""

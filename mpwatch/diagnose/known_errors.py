@@ -1,0 +1,549 @@
+"""Error messages that rules recognise, as one table, and the findings made of them alone.
+
+A note of the hook is matched once, when it arrives: the fold writes the tags of the messages it
+contains into its log entry, and rules look entries up by tag. To recognise one more message of
+torch, CPython or a library, add a row to `KNOWN_ERRORS`, and an example to its test; a rule that
+needs more than the message to decide adds a row to `SYMPTOMS` and asks `tagged` for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from mpwatch.diagnose.stack_shapes import frame_words, is_library
+from mpwatch.diagnose.tree import called, counted
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import LogEntry, Snapshot
+
+OWN_KINDS = frozenset(("born", "ended", "orphaned", "finding", "hook", "hook-problem", "ring-lost"))
+"""Entries that the observer wrote, or the hook about itself: never an error of the job."""
+EVIDENCE_LIMIT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """How a message is recognised: all of these texts occur in the words or details of a note."""
+
+    texts: tuple[str, ...]
+    kind: str | None = None
+    """Kind of the note; any if `None`."""
+    other_kinds: frozenset[str] = frozenset()
+    """Kinds of notes in which the same words mean something else."""
+
+
+def message(*texts: str, kind: str | None = None, not_in: tuple[str, ...] = ()) -> Message:
+    """A message that contains all of these texts."""
+    return Message(texts, kind, frozenset(not_in))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownError:
+    """A failure that is proven by its message alone."""
+
+    rule: str
+    messages: tuple[Message, ...]
+    """Any of them."""
+    summary: str
+    """What happened, to follow the name of the process."""
+    cause: str
+    advice: str
+    """What to do, with its trade-off."""
+    severity: Severity = Severity.CRITICAL
+
+
+KNOWN_ERRORS: tuple[KnownError, ...] = (
+    KnownError(
+        rule="context-already-set",
+        messages=(message("context has already been set"),),
+        summary="sets the start method a second time",
+        cause=(
+            "The default start method can be chosen once for each process; a library, or code "
+            "without a main guard, has chosen already."
+        ),
+        advice=(
+            'Use mp.get_context("spawn") and take Process, Queue and Lock from it; it can be done '
+            "as often as needed. force=True works too and overrides an earlier choice silently."
+        ),
+        severity=Severity.WARNING,
+    ),
+    KnownError(
+        rule="cuda-in-forked-child",
+        messages=(
+            message("Cannot re-initialize CUDA in forked subprocess"),
+            message("CUDA error: initialization error"),
+        ),
+        summary="uses CUDA after a fork from a process that had initialised it",
+        cause=(
+            "The driver's state does not survive a fork. The parent may have initialised CUDA "
+            "without meaning to: a torch.cuda call, a checkpoint loaded onto the GPU, a dataset "
+            "that holds CUDA tensors."
+        ),
+        advice=(
+            "Keep workers on the CPU and move batches in main; or start them with spawn or "
+            "forkserver (slower to start, everything is pickled), or before CUDA is first used. A "
+            "fork by itself does no harm if the child never touches CUDA."
+        ),
+    ),
+    KnownError(
+        rule="cuda-ipc-allocator-mismatch",
+        messages=(
+            message("pidfd_getfd"),
+            message("invalid device pointer", "_share_cuda_"),
+        ),
+        summary="cannot share CUDA memory made by this allocator configuration",
+        cause=(
+            "Expandable segments are exported as descriptors that the receiver fetches from the "
+            "living producer, which needs ptrace rights; other allocators cannot be shared at "
+            "all."
+        ),
+        advice=(
+            "Turn expandable_segments off for processes that share CUDA tensors; fragmentation "
+            "then costs more memory."
+        ),
+    ),
+    KnownError(
+        rule="cuda-ipc-producer-exit",
+        messages=(
+            message("Producer process has been terminated before all shared CUDA tensors released"),
+        ),
+        summary="exits while other processes still use CUDA tensors it sent",
+        cause=(
+            "Shared CUDA memory belongs to the process that made it; receivers hold only a "
+            "mapping. When the producer exits, they read freed memory or zeros."
+        ),
+        advice=(
+            "Let the producer wait until consumers have said that they are done, allocate in the "
+            "consumer and let the producer fill, and drop received tensors early."
+        ),
+    ),
+    KnownError(
+        rule="fds-to-keep-duplicate",
+        messages=(message("bad value(s) in fds_to_keep"),),
+        summary="cannot spawn: one tensor storage appears twice among the child's arguments",
+        cause=(
+            "In old versions of torch two views of one storage listed its descriptor twice, which "
+            "the spawning code of CPython refuses."
+        ),
+        advice="Upgrade torch, or pass the base tensor once and make the views in the child.",
+    ),
+    KnownError(
+        rule="hogwild-not-shared",
+        messages=(message(kind="parameters-not-shared"),),
+        summary=(
+            "trains parameters that are not in shared memory: other processes do not see the "
+            "updates"
+        ),
+        cause=(
+            "share_memory() was not called before the processes were started, or sharing was "
+            "undone in the child by rebinding .data, a change of type or device, or "
+            "load_state_dict(assign=True). Optimizer state is made in each process unless it is "
+            "shared explicitly."
+        ),
+        advice=(
+            "Call model.share_memory() before starting the processes and update in place only. "
+            "Gradients may stay local; share the optimizer's state if it is meant to be common."
+        ),
+    ),
+    KnownError(
+        rule="inherited-iterator-del",
+        messages=(
+            message(kind="foreign-shutdown"),
+            message("can only test a child process"),
+            message("_workers_done_event state does not match shutdown flag"),
+        ),
+        summary=(
+            "dropped a DataLoader iterator it inherited by fork, which ends the workers of its "
+            "parent"
+        ),
+        cause=(
+            "A process forked in the middle of an epoch inherits the iterator. When it drops "
+            "it, the iterator's __del__ runs there and tells the workers, which are shared, to "
+            'exit. The message "can only test a child process" is not harmless.'
+        ),
+        advice=(
+            "Do not fork processes in the middle of an epoch: spawn them, or start them before "
+            "iterating. A loader kept alive with persistent_workers avoids the __del__ in most "
+            "programs."
+        ),
+    ),
+    KnownError(
+        rule="nccl-shm-enospc",
+        messages=(message("Error while creating shared memory segment /dev/shm/nccl-"),),
+        summary="cannot make NCCL's buffers: /dev/shm is full",
+        cause=(
+            "NCCL needs about 10 MB of /dev/shm for each pair of channels, in a container that "
+            "may have 64 MiB, and competes with the tensors of DataLoader workers. Files of dead "
+            "jobs count as well."
+        ),
+        advice=(
+            "Raise --shm-size; remove nccl-* files of dead jobs. NCCL_SHM_DISABLE=1 works without "
+            "and costs speed."
+        ),
+    ),
+    KnownError(
+        rule="nested-daemonic",
+        messages=(message("daemonic processes are not allowed to have children"),),
+        summary="is daemonic and may not start processes of its own",
+        cause=(
+            "Workers of a Pool and of a DataLoader are daemonic, and multiprocessing forbids them "
+            "children because these would be orphaned."
+        ),
+        advice=(
+            "Use num_workers=0 inside the worker, or a non-daemonic Process or "
+            "concurrent.futures.ProcessPoolExecutor outside. Clearing the flag works and leaves "
+            "orphans when the worker is killed."
+        ),
+    ),
+    KnownError(
+        rule="queue-aliasing-inplace-write",
+        messages=(message(kind="written-after-put"),),
+        summary="writes to a tensor that it has put on a queue: the receiver sees the change",
+        cause=(
+            "put() keeps a reference; the memory is shared with the receiver from the moment the "
+            "feeder thread has sent it. What is written afterwards changes what the receiver "
+            "reads, and a write during the transfer is torn."
+        ),
+        advice=(
+            "Put a copy, queue.put(tensor.clone()), which costs that copy; or use a ring of "
+            "shared buffers and write only into those that came back."
+        ),
+        severity=Severity.WARNING,
+    ),
+    KnownError(
+        rule="semlock-cross-context",
+        messages=(
+            message("A SemLock created in a fork context"),
+            message("should only be shared between processes through inheritance"),
+        ),
+        summary="passes a lock or queue to a process in which it cannot work",
+        cause=(
+            "A lock made for fork has no name by which a spawned process could open it, and locks "
+            "and queues cannot travel through a queue at all: where that fails in a feeder "
+            "thread, the item is lost silently."
+        ),
+        advice=(
+            "Take Process, Queue and Lock from one and the same context object, pass them as "
+            "arguments of Process, or use a Manager, which costs a round trip for each call."
+        ),
+    ),
+    KnownError(
+        rule="share-memory-dangling-numpy",
+        messages=(message(kind="dangling-view"),),
+        summary=(
+            "moved a tensor to shared memory while a numpy array still refers to its old memory"
+        ),
+        cause=(
+            "Sharing gives a tensor a new buffer and frees the old one. Arrays made by .numpy() "
+            "or from_numpy before that point to freed memory: garbage, or a crash much later."
+        ),
+        advice=(
+            "Share first and take numpy views afterwards; keep either the tensor or the array in "
+            "a dataset, not both."
+        ),
+    ),
+    KnownError(
+        rule="sharedcache-race",
+        messages=(message("dictionary changed size during iteration", "free_dead_references"),),
+        summary="lost a race inside torch's table of shared storages",
+        cause=(
+            "In torch before 1.9, and in free-threaded builds, threads that receive tensors at "
+            "the same time change SharedCache while another one iterates over it."
+        ),
+        advice="Upgrade torch (fixed in 1.9), or receive tensors in one thread only.",
+    ),
+    KnownError(
+        rule="shm-manager-failure",
+        messages=(
+            message("error executing torch_shm_manager"),
+            message("no response from torch_shm_manager"),
+            message("could not generate a random directory for manager socket"),
+            message("Shared memory manager connection has timed out"),
+        ),
+        summary="cannot start torch_shm_manager and so cannot share tensors",
+        cause=(
+            "The first tensor shared under the strategy file_system starts the program "
+            "torch_shm_manager from inside the torch package. It lacks execute permission, lies "
+            "on a file system mounted noexec, misses a library, or TMPDIR is full or not "
+            "writable."
+        ),
+        advice=(
+            "Make the binary executable and TMPDIR writable (mpwatch doctor says which), or use "
+            "the strategy file_descriptor, which needs no helper but one descriptor per tensor."
+        ),
+    ),
+    KnownError(
+        rule="spawn-join-false-lost-semaphores",
+        messages=(
+            message("__setstate__", "FileNotFoundError", "synchronize.py"),
+            message("_rebuild", "FileNotFoundError", "synchronize.py"),
+            message("No such file or directory", "SemLock"),
+        ),
+        summary="could not open a lock it was started with: the parent had dropped it",
+        cause=(
+            "A spawned child opens its locks and queues by name when it has started up. If the "
+            "parent dropped them meanwhile, or exited, the name is gone."
+        ),
+        advice=(
+            "Keep a reference to the queue or lock in the parent until the child has been joined."
+        ),
+    ),
+    KnownError(
+        rule="spawn-temporary-tensor-fd",
+        messages=(
+            message("unable to resize file <filename not specified>"),
+            message("unable to resize file", "Invalid argument (22)"),
+        ),
+        summary="received a file descriptor that means something else here",
+        cause=(
+            "Under spawn and forkserver a tensor's descriptor is recorded by number without "
+            "keeping the tensor. One that exists only during pickling (made in __getstate__ or "
+            "__reduce__, or the state of a torch.Generator) is freed before the child starts, and "
+            "its number is closed or belongs to another file: at best this error, at worst "
+            "foreign data."
+        ),
+        advice=(
+            "Build packed tensors in __init__ and keep them on the object, pass a seed instead of "
+            "a Generator, or use the strategy file_system, which passes names instead of numbers "
+            "and can leak files on a kill."
+        ),
+    ),
+)
+"""Sorted by rule. Findings of these rules need no more than the message."""
+
+SYMPTOMS: Mapping[str, tuple[Message, ...]] = {
+    "cuda-ipc-limbo": (message("Producer process tried to deallocate over 1000 memory blocks"),),
+    "fd-exhaustion-receiver": (message("received 0 items of ancdata"),),
+    "feeder-thread-drops-batch": (message(kind="lost-item"),),
+    "forkserver-too-many-fds": (message("too many fds"),),
+    "iterable-duplicates": (message("Length of IterableDataset", "samples have been fetched"),),
+    "loader-worker-exited": (message("exited unexpectedly"),),
+    "main-not-importable": (
+        message("Can't get attribute", "__main__"),
+        message("Can't get attribute", "__mp_main__"),
+        message("No such file or directory", "<stdin>"),
+    ),
+    "max-map-count": (message("unable to mmap", "Cannot allocate memory (12)"),),
+    "no-main-guard": (message("before the current process has finished its bootstrapping phase"),),
+    "pids-limit": (
+        message("can't start new thread"),
+        message("BlockingIOError", "fork"),
+        message("pthread_create failed"),
+    ),
+    "pin-memory-thread-death": (
+        message("Pin memory thread exited unexpectedly"),
+        message("_pin_memory_loop", kind="thread-died"),
+    ),
+    "producer-exits-before-get": (
+        message("FileNotFoundError", kind="ticket-failed"),
+        message("ConnectionRefusedError", kind="ticket-failed"),
+        message("ConnectionRefusedError", "resource_sharer.py"),
+        message("FileNotFoundError", "resource_sharer.py"),
+    ),
+    "python314-forkserver-default": (
+        message("Can't pickle"),
+        message("cannot pickle"),
+        message("Can't get attribute"),
+        message("too many fds"),
+        message("before the current process has finished its bootstrapping phase"),
+        message(kind="unpicklable"),
+    ),
+    "semlock-enospc": (
+        message("No space left on device", "SemLock"),
+        message("No space left on device", "synchronize.py"),
+        message("Permission denied", "synchronize.py"),
+        message("Read-only file system", "synchronize.py"),
+    ),
+    "sender-refused": (message("KeyError", "_serve"),),
+    "sender-did-not-answer": (message("EOFError", kind="ticket-failed"),),
+    "sender-without-descriptors": (
+        message("Too many open files"),
+        message("received 0 items of ancdata"),
+    ),
+    "shared-memory-tracker-unlink": (message("FileNotFoundError", "psm_"),),
+    "shm-full-enospc": (
+        message("unable to allocate shared memory", "No space left on device"),
+        message("unable to open shared memory object", "No space left on device"),
+        message("unable to mmap", "torch_", "No space left on device"),
+    ),
+    "sigchld-raises-anywhere": (message("signal_handling.py", "DataLoader worker"),),
+    "spawn-unpicklable-object": tuple(
+        # What a queue's feeder could not pickle was no argument of a process.
+        message(*texts, kind=kind, not_in=("lost-item",))
+        for kind, texts in (
+            ("unpicklable", ()),
+            (None, ("Can't pickle local object",)),
+            (None, ("Can't get local object",)),
+            (None, ("it's not the same object as",)),
+            (None, ("h5py objects cannot be pickled",)),
+            (None, ("Cowardly refusing to serialize non-leaf tensor",)),
+            (None, ("TypeError", "cannot pickle ")),
+        )
+    ),
+    "store-port-in-use": (
+        message("failed to listen on any local network address"),
+        message("EADDRINUSE"),
+        message("Address already in use"),
+    ),
+    "tmpdir-socket-path-too-long": (message("AF_UNIX path too long"),),
+    "torchrun-sighup": (message("got signal: 1"), message("SignalException", "signal: 1")),
+}
+"""Messages by tag, for rules that need more than the message to decide."""
+
+_MESSAGES: tuple[tuple[str, tuple[Message, ...]], ...] = (
+    *((known.rule, known.messages) for known in KNOWN_ERRORS),
+    *SYMPTOMS.items(),
+)
+
+
+def tags_of(kind: str, words: str, details: Mapping[str, object]) -> tuple[str, ...]:
+    """The tags of the messages that a note contains; of nearly all notes, none.
+
+    Args:
+        kind: Kind of the note.
+        words: The note as one line.
+        details: Everything the hook said.
+    """
+    if kind in OWN_KINDS:
+        return ()
+    whole = "\n".join((words, *_strings(details)))
+    return tuple(
+        tag
+        for tag, messages in _MESSAGES
+        if any(_is_in(message, kind, whole) for message in messages)
+    )
+
+
+def tagged(snapshot: Snapshot, *tags: str) -> Iterator[LogEntry]:
+    """The log entries with any of these tags, the first of each process only."""
+    seen: set[ProcessId | None] = set()
+    for entry in snapshot.errors:
+        if entry.process not in seen and any(tag in entry.tags for tag in tags):
+            seen.add(entry.process)
+            yield entry
+
+
+def contains(entry: LogEntry, text: str) -> bool:
+    """Whether a text occurs in an entry's words or details."""
+    return text in entry.words or any(text in each for each in _strings(entry.details))
+
+
+def known_error(known: KnownError, snapshot: Snapshot) -> Iterator[Finding]:
+    """The finding of one row of the table, if a process reported such an error."""
+    return told(
+        snapshot,
+        known.rule,
+        summary=known.summary,
+        cause=known.cause,
+        advice=known.advice,
+        severity=known.severity,
+    )
+
+
+def told(
+    snapshot: Snapshot,
+    rule: str,
+    *,
+    summary: str,
+    cause: str,
+    advice: str,
+    severity: Severity = Severity.CRITICAL,
+    tags: tuple[str, ...] = (),
+) -> Iterator[Finding]:
+    """One finding if any process reported such an error: about the first, with the others counted.
+
+    Args:
+        snapshot: Where to look.
+        rule: Id of the failure.
+        summary: What happened, to follow the name of the process.
+        cause: Why.
+        advice: What to do, with its trade-off.
+        severity: How bad it is.
+        tags: Tags of the messages; the id of the rule if none are given.
+    """
+    entries = list(tagged(snapshot, *(tags or (rule,))))
+    if not entries:
+        return
+    first = entries[0]
+    process = snapshot.get(first.process)
+    who = called(process) if process is not None else "a process of the job"
+    others = counted(len(entries) - 1, "more process", "more processes")
+    more = (f"{others} said the same",) if len(entries) > 1 else ()
+    yield Finding(
+        rule=rule,
+        severity=severity,
+        process=first.process,
+        summary=f"{who} {summary}",
+        evidence=(*evidence_of(first), *more),
+        cause=cause,
+        advice=advice,
+    )
+
+
+def evidence_of(entry: LogEntry) -> tuple[str, ...]:
+    """An entry as evidence: its words, and where it happened if they do not say so."""
+    words = [entry.words[:EVIDENCE_LIMIT]] if entry.words else []
+    for name in ("where", "site", "path", "detail"):
+        value = entry.details.get(name)
+        if isinstance(value, str) and value and value not in entry.words:
+            words.append(f"{name}: {value[:EVIDENCE_LIMIT]}")
+    place = place_of(entry.details)
+    if place is not None:
+        words.append(f"at {place}")
+    return tuple(words) or (f"a note of kind {entry.kind}",)
+
+
+def place_of(details: Mapping[str, object]) -> str | None:
+    """The line of code a note is about: its own, or the user's innermost frame."""
+    file, line, function = (details.get(name) for name in ("file", "line", "function"))
+    if isinstance(file, str) and isinstance(line, int):
+        return frame_words(Frame(str(function or ""), file, line)).strip()
+    frames = details.get("frames")
+    made = [f for each in frames if (f := _frame(each))] if _is_list(frames) else []
+    own = next((frame for frame in made if not is_library(frame)), None)
+    return None if own is None else frame_words(own)
+
+
+def _is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    """Whether a value out of JSON is a list."""
+    return isinstance(value, (list, tuple))
+
+
+def _frame(value: object) -> Frame | None:
+    """A frame as the hook writes it, `[function, file, line]`."""
+    if not _is_list(value) or len(value) != 3:
+        return None
+    function, file, line = value
+    if isinstance(function, str) and isinstance(file, str) and isinstance(line, int):
+        return Frame(function, file, line)
+    return None
+
+
+def number_of(details: Mapping[str, object], name: str) -> float | None:
+    """A number out of a note or gauge; `None` if it is missing or something else."""
+    value = details.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value
+
+
+def _is_in(message: Message, kind: str, whole: str) -> bool:
+    """Whether a note of this kind contains a message."""
+    if kind in message.other_kinds or (message.kind is not None and kind != message.kind):
+        return False
+    return all(text in whole for text in message.texts)
+
+
+def _strings(value: object, depth: int = 0) -> Iterator[str]:
+    """Every text inside a value as it came from JSON, four levels deep."""
+    if isinstance(value, str):
+        yield value
+    elif depth < 4 and isinstance(value, Mapping):
+        for each in value.values():
+            yield from _strings(each, depth + 1)
+    elif depth < 4 and isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _strings(each, depth + 1)

@@ -1,0 +1,95 @@
+"""After detach, upgrade and attach, the new hook runs; what visits leave behind is bounded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mpwatch
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.bring import read_frame
+from mpwatch.attach.target import read_target
+from mpwatch.collect import hook_inputs, hook_socket
+from mpwatch.hook import wire
+from tests.integration.attach.conftest import Running, Start, eventually
+
+pytestmark = pytest.mark.slow
+
+# Attach with the installation on PYTHONPATH, print what the hook says of itself, and detach.
+VISIT = """
+import sys
+from mpwatch.attach import bring_in, detach
+from mpwatch.attach.bring import read_frame
+from mpwatch.attach.target import read_stat, read_target
+from mpwatch.collect import hook_socket
+from mpwatch.model.ids import ProcessId
+pid = int(sys.argv[1])
+process = ProcessId(pid, read_stat(pid)[2])
+attached = bring_in(process, timeout_s=20)
+assert attached.state == "ready", attached
+with hook_socket.connect(read_target(process).sample()) as client:
+    print(read_frame(client, 1, 5).get("marker"))
+if sys.argv[2] == "leave":
+    assert detach(process, timeout_s=5).state == "absent"
+"""
+
+
+def installation(folder: Path, marker: str) -> Path:
+    """A copy of this mpwatch whose hook says a word in its hello."""
+    source = Path(mpwatch.__file__).parent
+    shutil.copytree(source, folder / "mpwatch", ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / "mpwatch" / "hook" / "answers.py"
+    text = file.read_text()
+    changed = text.replace('"protocol":', f'"marker": "{marker}", "protocol":', 1)
+    assert changed != text
+    file.write_text(changed)
+    return folder
+
+
+def visit(folder: Path, running: Running, then: str) -> str:
+    """What the hook says that an installation has attached."""
+    others = [path for path in sys.path if "site-packages" in path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *others])}
+    done = subprocess.run(
+        [sys.executable, "-c", VISIT, str(running.pid), then],
+        env=environment,
+        cwd=folder,  # comes before PYTHONPATH
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_after_detach_upgrade_and_attach_the_new_hook_runs(start: Start, tmp_path: Path) -> None:
+    running = start("attach_plain", "idle")
+    old, new = (installation(tmp_path / word, word) for word in ("old", "new"))
+    assert visit(old, running, "leave") == "old"
+    assert visit(new, running, "leave") == "new"
+    assert visit(new, running, "stay") == "new"
+    # This mpwatch is a third version, and says so of the hook that is there.
+    assert "of another version" in " ".join(problems(running))
+    assert detach(running.process, timeout_s=5).state == "absent"
+    assert bring_in(running.process, timeout_s=20).state == "ready"
+    assert problems(running) == []
+
+
+def problems(running: Running) -> list[str]:
+    """What is said to be wrong with the hook, once it knows its version."""
+    said: dict[str, object] = {}
+
+    def knows_its_version() -> bool:
+        with hook_socket.connect(read_target(running.process).sample()) as client:
+            said.update(read_frame(client, wire.HELLO, 5) or {})
+        return said.get("version") is not None
+
+    assert eventually(knows_its_version, 10)
+    hello = hook_inputs.hello(running.process, 0.0, said)
+    return list(hello.data["problems"])

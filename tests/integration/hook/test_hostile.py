@@ -1,0 +1,28 @@
+"""The program's objects are used by the hook exactly as often as without it: never."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.hook.test_sameness import difference, outcome
+
+pytestmark = pytest.mark.slow
+
+CASES = ("queues", "starting", "pools", "failures", "loaders")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_method_of_a_programs_object_is_called_once_more_because_of_the_hook(case: str) -> None:
+    assert difference(Path(sys.executable), "hook_hostile.py", case) == ""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_program_of_that_test_reaches_its_end_and_counts(case: str) -> None:
+    code, said = outcome(Path(sys.executable), "hook_hostile.py", "without", case)
+    assert code == 0
+    assert said.endswith("done\n")
+    # In the workers of a DataLoader nothing is called at all.
+    assert ("[('" in said) is (case != "loaders")

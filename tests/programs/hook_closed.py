@@ -1,0 +1,30 @@
+"""A program that closes all descriptors from 3 on, as daemons do: `hook_closed.py fork|exit`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import sys
+import time
+
+import mpwatch
+
+assert mpwatch.instrument()
+while len(os.listdir("/proc/self/task")) < 2:
+    time.sleep(0.001)
+os.closerange(3, 64)
+if sys.argv[1] == "fork":
+    server = socket.socket()  # gets the number that was the hook's
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    print("fd", server.fileno())
+    for _ in range(3):
+        process = multiprocessing.get_context("fork").Process(target=int)
+        process.start()
+        process.join()
+        print("exit code", process.exitcode, "threads", len(os.listdir("/proc/self/task")))
+    client = socket.create_connection(server.getsockname(), 5)
+    client.sendall(b"hello")
+    accepted, _ = server.accept()
+    print(accepted.recv(5).decode())

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import gc
+import json
+import operator
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import one_call
+
+
+class Thing:
+    """Takes part in cycles, and is counted by the collector."""
+
+
+@pytest.fixture
+def collections() -> Iterator[list[int]]:
+    """The threads on which a collection began; the thresholds are the interpreter's own."""
+    seen: list[int] = []
+
+    def note(phase: str, _: dict[str, Any]) -> None:
+        if phase == "start":
+            seen.append(threading.get_ident())
+
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    gc.collect()
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+    gc.set_threshold(*before)
+
+
+def fill_to(left: int) -> list[Thing]:
+    """Allocate until so many more objects are allowed before a collection."""
+    kept: list[Thing] = []
+    while gc.get_count()[0] < 700 - left:
+        kept.append(Thing())
+    return kept
+
+
+def on_a_thread(call: Any) -> int:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert thread.ident is not None
+    return thread.ident
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_with_a_reserve_an_answer_brings_about_no_collection(
+    collections: list[int], has_room: bool
+) -> None:
+    room = one_call.Room()
+    room.fill()
+    gc.collect()
+    kept: list[Thing] = []
+
+    def answer() -> None:
+        kept.extend(fill_to(20))
+        if has_room:
+            room.wait()
+        kept.extend([Thing() for _ in range(one_call.AT_A_TIME - 20)])
+
+    ident = on_a_thread(answer)
+
+    assert (ident in collections) is not has_room
+
+
+def test_without_room_and_reserve_it_waits_for_the_program_to_collect(
+    collections: list[int],
+) -> None:
+    room = one_call.Room()
+    kept = fill_to(100)
+    thread = threading.Thread(target=room.wait)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+
+    kept.extend([Thing() for _ in range(200)])
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert thread.ident not in collections
+
+
+def test_what_a_weak_reference_leads_to_is_read_without_being_held() -> None:
+    thing = Thing()
+    thing.size = 3  # type: ignore[attr-defined]
+    reference = weakref.ref(thing)
+
+    assert one_call.through((reference,), one_call.dereference, operator.attrgetter("size")) == [3]
+    del thing
+    assert reference() is None
+
+
+def test_stacks_are_json_with_names_of_threads_and_of_other_alphabets() -> None:
+    ready, done = threading.Event(), threading.Event()
+
+    def größe() -> None:
+        ready.set()
+        done.wait()
+
+    thread = threading.Thread(target=größe, name='a "name" ü')
+    thread.start()
+    ready.wait()
+    try:
+        rows = {row["name"]: row for row in json.loads(one_call.stacks_as_json())}
+    finally:
+        done.set()
+        thread.join()
+
+    row = rows['a "name" ü']
+    assert row["tid"] == thread.native_id
+    assert [__file__ for frame in row["frames"] if frame[0] == "größe" and frame[1] == __file__]
+    assert "MainThread" not in rows  # the thread that asks is left out
