@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.skipped import summary
+
 PROGRAMS = Path(__file__).parent / "programs"
 READY_S = 60.0
 """Long enough for torch to be imported on a machine that does other things as well."""
@@ -32,6 +34,14 @@ def _own_files_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line at the end of a run how many tests were skipped, and what they need."""
+    reports = terminalreporter.stats.get("skipped", [])
+    line = summary(str(report.longrepr[2]) for report in reports)
+    if line:
+        terminalreporter.write_line(line)
 
 
 class Program:

@@ -15,6 +15,8 @@ from mpwatch.attach.outcome import Attached
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 
+pytestmark = pytest.mark.slow
+
 PYTHONS = [
     sys.executable,
     *sorted(

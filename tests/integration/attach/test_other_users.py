@@ -19,6 +19,7 @@ from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.getuid() != 0, reason="only root can start programs of two users"),
     pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux"),
 ]

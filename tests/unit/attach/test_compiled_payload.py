@@ -116,6 +116,7 @@ def test_lines_are_those_of_the_file(code: CodeType, tmp_path: Path) -> None:
     assert sys.version_info < (3, 11) or documented.__code__.co_qualname == "documented"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", [sys.executable, *OTHERS])
 def test_a_target_of_any_version_loads_the_hook_without_opening_its_files(
     tmp_path: Path, python: str

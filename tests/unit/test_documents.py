@@ -1,0 +1,54 @@
+"""Paths that the documents for contributors name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = (
+    ".github/CONTRIBUTING.md",
+    ".github/SECURITY.md",
+    "README.md",
+    "mpwatch/README.md",
+    "mpwatch/hook/README.md",
+    "tests/README.md",
+    "tests/benchmarks/README.md",
+)
+NAMED = re.compile(r"`((?:mpwatch|tests|\.github|\.ci|screenshots)/[\w./-]+)`")
+MODULE = re.compile(r"\b((?:mpwatch|tests)\.[a-z_.]*[a-z_])\b(?!\()")
+LINKED = re.compile(r"\]\(([^)#:]+)\)")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_that_a_document_names_exists(document: str) -> None:
+    text = (ROOT / document).read_text()
+    missing = [path for path in NAMED.findall(text) if not (ROOT / path).exists()]
+    folder = (ROOT / document).parent
+    missing += [path for path in LINKED.findall(text) if not (folder / path).exists()]
+
+    missing += [name for name in MODULE.findall(text) if not _is_module(name)]
+
+    assert missing == []
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def test_the_map_of_the_package_fits_one_screen_and_names_every_part() -> None:
+    text = (ROOT / "mpwatch/README.md").read_text()
+    parts = [path.parent.name for path in (ROOT / "mpwatch").glob("*/__init__.py")]
+
+    assert len(text.splitlines()) <= 60
+    assert [part for part in parts if f"`mpwatch/{part}/`" not in text] == []
+
+
+def test_a_template_asks_for_what_a_bug_report_needs() -> None:
+    template = (ROOT / ".github/ISSUE_TEMPLATE/bug_report.yml").read_text()
+
+    for asked in ("mpwatch doctor", "--version", "mpwatch record"):
+        assert asked in template
