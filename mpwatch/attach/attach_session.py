@@ -14,9 +14,9 @@ from mpwatch.attach.leave import detach
 from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.attach.plan import plan_injection
 from mpwatch.attach.tree import GENERATIONS, LEAVING, bring_in_tree, why_not
-from mpwatch.collect.hook_socket import has_files
-from mpwatch.collect.tree import TreeCollector
-from mpwatch.collect.wanted import Wanted
+from mpwatch.collect.hook.discovery import has_files
+from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import TreeCollector
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
@@ -72,7 +72,7 @@ class AttachSession:
         *,
         again: bool = False,
     ) -> None:
-        """Inject the hook; see `mpwatch.observe.attach_schedule.Bring`. Does nothing once ended."""
+        """Inject the hook; see `attach_schedule.Bring`. Does nothing once ended."""
         with self._changed:
             if self._is_closed:
                 return

@@ -16,13 +16,12 @@ from mpwatch.attach.outcome import Answer, Attached, Refused
 from mpwatch.attach.payload import LATER
 from mpwatch.attach.target import Target, read_target
 from mpwatch.attach.tracer import Step, no_step
-from mpwatch.collect import hook_socket
-from mpwatch.collect.blocked import parse_syscall
-from mpwatch.collect.hook_socket import NoHook
-from mpwatch.collect.syscalls import names
+from mpwatch.collect.hook import discovery
+from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.process.syscall_waits import names, parse_syscall
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 HELLO_WITHIN_S = 0.25
 """A hook that is there answers at once, unless the GIL is held."""
@@ -241,7 +240,7 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
 def _already_there(target: Target) -> Attached | None:
     """The hook that is in the process, if there is one."""
     try:
-        client = hook_socket.connect(target.sample())
+        client = discovery.connect(target.sample())
     except NoHook:
         return None
     with client:

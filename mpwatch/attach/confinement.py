@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 _SEPARATING = ("user", "pid", "mnt")
 """Namespaces that a sandbox makes. Not net: the hook's socket is a file. Not ipc, uts, cgroup and

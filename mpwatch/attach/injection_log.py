@@ -21,7 +21,7 @@ from functools import cached_property
 from mpwatch import __version__
 from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 NAME = "attach.log"
 LIMIT_BYTES = 1 << 20

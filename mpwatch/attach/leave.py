@@ -15,12 +15,12 @@ from mpwatch.attach.bring import blocked_words, deliver, read_frame
 from mpwatch.attach.methods import METHODS, Visit, call_off
 from mpwatch.attach.outcome import Answer, Detached, Refused
 from mpwatch.attach.target import Target, read_target
-from mpwatch.collect import hook_presence, hook_socket
-from mpwatch.collect.hook_presence import Presence
-from mpwatch.collect.hook_socket import NoHook
+from mpwatch.collect.hook import discovery, presence
+from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.hook.presence import Presence
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 ANSWER_WITHIN_S = 1.0
 _LOOK_S = 0.005
@@ -39,7 +39,7 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
     started_s = time.monotonic()
     try:
         target = read_target(process)
-        before = hook_presence.look(target.sample())
+        before = presence.look(target.sample())
         outcome = _leave(target, before, timeout_s, may_be_asleep)
         if outcome.state == "absent" and _tidy(target, before) and not outcome.method:
             outcome = replace(outcome, method="called off")
@@ -55,7 +55,7 @@ def _leave(target: Target, before: Presence, timeout_s: float, may_be_asleep: bo
     """Ask the hook to leave, or have the interpreter take it out, and see that it is gone."""
     process = target.process
     try:
-        client = hook_socket.connect(target.sample())
+        client = discovery.connect(target.sample())
     except NoHook:
         if not before and not may_be_asleep:
             return Detached(process, "absent", had_hook=False)
@@ -100,7 +100,7 @@ def _what_is_there(target: Target, within_s: float) -> Presence:
     sample, deadline_s = target.sample(), time.monotonic() + within_s
     while True:
         try:
-            there = hook_presence.look(sample)
+            there = presence.look(sample)
         except (FileNotFoundError, ProcessLookupError):
             return Presence()
         if not there or time.monotonic() > deadline_s:
@@ -128,6 +128,6 @@ def _tidy(target: Target, before: Presence) -> bool:
         left.remove()
         call_off(target)
     if before.folder:
-        hook_presence.remove_left_files(target.sample(), before.folder)
+        presence.remove_left_files(target.sample(), before.folder)
     payload_install.remove_unused(target)
     return left is not None

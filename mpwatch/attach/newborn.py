@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import age_s, read_stat
-from mpwatch.collect.tree import TreeCollector
-from mpwatch.collect.wanted import Wanted
+from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import TreeCollector
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, fields
 
 from mpwatch.model.ids import HookState, ProcessId
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 _MAX_CHARACTERS = 1000
 

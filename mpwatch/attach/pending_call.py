@@ -28,7 +28,7 @@ from mpwatch.attach.machine import Context, Frame, Machine
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.procstat import age_s
 from mpwatch.attach.ptrace import NotStopping, Tracee
-from mpwatch.collect.syscalls import names
+from mpwatch.collect.process.syscall_waits import names
 
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1

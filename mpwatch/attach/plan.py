@@ -10,11 +10,11 @@ from mpwatch.attach.methods import METHODS, Method, Visit
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.attach.tree import why_not
-from mpwatch.collect.hook_socket import has_files
+from mpwatch.collect.hook.discovery import has_files
 from mpwatch.hook import wire
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
 from mpwatch.model.samples import ProcSample
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 PASSES_WITHIN_S = 0.3
 """How long py-spy that takes a stack, or a disk that is read, is waited for."""

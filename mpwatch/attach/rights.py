@@ -1,7 +1,7 @@
-"""Whether we may attach to a process; the facts live in `mpwatch.collect.rights`."""
+"""Whether we may attach to a process; the facts live in `mpwatch.collect.host.ptrace_access`."""
 
 from __future__ import annotations
 
-from mpwatch.collect.rights import Obstacle, Rights, check, may_attach
+from mpwatch.collect.host.ptrace_access import Obstacle, Rights, check, may_attach
 
 __all__ = ["Obstacle", "Rights", "check", "may_attach"]

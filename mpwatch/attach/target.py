@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.procstat import age_s, read_stat
-from mpwatch.collect.user_ids import uid_inside
+from mpwatch.collect.process.identify import uid_inside
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -89,9 +89,9 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
             raise Refused("it is a kernel thread or about to end") from None
         raise Refused("the process has ended") from None
     except PermissionError:
-        from mpwatch.collect import rights
+        from mpwatch.collect.host import ptrace_access
 
-        found = rights.check(pid, proc)
+        found = ptrace_access.check(pid, proc)
         raise Refused(found.reason or "the kernel hides it from us", found.fix) from None
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise Refused(f"it could not be examined: {error}") from error

@@ -101,7 +101,7 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     _add_refresh(run)
     run.add_argument("target", metavar="TARGET", help="a script, or a Python command from PATH")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
-    run.set_defaults(command=("mpwatch.cli.runs", "run"))
+    run.set_defaults(command=("mpwatch.cli.run", "run"))
 
     demo = commands.add_parser("demo", help="run a torch program that shows one failure")
     demo.add_argument("scenario", nargs="?", default="healthy", metavar="SCENARIO")
@@ -110,13 +110,13 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     demo.add_argument("--mended", action="store_true", help="the same program without the mistake")
     _add_refresh(demo)
-    demo.set_defaults(command=("mpwatch.cli.runs", "demo"))
+    demo.set_defaults(command=("mpwatch.cli.run", "demo"))
 
 
 def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     ps = commands.add_parser("ps", help="list torch processes and processes with the hook")
     _add_json(ps)
-    ps.set_defaults(command=("mpwatch.cli.looks", "ps"))
+    ps.set_defaults(command=("mpwatch.cli.inspect", "ps"))
 
     dump = commands.add_parser("dump", help="print the whole process tree once")
     dump.add_argument("pid", type=_pid, metavar="PID")
@@ -125,7 +125,7 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     dump.add_argument("--locals", action="store_true", help="with local variables")
     _add_json(dump)
     _add_hook(dump)
-    dump.set_defaults(command=("mpwatch.cli.looks", "dump"))
+    dump.set_defaults(command=("mpwatch.cli.inspect", "dump"))
 
     diagnose = commands.add_parser(
         "diagnose", help="print what is wrong, where, why and what to do"
@@ -144,7 +144,7 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _add_json(diagnose)
     _add_hook(diagnose)
-    diagnose.set_defaults(command=("mpwatch.cli.looks", "diagnose"))
+    diagnose.set_defaults(command=("mpwatch.cli.inspect", "diagnose"))
 
     export = commands.add_parser("export", help="serve metrics of a job to Prometheus")
     export.add_argument("pid", type=_pid, metavar="PID")
@@ -158,7 +158,7 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "pid", nargs="?", type=_pid, metavar="PID", help="as this process sees them, and its hook"
     )
     _add_json(doctor)
-    doctor.set_defaults(command=("mpwatch.cli.looks", "doctor"))
+    doctor.set_defaults(command=("mpwatch.cli.inspect", "doctor"))
 
 
 def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -170,21 +170,21 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     _add_refresh(record)
     _add_hook(record)
-    record.set_defaults(command=("mpwatch.cli.files", "record"))
+    record.set_defaults(command=("mpwatch.cli.recordings", "record"))
 
     report = commands.add_parser("report", help="write a recording as one page of HTML")
     report.add_argument("file", metavar="FILE")
     report.add_argument("-o", dest="output", required=True, metavar="OUT.html")
-    report.set_defaults(command=("mpwatch.cli.files", "report"))
+    report.set_defaults(command=("mpwatch.cli.recordings", "report"))
 
     trace = commands.add_parser("trace", help="write a recording as a trace for Perfetto")
     trace.add_argument("file", metavar="FILE")
     trace.add_argument("-o", dest="output", required=True, metavar="OUT.json")
-    trace.set_defaults(command=("mpwatch.cli.files", "trace"))
+    trace.set_defaults(command=("mpwatch.cli.recordings", "trace"))
 
     autopsy = commands.add_parser("autopsy", help="print what dead processes did last")
     autopsy.add_argument("subject", metavar="PID|DIR")
-    autopsy.set_defaults(command=("mpwatch.cli.files", "autopsy"))
+    autopsy.set_defaults(command=("mpwatch.cli.recordings", "autopsy"))
 
     replay = commands.add_parser("replay", help="open a recording in the dashboard")
     replay.add_argument("file", metavar="FILE")
@@ -194,7 +194,7 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_changing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     detach = commands.add_parser("detach", help="detach the hook from all processes of a job")
     detach.add_argument("pid", type=_pid, metavar="PID")
-    detach.set_defaults(command=("mpwatch.cli.changes", "detach"))
+    detach.set_defaults(command=("mpwatch.cli.maintain", "detach"))
 
 
 def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -204,7 +204,7 @@ def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     clean.add_argument(
         "--yes", action="store_true", help="remove them; without this they are only listed"
     )
-    clean.set_defaults(command=("mpwatch.cli.changes", "clean"))
+    clean.set_defaults(command=("mpwatch.cli.maintain", "clean"))
 
 
 def _add_json(parser: argparse.ArgumentParser, words: str = "print JSON only") -> None:

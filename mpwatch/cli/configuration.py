@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from mpwatch.cli.failures import Failure
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 if sys.version_info >= (3, 11):
     import tomllib

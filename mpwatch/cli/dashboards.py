@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure
-from mpwatch.cli.garbage import set_aside_what_is_loaded
-from mpwatch.cli.paper import paper
+from mpwatch.cli.gc_tuning import set_aside_what_is_loaded
 from mpwatch.cli.paths import check_recordable, reading
 from mpwatch.cli.targets import LazySession, ended_meanwhile, target
+from mpwatch.cli.terminal import paper
 from mpwatch.model.ids import ProcessId
-from mpwatch.observe.intake import HookUse
-from mpwatch.observe.source import Source
+from mpwatch.observe.sources.collectors import HookUse
+from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
     from mpwatch.tui.hook_consent import HookQuestion
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def pick(arguments: argparse.Namespace) -> int:
     """Let the user choose one of the running torch jobs, then watch it."""
     need_terminal("mpwatch ps")
-    from mpwatch.collect.jobs import find_jobs
+    from mpwatch.collect.job.jobs import find_jobs
     from mpwatch.tui.picker import pick as pick_job
 
     chosen = pick_job(find_jobs)
@@ -67,8 +67,8 @@ def _consent(arguments: argparse.Namespace) -> HookConsent:
 def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     """Print what an injection would do to each process of the job."""
     from mpwatch.attach import plan_injection
-    from mpwatch.collect.tree import TreeCollector
-    from mpwatch.collect.wanted import Wanted
+    from mpwatch.collect.job.read_context import Wanted
+    from mpwatch.collect.job.reader import TreeCollector
     from mpwatch.report import injection_plan
     from mpwatch.report.json import text_of
 
@@ -87,7 +87,7 @@ def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Show a recording."""
-    from mpwatch.observe.replay import ReplaySource
+    from mpwatch.observe.sources.replay import ReplaySource
 
     need_terminal(f"mpwatch diagnose {arguments.file}")
     with reading(arguments.file):
@@ -148,7 +148,7 @@ def watch(
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    from mpwatch.observe.live import LiveOptions, LiveSource
+    from mpwatch.observe.sources.live import LiveOptions, LiveSource
     from mpwatch.tui.hook_consent import HookQuestion
 
     if record is not None:

@@ -12,7 +12,7 @@ from mpwatch.model.snapshot import Snapshot
 
 def export(arguments: argparse.Namespace) -> int:
     """Serve the metrics of one job to this machine until it ends or Ctrl-C."""
-    from mpwatch.observe.live import LiveOptions, LiveSource
+    from mpwatch.observe.sources.live import LiveOptions, LiveSource
     from mpwatch.report.metrics_server import CannotServe, MetricsServer, parse_address
 
     process = target(arguments.pid)

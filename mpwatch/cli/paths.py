@@ -28,7 +28,7 @@ def check_recordable(path: str) -> None:
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
     """Turn what can be wrong with a recording into one sentence."""
-    from mpwatch.observe.recording import NotARecording
+    from mpwatch.observe.recording.recording import NotARecording
 
     try:
         yield

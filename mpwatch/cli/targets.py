@@ -12,14 +12,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
-from mpwatch.collect.errors import CannotWatch
-from mpwatch.collect.proc import identify
+from mpwatch.collect.process.errors import CannotWatch
+from mpwatch.collect.process.identify import identify
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
-from mpwatch.observe.attach_schedule import Inject
-from mpwatch.observe.intake import HookUse
+from mpwatch.observe.sources.attach_schedule import Inject
+from mpwatch.observe.sources.collectors import HookUse
 
 if TYPE_CHECKING:
     from mpwatch.attach import AttachSession

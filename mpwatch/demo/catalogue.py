@@ -73,7 +73,9 @@ def command(
     """
     if scenario.not_runnable:
         raise ValueError(f"{scenario.name} cannot be run: {scenario.not_runnable}")
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{scenario.stem}.py")
+    script = os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "programs", f"{scenario.stem}.py"
+    )
     if mended and not scenario.neighbour:
         raise ValueError(f"{scenario.name} has nothing that could be mended")
     limit = [] if seconds is None else ["--seconds", f"{seconds:g}"]

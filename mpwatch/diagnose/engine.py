@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from mpwatch.diagnose.catalogue import RULES, Rule
-from mpwatch.diagnose.causes import ONLY_ALONE, with_causes
-from mpwatch.diagnose.waits import wait_graph
+from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.consequences import ONLY_ALONE, with_causes
+from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId

@@ -115,7 +115,7 @@ def since(series: Series, at_s: float) -> Series:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything remembered; rules read it, `mpwatch.observe.history` fills it."""
+    """Everything remembered; rules read it, `mpwatch.observe.state.history` fills it."""
 
     processes: Mapping[tuple[ProcessId, ProcessMetric], Series] = field(default_factory=dict)
     host: Mapping[HostMetric, Series] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The state of the whole job at one moment, joined from every layer: what screens and reports show.
 
-Built by `mpwatch.observe.fold`; frozen, so it crosses threads freely.
+Built by `mpwatch.observe.state.fold`; frozen, so it crosses threads freely.
 """
 
 from __future__ import annotations

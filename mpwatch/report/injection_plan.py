@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
-from mpwatch.report.json import SCHEMA
-from mpwatch.report.json_parts import Document
+from mpwatch.report.json import SCHEMA, Document
 from mpwatch.report.table import Paper
 
 _PLAIN = Paper()

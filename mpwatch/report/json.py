@@ -1,34 +1,344 @@
-"""Documents for scripts: plain dictionaries, ready to be written as JSON.
-
-The keys of schema 1 stay as they are: scripts rely on them. New keys may come after them. What
-could not be read is null and never zero; the reason is in the `problems` beside it. Processes are
-named by pid; within one document a pid means one process, because a dump is one moment.
-"""
+"""The parts of JSON documents: one function a kind of value, keys as the contract names them."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Any, TypeAlias
 
 import msgspec
 
-from mpwatch.collect.jobs import Job, JobProcess
-from mpwatch.model.checks import Check
-from mpwatch.model.snapshot import Snapshot
-from mpwatch.report.crowds import crowds
-from mpwatch.report.endings import ended_badly, last_words
-from mpwatch.report.json_parts import (
-    Document,
-    finding_json,
-    flow_json,
-    gpu_json,
-    host_json,
-    loader_json,
-    process_json,
-    segment_json,
-    waits_json,
-)
+from mpwatch.collect.job.jobs import Job, JobProcess
+from mpwatch.model.doctor_check import Check
+from mpwatch.model.findings import Finding
+from mpwatch.model.host import CgroupSample, HostSample, RoomSample
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import GpuSample
+from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Snapshot, Thread, WorkerLoad
+from mpwatch.model.waits import WaitGraph
+from mpwatch.report.job_end import ended_badly, last_words
+from mpwatch.report.stack_summary import crowds
+
+Document: TypeAlias = dict[str, Any]
+
+
+def finding_json(finding: Finding, at_s: float) -> Document:
+    """One finding, schema 1.
+
+    `first_seen_s` and `resolved_s` are seconds before the moment of the document, as `eta_s` is
+    seconds after it.
+
+    Args:
+        finding: What was found.
+        at_s: The moment of the document, monotonic seconds.
+    """
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.word,
+        "pid": _pid(finding.process),
+        "tid": finding.tid,
+        "summary": finding.summary,
+        "evidence": list(finding.evidence),
+        "cause": finding.cause,
+        "advice": finding.advice,
+        "eta_s": _finite(finding.eta_s),
+        "subject": finding.subject,
+        "effect_of": finding.effect_of,
+        "resolved": finding.resolved_s is not None,
+        "first_seen_s": _ago_s(finding.first_seen_s, at_s),
+        "resolved_s": _ago_s(finding.resolved_s, at_s),
+    }
+
+
+def _ago_s(then_s: float | None, at_s: float) -> float | None:
+    """Seconds from then until a moment, never negative."""
+    return None if then_s is None else _finite(max(0.0, at_s - then_s))
+
+
+def host_json(host: HostSample) -> Document:
+    """The machine or container around the job."""
+    return {
+        "hostname": host.hostname,
+        "kernel": host.kernel,
+        "cpu_count": host.cpu_count,
+        "usable_cpus": host.usable_cpus,
+        "load_1m": _finite(host.load_1m),
+        "runnable": host.runnable,
+        "memory_total_bytes": host.memory_total_bytes,
+        "memory_available_bytes": host.memory_available_bytes,
+        "shm": _room(host.shm),
+        "tmp": _room(host.tmp),
+        "cgroup": _cgroup(host.cgroup),
+        "max_map_count": host.max_map_count,
+        "threads_max": host.threads_max,
+        "problems": list(host.problems),
+    }
+
+
+def waits_json(waits: WaitGraph) -> Document:
+    """Who waits for whom, as chains in words and as edges."""
+    return {
+        "chains": [
+            {
+                "sentence": chain.sentence,
+                "verdict": chain.verdict,
+                "conclusion": chain.conclusion,
+                "links": [
+                    {
+                        "pid": _pid(link.process),
+                        "tid": link.tid,
+                        "who": link.who,
+                        "words": link.words,
+                        "since_s": _finite(link.since_s),
+                    }
+                    for link in chain.links
+                ],
+            }
+            for chain in waits.chains
+        ],
+        "edges": [
+            {
+                "pid": edge.waiter.pid,
+                "tid": edge.tid,
+                "kind": edge.kind,
+                "what": edge.what,
+                "providers": [provider.pid for provider in edge.providers],
+                "since_s": _finite(edge.since_s),
+                "evidence": edge.evidence,
+                "ordinary": edge.is_ordinary,
+            }
+            for edge in waits.edges
+        ],
+    }
+
+
+def process_json(process: Process, with_stacks: bool) -> Document:
+    """One process, schema 1; `with_stacks` as in `snapshot_json`."""
+    sample = process.sample
+    fds, maps, memory = sample.fds, sample.maps, sample.memory
+    return {
+        "pid": process.pid,
+        "ppid": sample.parent_pid,
+        "start_ticks": process.process.start_ticks,
+        "role": process.role,
+        "name": sample.name,
+        "cmdline": list(sample.cmdline),
+        "state": "X" if process.is_gone else sample.state,
+        "cpu_percent": _finite(process.cpu_percent),
+        "rss_bytes": memory.rss_bytes if memory else None,
+        "pss_bytes": memory.pss_bytes if memory else None,
+        "threads": [_thread(thread, with_stacks) for thread in process.threads],
+        "fds": {
+            "used": fds.used if fds else None,
+            "soft_limit": fds.soft_limit if fds else None,
+            "by_kind": dict(fds.by_kind) if fds and fds.by_kind is not None else None,
+        },
+        "maps": {"used": maps.used if maps else None, "limit": maps.limit if maps else None},
+        "hook": {
+            "state": process.hook.state,
+            "reason": process.hook.reason,
+            "events": process.hook.events,
+            "lost": process.hook.lost,
+            "missing": dict(process.hook.missing),
+        },
+        "start_method": process.start_method,
+        "sharing_strategy": process.sharing_strategy,
+        "shared_cache": _shared_cache(process),
+        "loader": _load(process),
+        "gpu": [
+            {
+                "index": use.index,
+                "memory_bytes": use.memory_bytes,
+                "allocated_bytes": use.allocated_bytes,
+                "reserved_bytes": use.reserved_bytes,
+            }
+            for use in process.gpus
+        ],
+        "problems": [*sample.problems, *process.problems],
+        "stacks_cost_s": _finite(process.stacks_cost_s) if with_stacks else None,
+        **_process_extras(process),
+    }
+
+
+def _process_extras(process: Process) -> Document:
+    """What was added to a process after the keys of the contract."""
+    sample, ended = process.sample, process.ended
+    return {
+        "label": process.label,
+        "rank": sample.rank,
+        "parent": _pid(process.parent),
+        "doing": process.doing,
+        "private_bytes": process.private_bytes,
+        "shm_bytes": process.shm_bytes,
+        "thread_count": sample.thread_count,
+        "torch": process.hook.torch,
+        "python": process.hook.python or sample.python_version,
+        "ended": ended
+        and {"exit_code": ended.exit_code, "signal": ended.signal, "words": ended.words},
+    }
+
+
+def _thread(thread: Thread, with_stacks: bool) -> Document:
+    stack = thread.stack if with_stacks else ()
+    return {
+        "tid": thread.tid,
+        "name": thread.name,
+        "state": thread.state,
+        "wchan": thread.wchan,
+        "cpu_percent": _finite(thread.cpu_percent),
+        "stack": [
+            {
+                "function": frame.function,
+                "file": frame.file,
+                "line": frame.line,
+                **({"locals": dict(frame.locals)} if frame.locals else {}),
+            }
+            for frame in stack
+        ],
+        "stack_source": thread.stack_source if with_stacks else None,
+        "waits_on": thread.waits_on
+        and {
+            "kind": thread.waits_on.kind,
+            "call": thread.waits_on.call,
+            "targets": list(thread.waits_on.targets),
+        },
+        "has_gil": thread.has_gil,
+        "still_s": _finite(thread.still_s),
+    }
+
+
+def _shared_cache(process: Process) -> Document | None:
+    cache = process.shared_cache
+    if cache is None:
+        return None
+    return {"entries": cache.entries, "limit": cache.limit, "expired": cache.expired}
+
+
+def _load(process: Process) -> Document | None:
+    """What a DataLoader worker does; its number is known without the hook, the rest is not."""
+    if process.role != "loader-worker" and process.loader is None:
+        return None
+    load = process.loader or WorkerLoad(worker_id=process.sample.worker_id)
+    hooked = process.loader is not None
+    return {
+        "worker_id": load.worker_id if load.worker_id is not None else process.sample.worker_id,
+        "fetched": load.fetched if hooked else None,
+        "fetch_p50_s": _finite(load.fetch_p50_s),
+        "fetch_p99_s": _finite(load.fetch_p99_s),
+        "task": load.task,
+        "task_since_s": _finite(load.task_since_s),
+        "index": load.index,
+        "queued": load.queued,
+        "parked": load.parked,
+    }
+
+
+def segment_json(segment: Segment, wall_s: float) -> Document:
+    """One shared-memory file, schema 1."""
+    return {
+        "id": str(segment.segment),
+        "path": segment.path,
+        "size_bytes": segment.size_bytes,
+        "allocated_bytes": segment.allocated_bytes,
+        "linked": segment.is_linked,
+        "creator_pid": segment.creator_pid,
+        "mappers": [mapper.pid for mapper in segment.mappers],
+        "age_s": _finite(segment.age_s(wall_s)),
+        "kind": segment.kind,
+        "holders": [holder.pid for holder in segment.holders],
+        "call_site": segment.call_site,
+    }
+
+
+def flow_json(flow: Flow) -> Document:
+    """Tensors from one process to another, schema 1."""
+    return {
+        "sender_pid": flow.sender.pid,
+        "receiver_pid": flow.receiver.pid,
+        "tensors": flow.tensors,
+        "bytes": flow.bytes,
+        "latency_p50_s": _finite(flow.latency_p50_s),
+        "latency_p99_s": _finite(flow.latency_p99_s),
+        "copied_bytes": flow.copied_bytes,
+        "tensors_per_s": _finite(flow.tensors_per_s),
+        "bytes_per_s": _finite(flow.bytes_per_s),
+        "in_flight": flow.in_flight,
+    }
+
+
+def loader_json(loader: Loader) -> Document:
+    """One live DataLoader iterator."""
+    return {
+        "pid": loader.process.pid,
+        "key": loader.key,
+        "workers": loader.workers,
+        "prefetch": loader.prefetch,
+        "next_task": loader.next_task,
+        "outstanding": loader.outstanding,
+        "parked": loader.parked,
+        "owner_worker": loader.owner_worker,
+        "wait_share": _finite(loader.wait_share),
+        "batches": loader.batches,
+    }
+
+
+def gpu_json(gpu: GpuSample) -> Document:
+    """One GPU."""
+    return {
+        "index": gpu.index,
+        "name": gpu.name,
+        "uuid": gpu.uuid,
+        "memory_used_bytes": gpu.memory_used_bytes,
+        "memory_total_bytes": gpu.memory_total_bytes,
+        "utilization_percent": _finite(gpu.utilization_percent),
+        "temperature_c": _finite(gpu.temperature_c),
+        "power_w": _finite(gpu.power_w),
+        "processes": [{"pid": p.pid, "memory_bytes": p.memory_bytes} for p in gpu.processes],
+        "problems": list(gpu.problems),
+    }
+
+
+def _room(room: RoomSample | None) -> Document | None:
+    if room is None:
+        return None
+    return {
+        "path": room.path,
+        "total_bytes": room.total_bytes,
+        "free_bytes": room.free_bytes,
+        "total_inodes": room.total_inodes,
+        "free_inodes": room.free_inodes,
+    }
+
+
+def _cgroup(cgroup: CgroupSample | None) -> Document | None:
+    if cgroup is None:
+        return None
+    return {
+        "version": cgroup.version,
+        "path": cgroup.path,
+        "memory_bytes": cgroup.memory_bytes,
+        "memory_limit_bytes": cgroup.memory_limit_bytes,
+        "memory_peak_bytes": cgroup.memory_peak_bytes,
+        "limit_hits": cgroup.limit_hits,
+        "oom_kills": cgroup.oom_kills,
+        "pids_current": cgroup.pids_current,
+        "pids_limit": cgroup.pids_limit,
+        "pids_limit_hits": cgroup.pids_limit_hits,
+        "cpu_quota_cpus": _finite(cgroup.cpu_quota_cpus),
+        "throttled_periods": cgroup.throttled_periods,
+    }
+
+
+def _pid(process: ProcessId | None) -> int | None:
+    return None if process is None else process.pid
+
+
+def _finite(value: float | None) -> float | None:
+    """The number, or null where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
+
 
 SCHEMA = 1
 _LAST_S = 253_402_300_799.0

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from mpwatch.collect.jobs import Job, JobProcess
-from mpwatch.model.checks import Check, CheckState
+from mpwatch.collect.job.jobs import Job, JobProcess
+from mpwatch.model.doctor_check import Check, CheckState
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import DASH, bytes_text, count_text
-from mpwatch.report.crowds import crowd_lines
-from mpwatch.report.endings import ended_badly, last_words
+from mpwatch.report.job_end import ended_badly, last_words
 from mpwatch.report.json import utc_text
-from mpwatch.report.sections import (
+from mpwatch.report.stack_summary import crowd_lines, stack_lines
+from mpwatch.report.table import Column, Emphasis, Paper, table
+from mpwatch.report.text_sections import (
     STATE_WORDS,
     finding_lines,
     flow_lines,
@@ -29,10 +30,8 @@ from mpwatch.report.sections import (
     process_lines,
     program_of,
     segment_lines,
+    wait_lines,
 )
-from mpwatch.report.stacks import stack_lines
-from mpwatch.report.table import Column, Emphasis, Paper, table
-from mpwatch.report.waits import wait_lines
 
 PLAIN = Paper()
 ENDS_SHOWN = 8

@@ -10,7 +10,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.watch import Watch
+from mpwatch.tui.view_state import Watch
 
 
 class Jumping(Protocol):

@@ -8,13 +8,13 @@ from typing import ClassVar
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
-from mpwatch.observe.source import Source
+from mpwatch.observe.sources.source import Source
+from mpwatch.tui.elements.exit_status import is_over
+from mpwatch.tui.elements.inline import status_lines
+from mpwatch.tui.elements.styled_text import cell
 from mpwatch.tui.messages import SnapshotArrived
-from mpwatch.tui.present.cells import cell
-from mpwatch.tui.present.endings import is_over
-from mpwatch.tui.present.inline import status_lines
 from mpwatch.tui.termination import Termination
-from mpwatch.tui.watch import Watch
+from mpwatch.tui.view_state import Watch
 from mpwatch.tui.widgets.line_view import LineView
 
 LAST_PAINT_S = 0.1

@@ -10,10 +10,10 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from mpwatch.collect.jobs import Job
+from mpwatch.collect.job.jobs import Job
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present.cells import cell, line
-from mpwatch.tui.present.jobs import COLUMNS, EMPTY, job_details, job_row
+from mpwatch.tui.elements.jobs import COLUMNS, EMPTY, job_details, job_row
+from mpwatch.tui.elements.styled_text import cell, line
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from mpwatch.attach import bring_in, bring_in_tree, detach, detach_tree
 from mpwatch.attach.bring import read_frame
 from mpwatch.attach.target import read_stat, read_target
-from mpwatch.collect import hook_socket
-from mpwatch.collect.tree import TreeCollector
-from mpwatch.collect.wanted import Wanted
+from mpwatch.collect.hook import discovery
+from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import TreeCollector
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 
@@ -226,7 +226,7 @@ def by_objects(count: int, times: int, folder: str) -> dict[str, list[float]]:
         attached = bring_in(process, timeout_s=WITHIN_S)
         assert attached.state == "ready", attached
         found["ready"].append(attached.took_s)
-        with hook_socket.connect(read_target(process).sample()) as client:
+        with discovery.connect(read_target(process).sample()) as client:
             hello = read_frame(client, wire.HELLO, WITHIN_S)
         assert hello is not None
         stock = hello["stock"]

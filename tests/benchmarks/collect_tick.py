@@ -18,8 +18,8 @@ from statistics import median
 
 import psutil
 
-from mpwatch.collect.proc import identify
-from mpwatch.collect.tree import TreeCollector, Wanted, find_jobs
+from mpwatch.collect.job.reader import TreeCollector, Wanted, find_jobs
+from mpwatch.collect.process.identify import identify
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "loader.py"
 CHEAP = [

@@ -19,15 +19,15 @@ import time
 from pathlib import Path
 from statistics import median
 
-from mpwatch.collect.proc import identify
-from mpwatch.collect.tree import TreeCollector
-from mpwatch.collect.wanted import Wanted
+from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.process.identify import identify
+from mpwatch.diagnose.analysis.waits.graph import wait_graph
 from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.waits import wait_graph
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
+from mpwatch.observe.state.fold import Fold
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "loader.py"
 STARTING_TICKS = 4

@@ -19,10 +19,10 @@ from textual.widgets import DataTable
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.present import tree
-from mpwatch.tui.present.cells import drawn, text_of
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.page import Order
+from mpwatch.tui.elements.page import Order
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import drawn, text_of
+from mpwatch.tui.pages import tree
 from tests.tui.scripted import ScriptedSource, crowd
 
 SIZE = (160, 48)

@@ -9,7 +9,7 @@ from mpwatch.model.commands import Command
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Loader, OwnCost, SharedCache, Snapshot
 from mpwatch.model.waits import WaitGraph
-from mpwatch.observe.source import Deliver
+from mpwatch.observe.sources.source import Deliver
 from tests.tui.cast import (
     MAIN,
     MIB,

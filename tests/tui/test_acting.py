@@ -17,8 +17,8 @@ from mpwatch.model.commands import (
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.deeds import Deeds
-from mpwatch.tui.screens.acting import ActingScreen, ConfirmScreen
+from mpwatch.tui.process_actions import Deeds
+from mpwatch.tui.screens.actions import ActingScreen, ConfirmScreen
 from tests.tui.cast import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook

@@ -13,9 +13,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.elements import sparkline, styled_text
+from mpwatch.tui.elements.styled_text import Row
 from mpwatch.tui.messages import SnapshotArrived
-from mpwatch.tui.present import blocks, cells, tree
-from mpwatch.tui.present.cells import Row
+from mpwatch.tui.pages import tree
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from tests.tui.cast import worker_id
@@ -164,19 +165,19 @@ async def test_a_trend_is_drawn_again_only_if_values_that_are_seen_have_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[int] = []
-    original = blocks.trend
+    original = sparkline.trend
 
     def draw(values: Any, width: int, **more: Any) -> str:
         drawn.append(width)
         return original(values, width, **more)
 
-    monkeypatch.setattr("mpwatch.tui.present.cells.trend", draw)
-    old = cells.Trend((1.0, 5.0, 5.0), top=100.0)
+    monkeypatch.setattr("mpwatch.tui.elements.styled_text.trend", draw)
+    old = styled_text.Trend((1.0, 5.0, 5.0), top=100.0)
 
-    assert cells.looks_alike(old, cells.Trend((2.0, 3.0, 5.0, 5.0), top=100.0), 2)
+    assert styled_text.looks_alike(old, styled_text.Trend((2.0, 3.0, 5.0, 5.0), top=100.0), 2)
     assert not drawn
-    assert not cells.looks_alike(old, cells.Trend((5.0, 99.0), top=100.0), 2)
-    assert cells.looks_alike(old, cells.Trend((5.0, 5.1), top=100.0), 2)
+    assert not styled_text.looks_alike(old, styled_text.Trend((5.0, 99.0), top=100.0), 2)
+    assert styled_text.looks_alike(old, styled_text.Trend((5.0, 5.1), top=100.0), 2)
 
 
 async def test_what_is_drawn_while_another_screen_is_in_front_is_painted_when_it_comes_back() -> (

@@ -14,9 +14,9 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui import hook_consent
 from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.elements.hook_question import question_line
+from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.hook_consent import HookQuestion
-from mpwatch.tui.present.cells import text_of
-from mpwatch.tui.present.hook_question import question_line
 from mpwatch.tui.screens.injection import InjectionScreen
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text

@@ -20,7 +20,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.screens.tools import CompareScreen, MergedScreen
+from mpwatch.tui.screens.compare_merge import CompareScreen, MergedScreen
 from tests.tui.cast import MAIN, MIB, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.collect.jobs import Job, JobProcess
+from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.picker import PickerApp
 from tests.tui.screen_text import screen_text

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.present.cells import width_of
+from mpwatch.tui.elements.styled_text import width_of
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.widgets.line_view import LineView
 from tests.tui.screen_text import screen_text

@@ -11,7 +11,7 @@ from textual.geometry import Region
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.present.cells import cell
+from mpwatch.tui.elements.styled_text import cell
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from tests.tui.scripted import ScriptedSource, crowd

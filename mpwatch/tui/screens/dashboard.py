@@ -8,22 +8,11 @@ from textual.binding import Binding, BindingType
 
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present import (
-    events,
-    files,
-    findings,
-    flows,
-    gpu,
-    loader,
-    shm,
-    threads,
-    tree,
-    waits,
-)
+from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, threads, tree, waits
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.pages import AnyPage, AnyView, PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
-from mpwatch.tui.watch import Watch
+from mpwatch.tui.view_state import Watch
 from mpwatch.tui.widgets.overview import Overview
 from mpwatch.tui.widgets.page_view import PageView
 

@@ -8,12 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from mpwatch.model.findings import Finding
+from mpwatch.tui.elements.header import header
+from mpwatch.tui.elements.styled_text import cell
 from mpwatch.tui.messages import ProcessAsked
-from mpwatch.tui.present.cells import cell
-from mpwatch.tui.present.findings import in_full
-from mpwatch.tui.present.status import header
-from mpwatch.tui.screens.live import LiveScreen
-from mpwatch.tui.watch import Watch
+from mpwatch.tui.pages.findings import in_full
+from mpwatch.tui.screens.base import LiveScreen
+from mpwatch.tui.view_state import Watch
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from mpwatch.tui.present.manual import Manual
+from mpwatch.tui.elements.help_text import Manual
 from mpwatch.tui.widgets.line_view import ScrollingLines
 
 BESIDE = 5

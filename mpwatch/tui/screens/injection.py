@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from mpwatch.model.injection import InjectionPlan
-from mpwatch.tui.present.hook_question import plan_lines
+from mpwatch.tui.elements.hook_question import plan_lines
 from mpwatch.tui.widgets.line_view import ScrollingLines
 
 BESIDE = 5

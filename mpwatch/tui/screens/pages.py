@@ -13,15 +13,15 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present import threads
-from mpwatch.tui.present.cells import Line, cell
-from mpwatch.tui.present.hook_question import question_line
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.page import Page
-from mpwatch.tui.present.status import header
-from mpwatch.tui.present.tabs import Tab
-from mpwatch.tui.screens.live import LiveScreen
-from mpwatch.tui.watch import Watch
+from mpwatch.tui.elements.header import header
+from mpwatch.tui.elements.hook_question import question_line
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Line, cell
+from mpwatch.tui.elements.tabs import Tab
+from mpwatch.tui.pages import threads
+from mpwatch.tui.screens.base import LiveScreen
+from mpwatch.tui.view_state import Watch
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
 from mpwatch.tui.widgets.tab_bar import TabBar

@@ -10,12 +10,12 @@ from textual.widget import Widget
 
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present import events, files, findings, flame, flows, process, shm, threads, waits
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.page import without_column
+from mpwatch.tui.elements.page import without_column
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.pages import events, files, findings, flame, flows, process, shm, threads, waits
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.pages import AnyPage, AnyView, PagesScreen
-from mpwatch.tui.watch import Watch
+from mpwatch.tui.view_state import Watch
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
 

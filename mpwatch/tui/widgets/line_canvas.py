@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from mpwatch.tui.present.cells import Line
+from mpwatch.tui.elements.styled_text import Line
 
 Align = Literal["left", "right"]
 _PREFIX = "canvas--"

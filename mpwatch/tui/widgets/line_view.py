@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from mpwatch.tui.present.cells import Line, text_of, width_of
+from mpwatch.tui.elements.styled_text import Line, text_of, width_of
 from mpwatch.tui.widgets.line_canvas import LineCanvas
 
 WIDTH_STEP = 8

@@ -21,7 +21,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mpwatch.tui.present.cells import Column, Placed, Row, drawn, looks_alike, place
+from mpwatch.tui.elements.styled_text import Column, Placed, Row, drawn, looks_alike, place
 from mpwatch.tui.widgets.line_canvas import LineCanvas, joined
 
 T = TypeVar("T")

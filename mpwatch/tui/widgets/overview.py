@@ -8,12 +8,12 @@ from collections.abc import Callable
 from textual.app import ComposeResult
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present import findings, tree
-from mpwatch.tui.present.endings import is_over, over_lines
-from mpwatch.tui.present.findings import Brief
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.status import host_line
-from mpwatch.tui.present.tree import Node
+from mpwatch.tui.elements.exit_status import is_over, over_lines
+from mpwatch.tui.elements.header import host_line
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.pages import findings, tree
+from mpwatch.tui.pages.findings import Brief
+from mpwatch.tui.pages.tree import Node
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from mpwatch.tui.widgets.page_view import PageView

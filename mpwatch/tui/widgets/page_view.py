@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.widget import Widget
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.present.cells import Line, cell, wrapped
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.page import Order, Page, filtered, held, ordered
+from mpwatch.tui.elements.page import Order, Page, filtered, held, ordered
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Line, cell, wrapped
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable
 
@@ -103,7 +103,7 @@ class PageView(Vertical, Generic[T]):
 
         Args:
             moment: What to show.
-            wanted: Words the rows must hold; see `mpwatch.tui.present.page.filtered`.
+            wanted: Words the rows must hold; see `mpwatch.tui.elements.page.filtered`.
         """
         self._moment, self._filter = moment, wanted
         self._draw()

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mpwatch.collect.proc import identify
-from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.process.identify import identify
 from mpwatch.model.samples import ProcSample
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from mpwatch.attach import bring_in, detach
 from mpwatch.attach.target import read_target
-from mpwatch.collect import hook_presence
+from mpwatch.collect.hook import presence
 from mpwatch.hook import wire
 from tests.integration.attach.conftest import Running, Start, eventually
 
@@ -52,7 +52,7 @@ def test_a_hook_is_found_and_detached_where_the_environment_lies(
 ) -> None:
     running = start_elsewhere(start, way, tmp_path)
     sample = read_target(running.process).sample()
-    found = hook_presence.look(sample)
+    found = presence.look(sample)
     assert found.tids
     assert found.ring
     assert found.socket
@@ -61,8 +61,8 @@ def test_a_hook_is_found_and_detached_where_the_environment_lies(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{running.pid}: the hook is detached\n")
     assert hook_threads(running.pid) == 0
-    assert not hook_presence.look(sample)
-    assert hook_presence.left_files(sample, found.folder) == []
+    assert not presence.look(sample)
+    assert presence.left_files(sample, found.folder) == []
 
 
 def test_a_process_that_never_had_a_hook_is_not_said_to_have_lost_one(start: Start) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from mpwatch.attach import bring_in, detach
 from mpwatch.attach.target import read_stat, read_target
-from mpwatch.collect import hook_socket
+from mpwatch.collect.hook import discovery
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Start
 
@@ -82,7 +82,7 @@ def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: 
     attached = bring_in(inner, timeout_s=10)
     assert (attached.state, attached.method) == ("ready", "pending call"), attached
     assert bring_in(inner).method == "already there"
-    with hook_socket.connect(target.sample()) as client:
+    with discovery.connect(target.sample()) as client:
         assert client.getpeername()
     folder = Path(f"/proc/{inner.pid}/root/tmp/mpwatch-0")
     assert {path.stat().st_uid for path in (folder, *folder.iterdir())} == {100000}
@@ -95,7 +95,7 @@ def test_an_observer_without_rights_is_told_of_the_other_user_namespace(inner: P
         [
             "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs",
             sys.executable, "-c",
-            "import sys; from mpwatch.collect.rights import check\n"
+            "import sys; from mpwatch.collect.host.ptrace_access import check\n"
             "found = check(int(sys.argv[1])); print(found.reason); print(found.fix)",
             str(inner.pid),
         ],

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mpwatch.attach import bring_in, bring_in_tree
-from mpwatch.collect.wanted import Wanted
+from mpwatch.collect.job.read_context import Wanted
 from mpwatch.model.snapshot import Loader, Process, Snapshot
-from mpwatch.observe.flows import LATE_S
-from mpwatch.observe.once import LookOptions, Watch
+from mpwatch.observe.sources.oneshot import LookOptions, Watch
+from mpwatch.observe.state.flows import LATE_S
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.hook.client import Client, wait_for_sockets
 

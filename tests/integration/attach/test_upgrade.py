@@ -14,7 +14,7 @@ import mpwatch
 from mpwatch.attach import bring_in, detach
 from mpwatch.attach.bring import read_frame
 from mpwatch.attach.target import read_target
-from mpwatch.collect import hook_inputs, hook_socket
+from mpwatch.collect.hook import decode, discovery
 from mpwatch.hook import wire
 from tests.integration.attach.conftest import Running, Start, eventually
 
@@ -86,10 +86,10 @@ def problems(running: Running) -> list[str]:
     said: dict[str, object] = {}
 
     def knows_its_version() -> bool:
-        with hook_socket.connect(read_target(running.process).sample()) as client:
+        with discovery.connect(read_target(running.process).sample()) as client:
             said.update(read_frame(client, wire.HELLO, 5) or {})
         return said.get("version") is not None
 
     assert eventually(knows_its_version, 10)
-    hello = hook_inputs.hello(running.process, 0.0, said)
+    hello = decode.hello(running.process, 0.0, said)
     return list(hello.data["problems"])

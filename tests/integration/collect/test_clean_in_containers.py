@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.slow
 OWN_NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc")
 CLEAN = """
-import mpwatch.collect.leftovers as leftovers
+import mpwatch.collect.host.orphans as leftovers
 leftovers.QUIET_S = -1.0
 found = leftovers.find_leftovers(folders=())
 print(*found.problems)

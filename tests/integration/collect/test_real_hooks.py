@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.hooks import HookClients
-from mpwatch.collect.proc import identify
-from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.collect.hook.client import HookClients
+from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.process.identify import identify
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookSlice, HookStatus
 from mpwatch.model.ids import ProcessId

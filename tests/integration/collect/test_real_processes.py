@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from mpwatch.collect import errors
-from mpwatch.collect.deaths import DeathWatch
-from mpwatch.collect.proc import identify
-from mpwatch.collect.stacks import StackCollector
-from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.process import errors
+from mpwatch.collect.process.exits import DeathWatch
+from mpwatch.collect.process.identify import identify
+from mpwatch.collect.process.py_spy import StackCollector
 from mpwatch.model.samples import Ended, ProcSample, TreeSample, WaitedOn
 
 from .conftest import Talker, eventually
@@ -226,10 +226,10 @@ def run_as_nobody(code: str) -> str:
         """
         import dataclasses, resource, sys
         from mpwatch.collect import errors, gpu, host, ptrace, stacks
-        from mpwatch.collect.deaths import DeathWatch
-        from mpwatch.collect.hooks import HookClients
-        from mpwatch.collect.proc import identify
-        from mpwatch.collect.tree import TreeCollector, Wanted, find_jobs
+        from mpwatch.collect.process.exits import DeathWatch
+        from mpwatch.collect.hook.client import HookClients
+        from mpwatch.collect.process.identify import identify
+        from mpwatch.collect.job.reader import TreeCollector, Wanted, find_jobs
         from mpwatch.model.ids import ProcessId
         import json, pwd
         """

@@ -13,9 +13,9 @@ import json
 import sys
 import time
 
-from mpwatch.collect.proc import identify
+from mpwatch.collect.process.identify import identify
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.once import LookOptions, watch_for
+from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 from mpwatch.report.json import diagnose_json
 
 

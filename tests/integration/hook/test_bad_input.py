@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.ring import read_ring
+from mpwatch.collect.hook.ring_decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.server import CONNECTIONS
 from tests.integration.hook.client import Client, ring_records, wait_for_sockets

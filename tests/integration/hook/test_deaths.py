@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.report.autopsy import NO_EXIT, autopsies, ended
-from mpwatch.report.autopsy_text import autopsy_text
+from mpwatch.report.autopsy import NO_EXIT, autopsies, autopsy_text, ended
 from tests.conftest import Start
 
 pytestmark = pytest.mark.slow

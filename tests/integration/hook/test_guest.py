@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect import ring_memory
+from mpwatch.collect.hook import ring_memory
 from mpwatch.hook import wire
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
 from tests.integration.hook.guest import Guest

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from mpwatch.collect.proc import identify
+from mpwatch.collect.process.identify import identify
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.live import LiveOptions, LiveSource
+from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from tests.conftest import Start
 
 pytestmark = pytest.mark.slow

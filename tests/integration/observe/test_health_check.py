@@ -79,7 +79,7 @@ def test_a_process_of_somebody_else_is_no_pass(start: Start) -> None:
     # The first call imports everything: the interpreter may lie where nobody else can read.
     code = f"""
 import contextlib, io, os, sys
-import mpwatch.observe.once
+import mpwatch.observe.sources.oneshot
 from mpwatch.cli import main
 with contextlib.redirect_stderr(io.StringIO()):
     main(["diagnose", "2147483000"])
@@ -106,7 +106,7 @@ def test_a_check_that_is_interrupted_is_no_pass(start: Start, number: int) -> No
     )
     assert checking.stderr is not None
     # The collector of stacks is needed once the watch has begun.
-    while "mpwatch.observe.once" not in checking.stderr.readline():
+    while "mpwatch.observe.sources.oneshot" not in checking.stderr.readline():
         assert checking.poll() is None
     checking.send_signal(number)
     out, err = checking.communicate(timeout=60)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect import rights, rights_facts
-from mpwatch.collect.rights import Facts, judge
+from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.host.ptrace_access import Facts, judge
 
 SETUID, SYS_PTRACE, SYS_ADMIN = 1 << 7, 1 << 19, 1 << 21
 PLAIN = Facts(pid=42, uid=1000, capabilities=0, uids=(1000, 1000, 1000, 1000), may_open=True)
@@ -145,7 +145,7 @@ def test_what_is_hidden_is_explained_without_a_word_of_tracing(tmp_path: Path) -
     (tmp_path / "42" / "status").write_text(status)
     (tmp_path / "sys/kernel/yama").mkdir(parents=True)
     (tmp_path / "sys/kernel/yama/ptrace_scope").write_text("3\n")
-    assert "belongs to uid 5" in rights.why_hidden(42, str(tmp_path)).reason
+    assert "belongs to uid 5" in ptrace_access.why_hidden(42, str(tmp_path)).reason
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_sudo_helps_only_where_the_capability_can_be_had(
 ) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "status").write_text(status)
-    assert rights.read_facts(42, str(tmp_path), lambda: False, {}).can_gain is can_gain
+    assert ptrace_access.read_facts(42, str(tmp_path), lambda: False, {}).can_gain is can_gain
 
 
 def test_other_user_namespaces_show_in_the_maps_that_everybody_may_read(tmp_path: Path) -> None:
     for name, text in (("self", "0 0 4294967295\n"), ("42", "0 100000 65536\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "uid_map").write_text(text)
-    facts = rights.read_facts(42, str(tmp_path), lambda: False, {})
+    facts = ptrace_access.read_facts(42, str(tmp_path), lambda: False, {})
     assert (facts.is_same_user_namespace, facts.is_confined) == (False, False)
 
 
@@ -184,7 +184,7 @@ def test_facts_come_from_procfs(tmp_path: Path) -> None:
     (tmp_path / "42" / "mem").touch()
     (tmp_path / "sys/kernel/yama").mkdir(parents=True)
     (tmp_path / "sys/kernel/yama/ptrace_scope").write_text("1\n")
-    facts = rights.read_facts(42, str(tmp_path), lambda: False)
+    facts = ptrace_access.read_facts(42, str(tmp_path), lambda: False)
     assert facts.uids == (5, 6, 7, 8)
     assert (facts.tracer_pid, facts.tracer_name) == (9, "strace")
     assert facts.yama_scope == 1
@@ -194,8 +194,8 @@ def test_facts_come_from_procfs(tmp_path: Path) -> None:
 
 
 def test_we_may_look_at_ourselves() -> None:
-    assert rights.check(os.getpid()).is_allowed
-    assert rights.may_attach(os.getpid())
+    assert ptrace_access.check(os.getpid()).is_allowed
+    assert ptrace_access.may_attach(os.getpid())
 
 
 @pytest.mark.parametrize("tracer", ["0", "9"])
@@ -204,16 +204,16 @@ def test_we_may_look_at_ourselves() -> None:
 def test_the_short_verdict_is_that_of_all_the_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracer: str, is_filtered: bool, is_there: bool
 ) -> None:
-    monkeypatch.setattr(rights_facts, "_is_ptrace_filtered", lambda: is_filtered)
+    monkeypatch.setattr(ptrace_access, "_is_ptrace_filtered", lambda: is_filtered)
     for name in ("self", "7"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "status").write_text(f"Uid:\t5\t5\t5\t5\nTracerPid:\t{tracer}\n")
     if is_there:
         (tmp_path / "7" / "mem").touch()
 
-    is_allowed = rights.check(7, str(tmp_path)).is_allowed
+    is_allowed = ptrace_access.check(7, str(tmp_path)).is_allowed
 
-    assert rights.may_attach(7, str(tmp_path)) is is_allowed
+    assert ptrace_access.may_attach(7, str(tmp_path)) is is_allowed
     assert is_allowed == (tracer == "0" and not is_filtered and is_there)
 
 
@@ -228,12 +228,14 @@ def test_the_short_verdict_is_that_of_all_the_facts(
 def test_containers_are_known_by_their_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, in_container: bool
 ) -> None:
-    monkeypatch.setattr(rights_facts, "_CONTAINER_FILES", ())
+    monkeypatch.setattr(ptrace_access, "_CONTAINER_FILES", ())
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "mountinfo").write_text(
         f"{root}\n502 501 0:62 / /proc rw - proc proc rw\n"
     )
-    assert rights.read_facts(42, str(tmp_path), lambda: False, {}).in_container is in_container
+    assert (
+        ptrace_access.read_facts(42, str(tmp_path), lambda: False, {}).in_container is in_container
+    )
 
 
 def test_a_process_that_made_itself_undumpable_is_known_by_its_files() -> None:
@@ -247,7 +249,7 @@ def test_a_process_that_made_itself_undumpable_is_known_by_its_files() -> None:
     assert hidden.stdout is not None
     hidden.stdout.readline()
     try:
-        assert not rights.read_facts(hidden.pid).is_dumpable
+        assert not ptrace_access.read_facts(hidden.pid).is_dumpable
     finally:
         hidden.kill()
         hidden.communicate()

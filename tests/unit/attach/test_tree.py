@@ -53,7 +53,7 @@ def test_what_is_not_python_or_has_ended_is_left_alone() -> None:
         (("python", "-m", "mpwatch", "record", "7"), True),
         (("/venv/bin/python", "/venv/bin/mpwatch", "attach", "7"), True),
         (("python", "/lib/mpwatch/hook/run.py", "train.py"), False),
-        (("python", "-m", "mpwatch.demo.worker_oom_killed"), False),
+        (("python", "-m", "mpwatch.demo.programs.worker_oom_killed"), False),
     ],
 )
 def test_an_observer_is_left_alone_and_what_it_runs_is_not(

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from mpwatch.cli import children
+from mpwatch.cli import subprocesses
 
 
 def test_a_program_that_has_ended_is_left_for_others_to_see_how() -> None:
@@ -13,23 +13,23 @@ def test_a_program_that_has_ended_is_left_for_others_to_see_how() -> None:
         [sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(7)"], stdin=subprocess.PIPE
     )
     assert child.stdin is not None
-    assert not children.has_ended(child)
+    assert not subprocesses.has_ended(child)
 
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
-    assert children.has_ended(child)
+    assert subprocesses.has_ended(child)
     with open(f"/proc/{child.pid}/stat") as stat:
         assert stat.read().rpartition(")")[2].split()[0] == "Z"
     assert child.wait() == 7
-    assert children.has_ended(child)
+    assert subprocesses.has_ended(child)
 
 
 def test_a_running_program_has_not_ended_whoever_asks() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     answers: list[bool] = []
 
-    asking = threading.Thread(target=lambda: answers.append(children.has_ended(child)))
+    asking = threading.Thread(target=lambda: answers.append(subprocesses.has_ended(child)))
     asking.start()
     asking.join()
 

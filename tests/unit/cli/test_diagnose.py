@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from mpwatch.cli import main
-from mpwatch.diagnose.catalogue import RULES, Rule
 from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording import RecordingWriter
+from mpwatch.observe.recording.recording import RecordingWriter
 from tests.unit.observe.worlds import MAIN, job
 
 
@@ -28,7 +28,7 @@ def broken(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recording of a job whose main process crashed, read with one broken rule among all."""
     rules = (Rule("broken", broken), *RULES)
-    monkeypatch.setattr("mpwatch.observe.recording_tape.Engine", lambda: Engine(rules))
+    monkeypatch.setattr("mpwatch.observe.recording.timeline.Engine", lambda: Engine(rules))
     path = str(tmp_path / "crash.mpw")
     writer = RecordingWriter(path, MAIN, clock=lambda: 10.0)
     for each in (job(10.0), job(11.0), Ended(MAIN, 11.5, signal=11)):
@@ -69,7 +69,7 @@ def test_a_broken_rule_alone_fails_no_check_for_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "mpwatch.observe.recording_tape.Engine", lambda: Engine((Rule("broken", broken),))
+        "mpwatch.observe.recording.timeline.Engine", lambda: Engine((Rule("broken", broken),))
     )
     path = str(tmp_path / "well.mpw")
     writer = RecordingWriter(path, MAIN, clock=lambda: 10.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect import fds
+from mpwatch.collect.process import fds
 
 from .hook_worlds import World
 

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from mpwatch.collect.hooks import HookClients
+from mpwatch.collect.hook.client import HookClients
 from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId

@@ -5,17 +5,17 @@ import struct
 
 import pytest
 
-from mpwatch.collect import syscalls
-from mpwatch.collect.blocked import BlockedCall, WaitResolver, parse_syscall
-from mpwatch.collect.maps import Mappings, parse_mappings
-from mpwatch.collect.threads import KeptThread, read_threads, without_unsure
+from mpwatch.collect.process import syscall_waits
+from mpwatch.collect.process.maps import Mappings, parse_mappings
+from mpwatch.collect.process.syscall_waits import BlockedCall, WaitResolver, parse_syscall
+from mpwatch.collect.process.threads import KeptThread, read_threads, without_unsure
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn, WaitKind
 
 from .conftest import FakeProc
 
 SEM = b"00010000-00011000 rw-s 00000000 00:1b 4170 /dev/shm/sem.BmMhlW (deleted)\n"
-X86 = syscalls.names("x86_64")
+X86 = syscall_waits.names("x86_64")
 
 
 class Memory:
@@ -270,11 +270,11 @@ def test_other_machines_have_other_numbers(proc: FakeProc) -> None:
     proc.process(10)
     proc.fd(10, 3, "pipe:[1]")
 
-    found = resolver(proc, syscalls.names("aarch64")).resolve(BlockedCall(63, (3,)), "S", None)
+    found = resolver(proc, syscall_waits.names("aarch64")).resolve(BlockedCall(63, (3,)), "S", None)
 
     assert found is not None
     assert found.kind == "pipe-read"
-    assert syscalls.names("riscv64") == {}
+    assert syscall_waits.names("riscv64") == {}
     assert resolver(proc, {}).resolve(BlockedCall(63, (3,)), "S", None) is None
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect import fds, maps, segments
-from mpwatch.collect.fds import HeldFile
+from mpwatch.collect.process import fds, maps, segments
+from mpwatch.collect.process.fds import HeldFile
 from mpwatch.model.ids import SegmentId
 
 from .conftest import FakeProc

@@ -10,9 +10,9 @@ from multiprocessing import shared_memory
 
 import pytest
 
-from mpwatch.collect.proc import identify
-from mpwatch.collect.tree import TreeCollector
-from mpwatch.collect.wanted import Wanted
+from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.process.identify import identify
 
 MIB = 1 << 20
 SIZE = 16 * MIB

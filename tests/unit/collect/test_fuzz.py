@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.collect import hook_inputs, ring_memory
-from mpwatch.collect.hook_link import Heard, Link
-from mpwatch.collect.ring import CLOCK_LIMIT_NS, decode_slice, parse_ring
+from mpwatch.collect.hook import decode, ring_memory
+from mpwatch.collect.hook.link import Heard, Link
+from mpwatch.collect.hook.ring_decode import CLOCK_LIMIT_NS, decode_slice, parse_ring
 from mpwatch.hook import wire
 from mpwatch.model.events import HookSlice, HookStatus
 from mpwatch.model.inputs import Input
@@ -129,18 +129,18 @@ FRAME = st.one_of(
 @given(st.binary(max_size=300) | SAID.map(lambda said: json.dumps(said).encode()))
 def test_an_object_and_what_is_made_of_it_are_decoded_or_refused(data: bytes) -> None:
     try:
-        said = hook_inputs.parse_object(data)
+        said = decode.parse_object(data)
     except ValueError:
         return
     makers: tuple[Any, ...] = (
-        lambda: hook_inputs.note(ME, dict(said)),
-        lambda: hook_inputs.gauges(ME, 1.0, dict(said)),
-        lambda: hook_inputs.stacks(ME, 1.0, dict(said)),
+        lambda: decode.note(ME, dict(said)),
+        lambda: decode.gauges(ME, 1.0, dict(said)),
+        lambda: decode.stacks(ME, 1.0, dict(said)),
     )
     for make in makers:
         make()
     with contextlib.suppress(ValueError):
-        hook_inputs.hello(ME, 1.0, said)
+        decode.hello(ME, 1.0, said)
 
 
 @FUZZ

@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from mpwatch.collect.gpu import GpuCollector
+from mpwatch.collect.host.gpu import GpuCollector
 
 
 class NVMLError(Exception):

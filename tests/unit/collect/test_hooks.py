@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from mpwatch.collect.hooks import AGAIN_S
+from mpwatch.collect.hook.client import AGAIN_S
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
 from mpwatch.model.inputs import Input

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.cgroups import CgroupReader, parse_membership, parse_mounts
-from mpwatch.collect.host import RELOCATE_S, HostCollector
-from mpwatch.collect.kept_files import Budget
+from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
+from mpwatch.collect.host.host import RELOCATE_S, HostCollector
+from mpwatch.collect.process.file_cache import Budget
 from mpwatch.model.host import CgroupSample
 
 from .conftest import FakeProc
@@ -168,7 +168,7 @@ def test_a_quota_leaves_fewer_cpus_than_affinity(groups: Groups, proc: FakeProc)
 def test_a_file_system_that_does_not_count_inodes_says_so(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mpwatch.collect import host
+    from mpwatch.collect.host import host
 
     real = os.statvfs("/")
     values = list(real[:10])

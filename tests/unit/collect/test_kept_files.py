@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.kept_files import Budget, KeptFiles
+from mpwatch.collect.process.file_cache import Budget, KeptFiles
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mpwatch.collect.left_segments import KEPT, left_segments
+from mpwatch.collect.host.orphans import KEPT, left_segments
 
 
 def jail(tmp_path: Path, *names: str, alive: tuple[int, ...] = ()) -> str:

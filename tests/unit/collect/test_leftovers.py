@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.leftovers import QUIET_S, find_leftovers, remove
+from mpwatch.collect.host.orphans import QUIET_S, find_leftovers, remove
 
 GONE = 2_000_000_000
 """No process: above the largest pid_max."""
@@ -43,7 +43,7 @@ def segment(shm: Path, pid: int) -> Path:
 
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = time.time()
-    monkeypatch.setattr("mpwatch.collect.leftovers.time.time", lambda: now_s + QUIET_S + 5)
+    monkeypatch.setattr("mpwatch.collect.host.orphans.time.time", lambda: now_s + QUIET_S + 5)
 
 
 def found(shm: Path, *folders: Path) -> list[str]:

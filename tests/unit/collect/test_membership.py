@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.collect.membership import NEWBORN_LIMIT, SCAN_INTERVAL_S, Membership
+from mpwatch.collect.job.process_tree import NEWBORN_LIMIT, SCAN_INTERVAL_S, Membership
 from mpwatch.model.ids import ProcessId
 
 from .conftest import FakeProc

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from mpwatch.collect.pacing import MEMORY_PATIENCE, Due, MemoryTurn
-from mpwatch.collect.tree import _most_urgent
+from mpwatch.collect.job.reader import _most_urgent
+from mpwatch.collect.process.schedule import MEMORY_PATIENCE, Due, MemoryTurn
 from mpwatch.model.ids import ProcessId
 
 NEVER = float("inf")

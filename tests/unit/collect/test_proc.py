@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from mpwatch.collect import errors
-from mpwatch.collect.proc import identify, is_python_exe, python_version
-from mpwatch.collect.procfs import parse_stat, read_cmdline
+from mpwatch.collect.process import errors
+from mpwatch.collect.process.identify import identify, is_python_exe, python_version
+from mpwatch.collect.process.procfs import parse_stat, read_cmdline
 
 from .conftest import FakeProc
 

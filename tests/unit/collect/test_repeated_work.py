@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect import maps, procfs, roles, segments
-from mpwatch.collect.fds import HeldFile
-from mpwatch.collect.identity import REREAD_S
-from mpwatch.collect.maps import parse_mappings
-from mpwatch.collect.membership import Membership
-from mpwatch.collect.tree import TreeCollector, Wanted
+from mpwatch.collect.job import roles
+from mpwatch.collect.job.process_tree import Membership
+from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.process import maps, procfs, segments
+from mpwatch.collect.process.fds import HeldFile
+from mpwatch.collect.process.maps import parse_mappings
+from mpwatch.collect.process.static_facts import REREAD_S
 from mpwatch.model.ids import ProcessId, SegmentId
 
 from .conftest import FakeProc
@@ -42,7 +43,7 @@ def test_lasting_facts_read_again_and_found_the_same_change_nothing(
         assigned.append(facts)
         return really(facts)
 
-    monkeypatch.setattr("mpwatch.collect.tree.roles.assign", note)
+    monkeypatch.setattr("mpwatch.collect.job.reader.roles.assign", note)
     opened: list[str] = []
     really_open = os.open
 

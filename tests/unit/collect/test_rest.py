@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect import fds, maps
-from mpwatch.collect.pacing import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
-from mpwatch.collect.reading import ProcessReader
-from mpwatch.collect.rest import ASLEEP_S, FEW_PAGES, REST_S, TRUSTED_S
-from mpwatch.collect.tree import MANY, TreeCollector, Wanted
+from mpwatch.collect.job.reader import MANY, TreeCollector, Wanted
+from mpwatch.collect.process import fds, maps
+from mpwatch.collect.process.idle_skip import ASLEEP_S, FEW_PAGES, REST_S, TRUSTED_S
+from mpwatch.collect.process.reader import ProcessReader
+from mpwatch.collect.process.schedule import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.collect.roles import (
+from mpwatch.collect.job.roles import (
     Facts,
     Part,
     WorkerNumbers,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpwatch.collect.sockets import KNOWN_S, UNKNOWN_S, SocketTable, read_sockets
+from mpwatch.collect.process.sockets import KNOWN_S, UNKNOWN_S, SocketTable, read_sockets
 
 
 class Clock:

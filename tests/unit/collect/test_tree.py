@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.collect import identity
-from mpwatch.collect.gpu import GpuCollector
-from mpwatch.collect.tree import TreeCollector, Wanted, find_jobs
+from mpwatch.collect.host.gpu import GpuCollector
+from mpwatch.collect.job.reader import TreeCollector, Wanted, find_jobs
+from mpwatch.collect.process import static_facts
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_none_with_one_reason(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc.process(10)
-    from mpwatch.collect import procfs
+    from mpwatch.collect.process import procfs
 
     real = procfs.read
     hidden = ("environ", "maps", "smaps_rollup", "syscall", "wchan", "io")
@@ -269,14 +269,14 @@ def test_a_process_that_vanishes_between_two_reads_spoils_nothing(
 ) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    real = identity.read_identity
+    real = static_facts.read_identity
 
-    def end_then_read(proc_root: str, stat: object, *rest: object) -> identity.Identity:
+    def end_then_read(proc_root: str, stat: object, *rest: object) -> static_facts.Identity:
         if (proc.root / "11").exists() and getattr(stat, "pid", 0) == 11:
             proc.end(11)
         return real(proc_root, stat, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("mpwatch.collect.tree.read_identity", end_then_read)
+    monkeypatch.setattr("mpwatch.collect.job.reader.read_identity", end_then_read)
     processes = read(collector(proc)).processes
 
     assert [process.process.pid for process in processes] == [10, 11]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mpwatch.diagnose.causes import CAUSES_OF, with_causes
+from mpwatch.diagnose.consequences import CAUSES_OF, with_causes
 from mpwatch.model.findings import Finding, Severity
 
 

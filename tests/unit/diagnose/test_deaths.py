@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.deaths import died_with_parent
+from mpwatch.diagnose.analysis.exits import died_with_parent
 from mpwatch.model.samples import Ended
 from tests.unit.diagnose.worlds import MAIN, NOW_S, main, pid, process, world
 

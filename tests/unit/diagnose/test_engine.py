@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from mpwatch.diagnose.catalogue import RULES, Rule
 from mpwatch.diagnose.engine import (
     CLOSE_S,
     LINGER_S,
@@ -12,6 +11,7 @@ from mpwatch.diagnose.engine import (
     SHOWN_RESOLVED_S,
     Engine,
 )
+from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Snapshot

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.diagnose import forecast as module
-from mpwatch.diagnose.forecast import forecast, growth, slope
+from mpwatch.diagnose.analysis import forecast as module
+from mpwatch.diagnose.analysis.forecast import forecast, growth, slope
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series
 from tests.unit.diagnose.worlds import line

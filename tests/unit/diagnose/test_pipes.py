@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.pipes import PipeEnds, inode_of, pipe_ends
+from mpwatch.diagnose.analysis.pipes import PipeEnds, inode_of, pipe_ends
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import MAIN, fds, main, pid, pipe, process, socket, world

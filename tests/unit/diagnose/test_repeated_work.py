@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose import pipes, stack_shapes, stillness, wait_edges, waits
-from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.pipes import pipe_ends
-from mpwatch.diagnose.stack_shapes import (
+from mpwatch.diagnose.analysis import idle_time, pipes, stack_patterns
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.pipes import pipe_ends
+from mpwatch.diagnose.analysis.stack_patterns import (
     STACKS_KEPT,
     calls,
     collective_of,
@@ -20,8 +20,10 @@ from mpwatch.diagnose.stack_shapes import (
     threads_calling,
     user_frame,
 )
-from mpwatch.diagnose.stillness import quiet_s
-from mpwatch.diagnose.waits import wait_graph
+from mpwatch.diagnose.analysis.waits import edges
+from mpwatch.diagnose.analysis.waits import graph as waits
+from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.engine import Engine
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, Frame, WaitedOn
@@ -67,7 +69,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[object
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_shapes, "_stacks", {})
+    monkeypatch.setattr(stack_patterns, "_stacks", {})
 
 
 def loader_job() -> tuple[Process, ...]:
@@ -85,7 +87,7 @@ def loader_job() -> tuple[Process, ...]:
 def test_a_stack_is_looked_through_once_however_many_rules_ask(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
-    looked = counted(stack_shapes, "_without_parents")
+    looked = counted(stack_patterns, "_without_parents")
     engine, job = Engine(), loader_job()
 
     for second in range(6):
@@ -99,7 +101,7 @@ def test_a_stack_is_looked_through_once_however_many_rules_ask(
 def test_what_is_known_of_stacks_is_bounded_and_of_lists_nothing_is_kept() -> None:
     for line in range(STACKS_KEPT + 10):
         own_frames(frames(f"train.py:step:{line}"))
-    assert 0 < len(stack_shapes._stacks) <= STACKS_KEPT
+    assert 0 < len(stack_patterns._stacks) <= STACKS_KEPT
 
     stack = list(frames("train.py:step"))
     assert not calls(stack, "queues.py:get")
@@ -133,7 +135,7 @@ def test_all_threads_with_one_stack_are_asked_about_by_one_look(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
     snapshot = world(*loader_job())
-    asked = counted(stack_shapes, "calls")
+    asked = counted(stack_patterns, "calls")
 
     feeders = threads_calling(snapshot, "queues.py:_feed")
 
@@ -152,7 +154,7 @@ def test_threads_come_in_the_order_of_the_tree() -> None:
 def test_how_long_a_process_stands_is_worked_out_once_a_look(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
-    worked_out = counted(stillness, "_quiet_s")
+    worked_out = counted(idle_time, "_quiet_s")
     job = main(threads=[thread(MAIN, still_s=9.0)])
 
     def history(*values: float) -> History:
@@ -188,7 +190,7 @@ def test_a_tensor_that_comes_and_goes_leaves_the_pipes_as_they_were(
 def test_users_of_semaphores_are_found_out_when_one_is_waited_for(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
-    indexed = counted(wait_edges, "_semaphore_users")
+    indexed = counted(edges, "_semaphore_users")
 
     wait_graph(world(*loader_job()))
 
@@ -211,7 +213,7 @@ def test_a_rule_that_needs_few_points_does_not_copy_the_whole_past() -> None:
             return super().__iter__()
 
     series = Watched(Point(float(second), 1.0) for second in range(240))
-    stillness.wait_share(main(), History({(pid(MAIN), "loader_wait"): series}), over_s=30.0)
+    idle_time.wait_share(main(), History({(pid(MAIN), "loader_wait"): series}), over_s=30.0)
 
     assert series.touched < 60
 

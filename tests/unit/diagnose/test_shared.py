@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.diagnose.shared import once_per_reading
-from mpwatch.diagnose.tree import loader_owners
+from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.analysis.process_queries import loader_owners
 from mpwatch.model.snapshot import Snapshot
 from tests.unit.diagnose.worlds import main, process, world
 

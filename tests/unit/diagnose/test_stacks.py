@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.diagnose.stack_shapes import (
+from mpwatch.diagnose.analysis.stack_merge import merge, ranges
+from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     frame_words,
     has_stacks,
@@ -13,7 +14,6 @@ from mpwatch.diagnose.stack_shapes import (
     shape_of,
     user_frame,
 )
-from mpwatch.diagnose.stacks import merge, ranges
 from mpwatch.model.snapshot import Process
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from mpwatch.diagnose.stillness import (
+from mpwatch.diagnose.analysis.idle_time import (
     STANDING_S,
     mean_cpu_percent,
     quiet_s,

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from mpwatch.collect.doctor import examine, gpu_driver
-from mpwatch.collect.gpu import GpuReading
+from mpwatch.collect.host.doctor import examine, gpu_driver
+from mpwatch.collect.host.gpu import GpuReading
 from mpwatch.model.samples import GpuSample
 
 NAMES = [

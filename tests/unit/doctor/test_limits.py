@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.collect import doctor_limits as doctor
-from mpwatch.model.checks import CheckState
+from mpwatch.collect.host import doctor_checks as doctor
+from mpwatch.model.doctor_check import CheckState
 from mpwatch.model.host import CgroupSample, RoomSample
 
 MIB, GIB = 1 << 20, 1 << 30

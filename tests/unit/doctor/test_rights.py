@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.doctor_rights import hook_folder, tracing, tracing_check
-from mpwatch.collect.rights import Facts
+from mpwatch.collect.host.doctor_checks import hook_folder, tracing, tracing_check
+from mpwatch.collect.host.ptrace_access import Facts
 
 ABLE = 1 << 19
 """CAP_SYS_PTRACE alone."""

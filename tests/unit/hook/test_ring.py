@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.ring import read_descriptor, read_ring
+from mpwatch.collect.hook.ring_decode import read_descriptor, read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.pristine import System
 from mpwatch.hook.ring import Ring, make_record

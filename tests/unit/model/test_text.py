@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.model.text import clean, clean_lines
+from mpwatch.model.sanitize import clean, clean_lines
 
 
 @given(st.one_of(st.text(), st.binary()), st.integers(min_value=1, max_value=50))

@@ -5,8 +5,8 @@ from dataclasses import replace
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.attach_schedule import AGAIN_S, AWAITED_S, AttachSchedule
-from mpwatch.observe.fold import Fold
+from mpwatch.observe.sources.attach_schedule import AGAIN_S, AWAITED_S, AttachSchedule
+from mpwatch.observe.state.fold import Fold
 
 from .worlds import MAIN, sample, tree
 

@@ -8,7 +8,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.observe.fold import Fold
+from mpwatch.observe.state.fold import Fold
 from tests.unit.observe.worlds import MAIN, sample, tree
 
 CHILD = 555

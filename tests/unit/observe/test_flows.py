@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent
 from mpwatch.model.ids import ProcessId
-from mpwatch.observe.flows import LATE_S, OPEN_LIMIT, FlowTable
+from mpwatch.observe.state.flows import LATE_S, OPEN_LIMIT, FlowTable
 
 from .worlds import MAIN, WORKER_0, WORKER_1, event, rebuilt, shared
 

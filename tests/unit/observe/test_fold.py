@@ -9,7 +9,7 @@ from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
-from mpwatch.observe.fold import ENDED_KEPT, Fold, NothingObserved
+from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 
 from .worlds import (
     MAIN,

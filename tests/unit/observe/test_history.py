@@ -6,8 +6,8 @@ import pytest
 
 from mpwatch.model.history import Point
 from mpwatch.model.samples import ProcSample
-from mpwatch.observe import history
-from mpwatch.observe.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
+from mpwatch.observe.state import history
+from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 
 from .worlds import MAIN, WORKER_0, job, sample, tree
 

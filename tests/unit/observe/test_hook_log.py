@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from mpwatch.model.events import HookStatus
-from mpwatch.observe.hook_log import SILENCE_TOLD_S, HookLog
-from mpwatch.observe.journal import Journal
+from mpwatch.observe.state.event_log import SILENCE_TOLD_S, HookLog, Journal
 
 from .worlds import MAIN
 

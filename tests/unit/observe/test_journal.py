@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from mpwatch.diagnose.known_errors import tags_of
-from mpwatch.observe.journal import ERRORS_KEPT, KEPT, REPEATS_KEPT, Journal
+from mpwatch.observe.state.event_log import ERRORS_KEPT, KEPT, REPEATS_KEPT, Journal
 
 from .worlds import MAIN, WORKER_0, WORKER_1
 
@@ -51,7 +51,7 @@ def test_each_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         matched.append(words)
         return tags_of(kind, words, details)
 
-    monkeypatch.setattr("mpwatch.observe.journal.tags_of", counted)
+    monkeypatch.setattr("mpwatch.observe.state.event_log.tags_of", counted)
     log = Journal()
     log.add(1.0, "exception", MAIN, ERROR)
     for _ in range(5):

@@ -9,7 +9,7 @@ from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
-from mpwatch.observe.last_words import LastWords
+from mpwatch.observe.state.post_mortem import LastWords
 from tests.unit.boxes import MADE_NS, SLOTS, leave
 
 # No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote
 from mpwatch.model.snapshot import SharedCache
-from mpwatch.observe.ledger import HookLedger
+from mpwatch.observe.state.hook_state import HookLedger
 
 from .worlds import MAIN, WORKER_0, event, part
 

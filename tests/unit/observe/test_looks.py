@@ -6,8 +6,7 @@ from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
-from mpwatch.observe.looks import (
+from mpwatch.observe.sources.stack_schedule import (
     AGAIN_S,
     FIRST_LOOKS_PER_TICK,
     HOOKED_LOOKS_PER_TICK,
@@ -19,6 +18,7 @@ from mpwatch.observe.looks import (
     YOUNG_S,
     LookPlan,
 )
+from mpwatch.observe.state.fold import Fold
 
 from .worlds import MAIN, WORKER_0, sample, tree
 

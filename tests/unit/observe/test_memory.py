@@ -7,7 +7,7 @@ import gc
 from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId
-from mpwatch.observe.fold import ENDED_KEPT, Fold
+from mpwatch.observe.state.fold import ENDED_KEPT, Fold
 
 from .worlds import MAIN, event, part, rebuilt, sample, shared, tree
 

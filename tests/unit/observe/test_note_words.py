@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mpwatch.observe.note_words import note_words
+from mpwatch.observe.state.event_log import note_words
 
 
 def test_an_exit_says_its_code_and_how() -> None:

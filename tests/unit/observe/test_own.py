@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from mpwatch.model.events import HookGauges
-from mpwatch.observe.ledger import HookLedger
-from mpwatch.observe.own import Rate
+from mpwatch.observe.sources.self_cost import Rate
+from mpwatch.observe.state.hook_state import HookLedger
 
 from .worlds import MAIN, WORKER_0
 

@@ -1,6 +1,13 @@
 from __future__ import annotations
 
-from mpwatch.observe.pace import CALM_LISTEN_S, CALM_S, LISTEN_S, PATIENCE, SOON_S, Pace
+from mpwatch.observe.sources.poll_interval import (
+    CALM_LISTEN_S,
+    CALM_S,
+    LISTEN_S,
+    PATIENCE,
+    SOON_S,
+    Pace,
+)
 
 
 class Reader:

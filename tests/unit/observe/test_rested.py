@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process
-from mpwatch.observe.fold import Fold
+from mpwatch.observe.state.fold import Fold
 
 from .worlds import MAIN, WORKER_0, sample, tree
 

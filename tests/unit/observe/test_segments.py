@@ -13,8 +13,8 @@ from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment
-from mpwatch.observe import segments
-from mpwatch.observe.segments import SegmentTable
+from mpwatch.observe.state import segments
+from mpwatch.observe.state.segments import SegmentTable
 
 from .worlds import MAIN, sample, segment_use
 

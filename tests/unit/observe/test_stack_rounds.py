@@ -6,9 +6,14 @@ from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
-from mpwatch.observe.looks import Request
-from mpwatch.observe.stack_rounds import FIRST_AFTER_S, PATIENCE, ROUND_S, StackRounds
+from mpwatch.observe.sources.stack_schedule import (
+    FIRST_AFTER_S,
+    PATIENCE,
+    ROUND_S,
+    Request,
+    StackRounds,
+)
+from mpwatch.observe.state.fold import Fold
 
 from .worlds import MAIN, WORKER_0, WORKER_1, sample, tree
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mpwatch.diagnose.stillness import quiet_s
+from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import StacksTaken, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Thread
-from mpwatch.observe.fold import Fold
-from mpwatch.observe.history import HistoryKeeper
+from mpwatch.observe.state.fold import Fold
+from mpwatch.observe.state.history import HistoryKeeper
 from tests.unit.observe.worlds import MAIN, sample, tree
 
 PIPE = WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5.0)

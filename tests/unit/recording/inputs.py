@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from mpwatch.model.inputs import Input
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 
 TEXT = st.text(max_size=12).map(clean)
 JSON_VALUES = st.recursive(

@@ -14,8 +14,8 @@ from mpwatch.model.events import HookNote
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import TreeSample
-from mpwatch.observe.recording import RecordingWriter
-from mpwatch.observe.replay import replay_course
+from mpwatch.observe.recording.recording import RecordingWriter
+from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
 from mpwatch.report.json import diagnose_json, snapshot_json, text_of
 from mpwatch.report.prometheus import exposition

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.diagnose.catalogue import Rule
 from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.registry import Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording_course import POINTS_LIMIT, Curve
-from mpwatch.observe.replay import replay_course, replay_to_end
+from mpwatch.observe.recording.summary import POINTS_LIMIT, Curve
+from mpwatch.observe.sources.replay import replay_course, replay_to_end
 from tests.unit.recording.conftest import Recorded
 from tests.unit.recording.trees import MAIN, START_S, WORKER, tree
 
@@ -34,7 +34,7 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
                 yield Finding("odd", Severity.WARNING, "odd", ("seen",), "why", "do", process)
 
         monkeypatch.setattr(
-            "mpwatch.observe.recording_tape.Engine", lambda: Engine([Rule("odd", check)])
+            "mpwatch.observe.recording.timeline.Engine", lambda: Engine([Rule("odd", check)])
         )
 
     return use

@@ -8,8 +8,8 @@ from pathlib import Path
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken
-from mpwatch.observe.recording import Recording
-from mpwatch.observe.recording_lines import KINDS
+from mpwatch.observe.recording.codec import KINDS
+from mpwatch.observe.recording.recording import Recording
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, tree
 
 SCHEMA_1 = Path(__file__).parents[2] / "data" / "recording-schema-1.mpw"

@@ -17,7 +17,7 @@ from mpwatch.model.ids import SegmentId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, FdLink, FdSample, TreeSample
 from mpwatch.model.segments import SegmentUse
-from mpwatch.observe.recording_lines import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder
+from mpwatch.observe.recording.codec import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder
 from tests.unit.recording.inputs import INPUTS
 from tests.unit.recording.trees import MAIN, WORKER, tree
 
@@ -195,7 +195,7 @@ def test_a_change_that_does_not_follow_is_left_out_with_those_after_it(splices: 
 
 
 def test_a_change_cannot_grow_beyond_all_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpwatch.observe.recording_changes.MEMBERS_LIMIT", 10)
+    monkeypatch.setattr("mpwatch.observe.recording.codec.MEMBERS_LIMIT", 10)
     encoder, decoder = LineEncoder(), LineDecoder()
     decoder.input(encoder.line(crowded([1, 2])))
 

@@ -19,9 +19,9 @@ from mpwatch.model.commands import (
     TakeStacks,
 )
 from mpwatch.model.snapshot import Playback, Snapshot
-from mpwatch.observe.recording import NotARecording
-from mpwatch.observe.recording_tape import Tape
-from mpwatch.observe.replay import ReplaySource
+from mpwatch.observe.recording.recording import NotARecording
+from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.sources.replay import ReplaySource
 from tests.unit.recording.conftest import Recorded
 from tests.unit.recording.test_tape import job
 from tests.unit.recording.trees import START_S

@@ -16,10 +16,10 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
-from mpwatch.observe.recording import Recording, RecordingWriter
-from mpwatch.observe.recording_lines import moment_of
-from mpwatch.observe.recording_tape import Tape
+from mpwatch.observe.recording.codec import moment_of
+from mpwatch.observe.recording.recording import Recording, RecordingWriter
+from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, sample, tree
 
 LENGTH_S = 120

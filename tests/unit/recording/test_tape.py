@@ -12,10 +12,10 @@ from mpwatch.diagnose.engine import Engine
 from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.fold import Fold
-from mpwatch.observe.recording import NotARecording, Recording
-from mpwatch.observe.recording_tape import Tape
-from mpwatch.observe.replay import replay_to_end
+from mpwatch.observe.recording.recording import NotARecording, Recording
+from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.sources.replay import replay_to_end
+from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.conftest import Recorded
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, tree
 
@@ -123,7 +123,7 @@ def test_kept_folds_are_thinned_when_they_take_too_much(
     path = recorded(job(300))
     with tape_of(path) as roomy:
         roomy.advance(1e9)
-        monkeypatch.setattr("mpwatch.observe.recording_tape.KEPT_BYTES_LIMIT", 20_000)
+        monkeypatch.setattr("mpwatch.observe.recording.timeline.KEPT_BYTES_LIMIT", 20_000)
         with tape_of(path) as tight:
             tight.advance(1e9)
             assert 1 <= len(tight._kept) < len(roomy._kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.collect.jobs import Job, JobProcess
+from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import CgroupSample, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, SegmentId

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.procfs import read_stat
-from mpwatch.diagnose.catalogue import Rule
+from mpwatch.collect.process.procfs import read_stat
 from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.registry import Rule
 from mpwatch.hook import wire
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, ended
-from mpwatch.report.autopsy_text import autopsy_text
+from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import Paper, cell_width
 from tests.conftest import Start
 from tests.unit.boxes import birth, leave

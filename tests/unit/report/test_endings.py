@@ -9,7 +9,7 @@ import pytest
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.report.endings import LAST_WORDS, WORDS_LIMIT
+from mpwatch.report.job_end import LAST_WORDS, WORDS_LIMIT
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
 from tests.unit.report.jobs import MAIN, WORKER, job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from mpwatch.observe.replay import replay_course
+from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
 from tests.unit.recording.conftest import Recorded, recorded
 from tests.unit.recording.trees import START_S, tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.model.text import clean
+from mpwatch.model.sanitize import clean
 from mpwatch.report.table import Column, Paper, cell_width, cut, cut_start, table
 
 TEXT = st.text(max_size=40).map(clean)

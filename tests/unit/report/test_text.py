@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.model.checks import Check
+from mpwatch.model.doctor_check import Check
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
-from mpwatch.report.stacks import short_path
+from mpwatch.report.stack_summary import short_path
 from mpwatch.report.table import Paper, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
 from tests.unit.report.jobs import MAIN, finding, job, listed_job, worker

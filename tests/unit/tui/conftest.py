@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
 from tests.tui.scripted import loader_job
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpwatch.tui.present.cells import drawn, text_of
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import drawn, text_of
 
 
 def row_text(page: object, item: object, moment: Moment) -> str:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.tui.present.blocks import bar, drift, trend
-from mpwatch.tui.present.cells import (
+from mpwatch.tui.elements.sparkline import bar, drift, trend
+from mpwatch.tui.elements.styled_text import (
     Column,
     Part,
     Span,

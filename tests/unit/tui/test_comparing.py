@@ -8,11 +8,8 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.tui.present import (
-    compare,
-    flame,
-)
-from mpwatch.tui.present.cells import text_of
+from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.pages import compare, flame
 from tests.tui.cast import NOW_S
 from tests.tui.scripted import loader_job
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.deeds import Deeds, NotDone, stacks_text, write_new
-from mpwatch.tui.sources import SourceLines
+from mpwatch.tui.process_actions import Deeds, NotDone, stacks_text, write_new
+from mpwatch.tui.source_lines import SourceLines
 from tests.tui.scripted import loader_job
 
 

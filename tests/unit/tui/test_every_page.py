@@ -7,19 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui.present import (
-    events,
-    files,
-    findings,
-    flows,
-    gpu,
-    loader,
-    shm,
-    threads,
-    tree,
-    waits,
-)
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, threads, tree, waits
 from tests.tui import scripted
 from tests.tui.cast import worker_id
 from tests.tui.scripted import loader_job

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.tui.present import (
-    findings,
-)
-from mpwatch.tui.present.cells import text_of
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.pages import findings
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from mpwatch.model.commands import TakeStacks
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.tui.looking import OUTSIDE_LIMIT_S, OUTSIDE_S, Glance
+from mpwatch.tui.focus_stacks import OUTSIDE_LIMIT_S, OUTSIDE_S, Glance
 from tests.unit.diagnose.worlds import MAIN, main
 
 STACK = (Frame("work", "train.py", 3),)

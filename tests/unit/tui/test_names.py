@@ -7,8 +7,8 @@ from dataclasses import replace
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.present import loader
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.pages import loader
 from tests.tui.cast import main_process, worker
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.present import (
-    files,
-    tree,
-)
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.page import Order, filtered, held, ordered
+from mpwatch.tui.elements.page import Order, filtered, held, ordered
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.pages import files, tree
 
 
 def test_numbers_sort_largest_first_and_words_in_order(moment: Moment) -> None:

@@ -8,14 +8,9 @@ import pytest
 
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Flow
-from mpwatch.tui.present import (
-    files,
-    flows,
-    loader,
-    shm,
-)
-from mpwatch.tui.present.cells import drawn, text_of
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import drawn, text_of
+from mpwatch.tui.pages import files, flows, loader, shm
 from tests.tui.cast import MAIN, worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text

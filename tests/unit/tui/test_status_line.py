@@ -7,18 +7,15 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.snapshot import OwnCost, Process
-from mpwatch.tui.present import (
-    endings,
-    status,
-)
-from mpwatch.tui.present.cells import text_of
-from mpwatch.tui.watch import COMING_S, Watch
+from mpwatch.tui.elements import exit_status, header
+from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.view_state import COMING_S, Watch
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
 
 
 def test_a_job_that_is_over_says_how_the_root_and_the_failed_ended() -> None:
-    lines = [text_of(found) for found in endings.over_lines(scripted.ended_job())]
+    lines = [text_of(found) for found in exit_status.over_lines(scripted.ended_job())]
 
     assert "main (41823): signal 7 (SIGBUS)" in lines[0]
     assert lines[1].strip() == "worker 3 (41829): exit code 1"
@@ -42,26 +39,26 @@ def with_cmdline(*words: str) -> Process:
     ],
 )
 def test_the_program_is_named_as_people_name_it(words: tuple[str, ...], name: str) -> None:
-    assert status.program(with_cmdline(*words)) == name
+    assert header.program(with_cmdline(*words)) == name
 
 
 def test_the_status_line_says_the_mode_at_every_width() -> None:
-    viewing = status.Viewing("train.py", 1.0)
+    viewing = header.Viewing("train.py", 1.0)
     for width in range(60, 201, 7):
-        assert "LIVE 1/s" in text_of(status.header(loader_job(), viewing, width))
+        assert "LIVE 1/s" in text_of(header.header(loader_job(), viewing, width))
 
 
 def test_helpers_of_torch_are_not_counted_as_lacking_a_hook() -> None:
-    assert text_of(status.hooks_line(loader_job())) == "hook 5/5"
+    assert text_of(header.hooks_line(loader_job())) == "hook 5/5"
 
 
 def test_what_hooks_cost_is_that_of_their_threads_and_of_their_wrappers_where_it_is_known() -> None:
-    viewing = status.Viewing("train.py", 1.0)
+    viewing = header.Viewing("train.py", 1.0)
     job = replace(loader_job(), own=OwnCost(0.6, None, 40_000.0))
-    assert "hook threads 0.004%" in text_of(status.header(job, viewing, 200))
+    assert "hook threads 0.004%" in text_of(header.header(job, viewing, 200))
 
     job = replace(job, own=OwnCost(0.6, None, 40_000.0, 1_000_000.0))
-    assert "in the job ~0.1%" in text_of(status.header(job, viewing, 200))
+    assert "in the job ~0.1%" in text_of(header.header(job, viewing, 200))
 
 
 def test_lost_events_are_a_warning() -> None:
@@ -69,7 +66,7 @@ def test_lost_events_are_a_warning() -> None:
     hook = replace(job.processes[0].hook, lost=7)
     changed = replace(job, processes=(replace(job.processes[0], hook=hook), *job.processes[1:]))
 
-    assert status.lost_line(changed)[0] == ("lost 7", "warning")
+    assert header.lost_line(changed)[0] == ("lost 7", "warning")
 
 
 def test_what_rings_overwrote_before_anybody_watched_is_not_lost() -> None:
@@ -86,4 +83,4 @@ def test_what_rings_overwrote_before_anybody_watched_is_not_lost() -> None:
     )
     watch.arrived(later)
 
-    assert "lost 7" in text_of(status.header(later, watch.viewing, 200))
+    assert "lost 7" in text_of(header.header(later, watch.viewing, 200))

@@ -10,12 +10,10 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.waits import WaitGraph
-from mpwatch.tui.present import (
-    tree,
-)
-from mpwatch.tui.present.cells import text_of
-from mpwatch.tui.present.moment import Moment
-from mpwatch.tui.present.page import Order
+from mpwatch.tui.elements.page import Order
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.pages import tree
 from tests.tui import scripted
 from tests.tui.cast import MAIN, worker_id
 from tests.tui.scripted import loader_job

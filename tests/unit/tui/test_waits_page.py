@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.present import waits
-from mpwatch.tui.present.cells import place
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import place
+from mpwatch.tui.pages import waits
 from tests.tui.cast import main_process
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text

@@ -6,13 +6,9 @@ from dataclasses import replace
 
 from mpwatch.model.samples import Frame
 from mpwatch.model.waits import WaitGraph
-from mpwatch.tui.present import (
-    events,
-    threads,
-    waits,
-)
-from mpwatch.tui.present.cells import text_of
-from mpwatch.tui.present.moment import Moment
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.pages import events, threads, waits
 from tests.tui.cast import worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.rules.throughput import (
     cpu_affinity_collapse,
     cpu_oversubscription,
     gil_bound_threads,

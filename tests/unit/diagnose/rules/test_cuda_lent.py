@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import cuda_ipc_counter_files_and_events, cuda_ipc_limbo
+from mpwatch.diagnose.rules.gpu import cuda_ipc_counter_files_and_events, cuda_ipc_limbo
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.deaths import death_of
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.rules.exits import (
     orphaned_workers,
     worker_exited_unexpectedly,
     worker_oom_killed,

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpwatch.diagnose.rules import fd_exhaustion_producer as producer
-from mpwatch.diagnose.rules import fd_exhaustion_receiver as receiver
-from mpwatch.diagnose.rules import producer_exits_before_get
+from mpwatch.diagnose.rules.transport import fd_exhaustion_producer as producer
+from mpwatch.diagnose.rules.transport import fd_exhaustion_receiver as receiver
+from mpwatch.diagnose.rules.transport import producer_exits_before_get
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, Process

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.rules.hangs import (
     fork_openmp,
     fork_unsafe_library,
     fork_vs_pin_thread,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from mpwatch.diagnose.rules import fork_openmp, standing_still
-from mpwatch.diagnose.waits import wait_graph
+from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.rules.hangs import fork_openmp, standing_still
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.diagnose.rules import iterable_duplicates
+from mpwatch.diagnose.rules.results import iterable_duplicates
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from tests.unit.diagnose.worlds import MAIN, found, log, main, only, pid, process, world
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import rank_stuck_in_collective
+from mpwatch.diagnose.rules.distributed import rank_stuck_in_collective
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process

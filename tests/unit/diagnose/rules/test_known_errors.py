@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.diagnose.catalogue import RULES
 from mpwatch.diagnose.known_errors import (
     KNOWN_ERRORS,
     OWN_KINDS,
@@ -13,6 +12,7 @@ from mpwatch.diagnose.known_errors import (
     number_of,
     tags_of,
 )
+from mpwatch.diagnose.registry import RULES
 from mpwatch.model.snapshot import Hook, LogEntry
 from tests.unit.diagnose.worlds import NO_HISTORY, found, gone, log, main, only, pid, process, world
 

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.rules.distributed import (
     collective_mismatch,
-    cuda_contexts_everywhere,
-    cuda_ipc_counter_files_and_events,
     elastic_agent_wedged,
     rank_stuck_in_collective,
     torchrun_agent_killed_orphans,
     torchrun_root_cause_misread,
     torchrun_sighup,
 )
+from mpwatch.diagnose.rules.gpu import cuda_contexts_everywhere, cuda_ipc_counter_files_and_events
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Flow, GpuUse, Process, Snapshot

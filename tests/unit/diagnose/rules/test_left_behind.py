@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
-    main_killed,
-    orphaned_workers,
-    worker_oom_killed,
-)
+from mpwatch.diagnose.rules.exits import main_killed, orphaned_workers, worker_oom_killed
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import GpuUse, Process

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.deaths import last_seen, violent_deaths_near
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.analysis.exits import last_seen, violent_deaths_near
+from mpwatch.diagnose.rules.exits import (
     pids_limit,
     pin_memory_thread_death,
     resource_tracker_leaks,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.diagnose.rules import max_map_count, shm_full_enospc
+from mpwatch.diagnose.rules.transport import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Hook, Segment
 from tests.unit.diagnose.worlds import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.memory_room import memory_room, severity_of_growth
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.analysis.headroom import memory_room, severity_of_growth
+from mpwatch.diagnose.rules.memory import (
     compile_worker_pool,
     copy_on_write_growth,
     loader_iterator_leak,

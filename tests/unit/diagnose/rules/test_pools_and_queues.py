@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.rules.hangs import (
     half_message,
     joinablequeue_join_hangs,
     pool_hang_after_worker_death,

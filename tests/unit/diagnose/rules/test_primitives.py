@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
-    event_set_hangs,
-    queue_lock_held_by_dead,
-)
+from mpwatch.diagnose.rules.hangs import event_set_hangs, queue_lock_held_by_dead
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from mpwatch.diagnose.rules import (
-    sharedcache_growth,
-    sharedcache_lock_reentry,
-)
+from mpwatch.diagnose.rules.transport import sharedcache_growth, sharedcache_lock_reentry
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import SharedCache
 from tests.unit.diagnose.worlds import (

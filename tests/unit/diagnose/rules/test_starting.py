@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.diagnose.generations import generations
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.analysis.process_queries import generations
+from mpwatch.diagnose.rules.starting import (
     main_not_importable,
     no_main_guard,
     spawn_startup_cost,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.diagnose.rules import store_port_in_use
+from mpwatch.diagnose.rules.distributed import store_port_in_use
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import PortOwner
 from mpwatch.model.samples import FdLink

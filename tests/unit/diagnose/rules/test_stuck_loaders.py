@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
-    feeder_thread_drops_batch,
-    stuck_worker_io,
-)
+from mpwatch.diagnose.rules.hangs import feeder_thread_drops_batch, stuck_worker_io
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, WorkerLoad

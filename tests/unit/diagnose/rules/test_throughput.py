@@ -4,15 +4,9 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
-    loader_starvation,
-    shared_file_offset,
-    straggler_worker,
-)
-from mpwatch.diagnose.stillness import (
-    wait_share,
-    waiting_s,
-)
+from mpwatch.diagnose.analysis.idle_time import wait_share, waiting_s
+from mpwatch.diagnose.rules.results import shared_file_offset
+from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import FdLink

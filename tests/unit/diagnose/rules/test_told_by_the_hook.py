@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.rules.exits import worker_exited_unexpectedly
+from mpwatch.diagnose.rules.hangs import pool_hang_after_worker_death
+from mpwatch.diagnose.rules.transport import (
     forkserver_too_many_fds,
     max_map_count,
-    pool_hang_after_worker_death,
     raw_fork_inherits_sharer,
-    worker_exited_unexpectedly,
 )
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Hook, Process

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules import (
+from mpwatch.diagnose.rules.transport import (
     file_system_strategy_leak,
     producer_exits_before_get,
     semlock_enospc,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.diagnose.rules import standing_still, stuck_worker_io
+from mpwatch.diagnose.rules.hangs import standing_still, stuck_worker_io
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn, WaitKind
 from mpwatch.model.snapshot import Process, Snapshot

@@ -1,0 +1,149 @@
+"""Commands that look once and print: ps, dump, diagnose, doctor."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from mpwatch.cli.failures import EXIT_FINDINGS
+from mpwatch.cli.paths import reading
+from mpwatch.cli.progress import Progress, ProgressBar
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
+from mpwatch.cli.terminal import paper
+from mpwatch.model.doctor_check import Check
+from mpwatch.model.findings import Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.report import json as json_report
+
+LOG_LINES = 5
+"""How many lines of the log the doctor shows about a process."""
+
+
+def ps(arguments: argparse.Namespace) -> int:
+    """List torch and hooked processes."""
+    from mpwatch.collect.job.jobs import find_jobs
+
+    jobs = find_jobs()
+    if arguments.json:
+        print(json_report.text_of(json_report.ps_json(jobs)))
+    else:
+        from mpwatch.report import text as text_report
+
+        print(text_report.ps_text(jobs, paper=paper()))
+    return 0
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """Print the whole tree once."""
+    from mpwatch.observe.sources.oneshot import LookOptions, look_once
+
+    options = LookOptions(
+        stacks=not arguments.no_stacks,
+        native=arguments.native,
+        locals=arguments.locals,
+        hook=hook_use(arguments),
+    )
+    process = target(arguments.pid)
+    with injecting(process, arguments) as inject:
+        snapshot = look_once(process, options, inject=inject)
+    if snapshot is None:
+        raise ended_meanwhile(arguments.pid)
+    if arguments.json:
+        document = json_report.snapshot_json(snapshot, with_stacks=options.stacks)
+        print(json_report.text_of(document))
+    else:
+        from mpwatch.report import text as text_report
+
+        print(text_report.dump_text(snapshot, with_stacks=options.stacks, paper=paper()))
+    return 0
+
+
+def diagnose(arguments: argparse.Namespace) -> int:
+    """Watch for a while, or read a recording, and print what is wrong."""
+    if arguments.subject.isascii() and arguments.subject.isdigit():
+        snapshot = _watched(int(arguments.subject), arguments)
+    else:
+        snapshot = recorded(arguments.subject)
+    if arguments.json:
+        print(json_report.text_of(json_report.diagnose_json(snapshot)))
+    else:
+        from mpwatch.report import text as text_report
+
+        print(text_report.diagnose_text(snapshot, paper=paper()))
+    return exit_code(snapshot, arguments.fail_on)
+
+
+def recorded(path: str) -> Snapshot:
+    """The last state of a recording.
+
+    Raises:
+        Failure: The file cannot be read or is no recording.
+    """
+    from mpwatch.observe.sources.replay import replay_to_end
+
+    with reading(path), ProgressBar(f"reading {path}") as bar:
+        return replay_to_end(path, bar.update)
+
+
+def exit_code(snapshot: Snapshot, fail_on: str) -> int:
+    """1 if there is a finding at or above the threshold that still holds, else 0."""
+    if fail_on == "never":
+        return 0
+    threshold = Severity[fail_on.upper()]
+    is_found = any(
+        finding.severity >= threshold for finding in snapshot.findings if finding.resolved_s is None
+    )
+    return EXIT_FINDINGS if is_found else 0
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print the limits and permissions that matter; with a PID also what is in that process."""
+    from mpwatch.collect.host.doctor import examine
+
+    process = None if arguments.pid is None else target(arguments.pid)
+    checks = examine(arguments.pid)
+    if process is not None:
+        checks = (*checks, *_hook_checks(process))
+    if arguments.json:
+        print(json_report.text_of(json_report.doctor_json(checks)))
+    else:
+        from mpwatch.report import text as text_report
+
+        print(text_report.doctor_text(checks, paper=paper()))
+    return 0
+
+
+def _hook_checks(process: ProcessId) -> Iterator[Check]:
+    """What is in a process of the hook, and what the user's log says about it."""
+    from mpwatch.attach import InjectionLog
+    from mpwatch.collect.hook.inspection import hook_checks
+
+    yield from hook_checks(process)
+    log = InjectionLog()
+    lines = log.lines_about(process, LOG_LINES)
+    if not lines:
+        yield Check("attach log", "ok", "no entry", f"{log.path} has no line about it.")
+    for number, line in enumerate(lines, start=1):
+        yield Check("attach log", "ok", f"{number} of {len(lines)}", line)
+
+
+def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
+    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+
+    options = LookOptions(hook=hook_use(arguments))
+    process = target(pid)
+    with (
+        injecting(process, arguments) as inject,
+        Progress(f"watching {pid}", arguments.seconds) as progress,
+    ):
+        snapshot = watch_for(
+            process,
+            arguments.seconds,
+            options,
+            inject=inject,
+            each=lambda seen: progress.say(f"{len(seen.living())} processes"),
+        )
+    if snapshot is None:
+        raise ended_meanwhile(pid)
+    return snapshot

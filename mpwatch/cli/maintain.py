@@ -1,0 +1,84 @@
+"""Commands that change something: detach, clean."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
+from mpwatch.cli.targets import ended_meanwhile, target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mpwatch.attach import Detached
+
+
+def detach(arguments: argparse.Namespace) -> int:
+    """Detach the hook from a whole tree, and say for each process what is seen of it afterwards."""
+    from mpwatch.attach import InjectionLog, detach_tree
+    from mpwatch.collect.job.read_context import Wanted
+    from mpwatch.collect.job.reader import TreeCollector
+
+    tree = TreeCollector(target(arguments.pid)).collect(
+        Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+    )
+    if tree is None:
+        raise ended_meanwhile(arguments.pid)
+    commands = {sample.process: sample.cmdline for sample in tree.processes}
+    log = InjectionLog()
+
+    def tell(detached: Detached) -> None:
+        log.detached(detached, commands.get(detached.process, ()))
+        print(f"{detached.process.pid}: {_outcome_words(detached)}")
+        for sentence in detached.left:
+            print(f"  stays: {sentence}")
+
+    outcomes = detach_tree(tree.processes, tell)
+    staying = [each for each in outcomes if each.state not in ("absent", "gone")]
+    if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
+        print("The hook's modules stay imported, unused, until a process ends.")
+    if log.problem is not None:
+        print(f"mpwatch: the log of detaches is not complete: {log.problem}", file=sys.stderr)
+    if staying:
+        raise Failure(
+            f"The hook is still in {len(staying)} of {len(tree.processes)} processes.",
+            staying[0].fix,
+            EXIT_NOT_PERMITTED,
+        )
+    return 0
+
+
+def _outcome_words(detached: Detached) -> str:
+    if detached.reason:
+        return detached.reason
+    if detached.state != "absent":
+        return detached.state
+    return "the hook is detached" if detached.had_hook else "there is no hook in it"
+
+
+def clean(arguments: argparse.Namespace) -> int:
+    """List what dead jobs left behind, and remove it if that was asked for."""
+    from mpwatch.collect.host.orphans import find_leftovers, remove
+    from mpwatch.model.units import bytes_text, seconds_text
+
+    leftovers = find_leftovers()
+    for problem in leftovers.problems:
+        print(f"mpwatch: {problem}", file=sys.stderr)
+    if not leftovers.files:
+        print("Nothing to clean up.")
+        return 0
+    refused = []
+    for each in leftovers.files:
+        age = seconds_text(each.age_s)
+        print(f"{each.kind}  {bytes_text(each.size_bytes):>6}  {age:>9}  {each.shown}")
+        if arguments.yes:
+            refused.append(remove(each))
+    total = bytes_text(sum(each.size_bytes for each in leftovers.files))
+    if not arguments.yes:
+        print(f"{len(leftovers.files)} files, {total}. To remove them: mpwatch clean --yes")
+        return 0
+    reasons = [reason for reason in refused if reason is not None]
+    print(f"{len(leftovers.files) - len(reasons)} files removed, {total} in all.")
+    if reasons:
+        raise Failure(f"{len(reasons)} could not be removed: {reasons[0]}", "", EXIT_NOT_PERMITTED)
+    return 0

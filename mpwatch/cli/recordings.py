@@ -1,0 +1,87 @@
+"""Commands about recordings."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
+from mpwatch.cli.paths import check_recordable, reading, writing
+from mpwatch.cli.progress import Progress, ProgressBar
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
+from mpwatch.cli.terminal import paper
+
+
+def record(arguments: argparse.Namespace) -> int:
+    """Write everything observed to a file until the job ends, a time is over or Ctrl-C."""
+    from mpwatch.observe.recording.recording import RecordingWriter
+    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+
+    process = target(arguments.pid)
+    check_recordable(arguments.output)
+    writer = RecordingWriter(arguments.output, process)
+    seconds = arguments.seconds or 365 * 86_400.0
+    try:
+        with (
+            injecting(process, arguments) as inject,
+            Progress(f"recording {arguments.pid}", arguments.seconds) as progress,
+        ):
+            snapshot = watch_for(
+                process,
+                seconds,
+                LookOptions(hook=hook_use(arguments)),
+                inject=inject,
+                keep=writer.write,
+                each=lambda seen: progress.say(f"{len(seen.living())} processes"),
+                period_s=1.0 / arguments.refresh,
+                diagnose=False,
+            )
+    except KeyboardInterrupt:
+        # The usual way to end a recording that has no end of its own.
+        return 0
+    finally:
+        writer.close()
+        if writer.problem is not None:
+            print(f"mpwatch: {writer.problem}", file=sys.stderr)
+    if snapshot is None:
+        raise ended_meanwhile(arguments.pid)
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write a recording as one page of HTML."""
+    from mpwatch.observe.sources.replay import replay_course
+    from mpwatch.report.html import report_html
+
+    with reading(arguments.file), ProgressBar(f"reading {arguments.file}") as bar:
+        page = report_html(*replay_course(arguments.file, bar.update))
+    with writing(arguments.output) as file:
+        file.write(page)
+    return 0
+
+
+def trace(arguments: argparse.Namespace) -> int:
+    """Write what the hooks of a recording recorded as a trace for Perfetto."""
+    from mpwatch.observe.recording.recording import Recording
+    from mpwatch.report.trace import write_trace
+
+    with reading(arguments.file):
+        recording = Recording(arguments.file)
+    with writing(arguments.output) as file, ProgressBar(f"reading {arguments.file}") as bar:
+        inputs = recording.inputs(on_part=bar.update)
+        count = write_trace(inputs, recording.header.at_s, file)
+    if count == 0:
+        print("mpwatch: the recording holds no event: was the hook in?", file=sys.stderr)
+    return 0
+
+
+def autopsy(arguments: argparse.Namespace) -> int:
+    """Print what dead processes did last, from the files their hooks left."""
+    from mpwatch.report.autopsy import NothingLeft, autopsies, autopsy_text
+
+    try:
+        found = autopsies(arguments.subject)
+    except NothingLeft as error:
+        raise Failure(str(error), "mpwatch ps", EXIT_NO_SUCH_PROCESS) from None
+    print(autopsy_text(found, paper=paper()))
+    return 0

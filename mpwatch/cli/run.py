@@ -1,0 +1,185 @@
+"""Commands that start something: run, demo."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from mpwatch.cli import console_script, subprocesses
+from mpwatch.cli.dashboards import watch
+from mpwatch.cli.failures import Failure
+from mpwatch.cli.paths import check_recordable
+from mpwatch.cli.progress import Progress
+from mpwatch.cli.targets import exiting_on_signals
+from mpwatch.cli.terminal import paper
+from mpwatch.collect.process.errors import CannotWatch
+from mpwatch.collect.process.identify import identify
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a program with the hook loaded; the exit code is the program's."""
+    command = _command(arguments)
+    if arguments.record is not None:
+        check_recordable(arguments.record)
+    if _has_terminal() and not arguments.headless:
+        return _behind_dashboard(command, arguments)
+    if arguments.record is None:
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    return _recorded(command, arguments)
+
+
+def _command(arguments: argparse.Namespace) -> list[str]:
+    """The command line that runs the target: a module, a file, or a Python command from PATH.
+
+    Raises:
+        Failure: There is no such target, or it is not Python.
+    """
+    argv = [arguments.target, *arguments.arguments]
+    if arguments.is_module or os.path.exists(arguments.target):
+        return subprocesses.hooked_command(argv, is_module=arguments.is_module)
+    path = None if "/" in arguments.target else shutil.which(arguments.target)
+    if path is None:
+        sentence = f"There is no file {arguments.target}, and no such command in PATH."
+        raise Failure(sentence, "mpwatch run -m MODULE")
+    python = console_script.interpreter(path)
+    if python is None:
+        sentence = f"{path} is not a Python script, so the hook cannot be loaded into it."
+        raise Failure(sentence, "mpwatch run FILE.py, or mpwatch run -m MODULE")
+    return subprocesses.hooked_command([path, *arguments.arguments], python=python)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Run a demonstration with the dashboard on it; without a terminal print a report."""
+    from mpwatch.demo import catalogue
+
+    if arguments.list_scenarios:
+        print(_scenario_table())
+        return 0
+    try:
+        scenario = catalogue.find(arguments.scenario)
+    except KeyError:
+        sentence = f"There is no scenario {arguments.scenario!r}."
+        raise Failure(sentence, "mpwatch demo --list") from None
+    obstacle = catalogue.obstacle(scenario)
+    if obstacle:
+        raise Failure(f"{scenario.name} cannot be shown here: {obstacle}", "mpwatch demo --list")
+    if importlib.util.find_spec("torch") is None:
+        sentence = "The demonstrations are torch programs, and torch is not installed here."
+        raise Failure(sentence, f"{sys.executable} -m pip install torch numpy")
+    if arguments.mended and not scenario.neighbour:
+        raise Failure(
+            f"{scenario.name} shows no failure that could be mended.",
+            f"mpwatch demo {scenario.name}",
+        )
+    _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
+    command = subprocesses.hooked_command(argv)
+    with subprocesses.captured() as output, exiting_on_signals():
+        child = subprocesses.start(command, output)
+        try:
+            if _has_terminal():
+                return watch(_identity(child), refresh_hz=arguments.refresh)
+            print(_report(child, scenario.shows_s, output.name))
+            return 0
+        finally:
+            subprocesses.end(child)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _identity(child: subprocess.Popen[bytes]) -> ProcessId:
+    try:
+        return identify(child.pid)
+    except CannotWatch as error:
+        raise Failure(f"The program ended at once: {error.message}") from None
+
+
+def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
+    """The program's output waits in a file while the dashboard has the terminal."""
+    with subprocesses.captured() as output:
+        child = subprocesses.start(command, output)
+        with subprocesses.passing_signals(child) as passed:
+            code = watch(
+                _identity(child),
+                refresh_hz=arguments.refresh,
+                record=arguments.record,
+                on_stuck=lambda: passed.pass_on(signal.SIGHUP),
+            )
+            if code > 128 and passed.first is None:
+                passed.pass_on(code - 128)  # the dashboard took the signal
+            if child.poll() is None and passed.first is None:
+                print(
+                    "The dashboard is closed; the program goes on, and this is its output:",
+                    file=sys.stderr,
+                )
+            subprocesses.pour(output.name, child, passed)
+            return passed.wait()
+
+
+def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
+    """The program owns the terminal; beside it everything is recorded until it ends."""
+    from mpwatch.observe.recording.recording import RecordingWriter
+    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+
+    child = subprocesses.start(command)
+    with subprocesses.passing_signals(child) as passed:
+        try:
+            process = _identity(child)
+        except Failure:
+            return passed.wait()
+        writer = RecordingWriter(arguments.record, process)
+        try:
+            watch_for(
+                process,
+                365 * 86_400.0,
+                LookOptions(),
+                keep=writer.write,
+                stop=lambda: subprocesses.has_ended(child) or passed.is_time_over,
+                period_s=1.0 / arguments.refresh,
+            )
+        finally:
+            writer.close()
+        if writer.problem is not None:
+            print(f"mpwatch: {writer.problem}", file=sys.stderr)
+        return passed.wait()
+
+
+def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
+    """What the dashboard would show, as text, once the demonstration shows something."""
+    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+    from mpwatch.report import text as text_report
+
+    seconds = shows_s + 10.0
+    with Progress("the demonstration runs", seconds) as progress:
+
+        def each(seen: Snapshot) -> None:
+            progress.say(f"{len(seen.living())} processes")
+
+        snapshot = watch_for(_identity(child), seconds, LookOptions(), each=each)
+    if snapshot is None:
+        with open(output, encoding="utf-8", errors="replace") as file:
+            raise Failure(f"The program ended at once and printed: {file.read(2000)}")
+    return text_report.dump_text(snapshot, paper=paper())
+
+
+def _scenario_table() -> str:
+    from mpwatch.demo import catalogue
+    from mpwatch.report.table import Column, table
+
+    rows = [
+        (
+            scenario.name,
+            scenario.title + (f" ({scenario.not_runnable})" * bool(scenario.not_runnable)),
+        )
+        for scenario in catalogue.scenarios()
+    ]
+    return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, paper()))

@@ -1,0 +1,1 @@
+"""The observer side of the hook: discovery, connection, decoding, files."""

@@ -1,0 +1,143 @@
+"""The hooks of all processes of a job: looked for, connected to, listened to, asked."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpwatch.collect.hook import discovery
+from mpwatch.collect.hook.discovery import NO_HOOK, NoHook
+from mpwatch.collect.hook.link import SILENT_AFTER_S, Heard, Link
+from mpwatch.collect.hook.ring_decode import RingReading, read_ring
+from mpwatch.model.events import HookStatus
+from mpwatch.model.ids import HookState, ProcessId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import ProcSample
+
+AGAIN_S = 5.0
+"""A hook that left or could not be used is looked for again after so long."""
+
+
+class HookClients:
+    """Connections to hooks, driven by one thread; no call waits for a hook."""
+
+    def __init__(self, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+        self._proc = proc
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._links: dict[ProcessId, Link] = {}
+        self._not_before_s: dict[ProcessId, float] = {}
+        """Who was left or refused, and when to look again."""
+        self._thorough_s: dict[ProcessId, float] = {}
+        """When to look next for a hook that is not where the environment says."""
+        self._heard: dict[ProcessId, Heard] = {}
+        self._said: dict[ProcessId, tuple[HookState, str]] = {}
+        """The last status of each process: it is told once."""
+        self._news: list[Input] = []
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a connection."""
+        return bool(self._links)
+
+    def watch(self, samples: Sequence[ProcSample]) -> None:
+        """Look for hooks in these processes, and forget those that are no longer among them."""
+        at_s = self._clock()
+        here = set()
+        for sample in samples:
+            process = sample.process
+            here.add(process)
+            if sample.state in ("Z", "X") or not sample.is_python or process in self._links:
+                continue
+            if at_s >= self._not_before_s.get(process, at_s):
+                self._try(sample, at_s)
+        tables: tuple[dict[ProcessId, Any], ...] = (
+            self._not_before_s, self._thorough_s, self._heard, self._said,
+        )  # fmt: skip
+        for table in tables:
+            for process in table.keys() - here - self._links.keys():
+                del table[process]
+
+    def poll(self, timeout_s: float) -> list[Input]:
+        """What hooks have said, waiting at most this long for the first word."""
+        inputs, self._news = self._news, []
+        if not self._links and not inputs:
+            # An empty selector is no reason to return at once: the caller paces itself by this.
+            self._selector.select(timeout_s)
+            return []
+        wait_s = 0.0 if inputs else min(timeout_s, SILENT_AFTER_S)
+        for key, _ in self._selector.select(wait_s):
+            link: Link = key.data
+            at_s = self._clock()
+            inputs.extend(link.read(at_s))
+            if link.state == "gone":
+                self._part(link, at_s)
+        at_s = self._clock()
+        for link in self._links.values():
+            status = link.check(at_s)
+            if status is not None:
+                inputs.append(status)
+        return [each for each in inputs if self._is_news(each)]
+
+    def ask(self, process: ProcessId, what: str) -> str | None:
+        """Ask one hook for something of `wire.ASKS`; the answer comes out of `poll`.
+
+        Returns:
+            `None`, or one sentence why it cannot be asked.
+        """
+        link = self._links.get(process)
+        if link is None:
+            return f"There is no hook in process {process.pid}."
+        return link.ask(what, self._clock())
+
+    def black_box(self, sample: ProcSample) -> RingReading | None:
+        """The ring of a process that does not answer, from its memory or its file."""
+        link = self._links.get(sample.process)
+        found = link.read_ring() if link is not None else None
+        if found is not None:
+            return found
+        path = discovery.ring_path(sample, self._proc)
+        return read_ring(path) if path is not None else None
+
+    def close(self) -> None:
+        """Close all connections."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._selector.close()
+
+    def _try(self, sample: ProcSample, at_s: float) -> None:
+        """Look for the hook of one process."""
+        is_thorough = at_s >= self._thorough_s.get(sample.process, at_s)
+        if is_thorough:
+            self._thorough_s[sample.process] = at_s + AGAIN_S
+        try:
+            sock = discovery.connect(sample, self._proc, thorough=is_thorough)
+        except NoHook as none:
+            if str(none) != NO_HOOK:
+                self._not_before_s[sample.process] = at_s + AGAIN_S
+            self._news.append(HookStatus(sample.process, at_s, "absent", str(none)))
+            return
+        heard = self._heard.setdefault(sample.process, Heard())
+        link = Link(sample, sock, heard, at_s)
+        self._links[sample.process] = link
+        self._selector.register(sock, selectors.EVENT_READ, link)
+
+    def _part(self, link: Link, at_s: float) -> None:
+        """Close a connection that ended; the process is looked at again after a while."""
+        self._selector.unregister(link.sock)
+        link.close()
+        del self._links[link.process]
+        self._not_before_s[link.process] = at_s + AGAIN_S
+
+    def _is_news(self, each: Input) -> bool:
+        """Whether this was not just said; that a hook which went is absent is none either."""
+        if not isinstance(each, HookStatus):
+            return True
+        before = self._said.get(each.process)
+        if before is not None and before[0] in ("gone", "absent") and each.reason == NO_HOOK:
+            return False
+        self._said[each.process] = (each.state, each.reason)
+        return before != (each.state, each.reason)

@@ -1,0 +1,198 @@
+"""Finding the hook of a process, and making sure that it is what it claims to be.
+
+The socket lies in a private directory of the target's user, inside the target's own mounts.
+Nothing there is trusted before it is checked: directory and socket must belong to that user and be
+closed to others, and the process at the other end must be the one that is meant. Names there are as
+the target counts users and processes, inside its namespaces; what the kernel says of owners and
+peers is translated for whoever asks (namespaces(7), SO_PEERCRED).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat as modes
+import struct
+from collections.abc import Iterator
+
+from mpwatch.collect.hook.presence import listening_socket, stem
+from mpwatch.hook import wire
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.sanitize import clean
+
+_PEER = struct.Struct("3i")
+"""pid, uid, gid: `struct ucred` of SO_PEERCRED, see unix(7)."""
+
+
+NO_HOOK = "no hook in this process"
+
+
+class NoHook(Exception):
+    """There is no hook to speak to; the text says why."""
+
+
+def folders(sample: ProcSample, proc: str) -> Iterator[str]:
+    """Where the hook of a process may have put its files, as paths that lead there from here."""
+    if sample.uid is None:
+        return
+    runtime = sample.environment.get("XDG_RUNTIME_DIR")
+    uid_inside = sample.uid if sample.ns_uid is None else sample.ns_uid
+    for folder in wire.runtime_candidates(uid_inside, runtime):
+        yield f"{proc}/{sample.process.pid}/root{folder}"
+
+
+def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
+    """Whether the socket or the ring of a hook is there; nobody is connected to."""
+    name = stem(sample)
+    return any(
+        os.path.lexists(f"{folder}/{name}{suffix}")
+        for folder in folders(sample, proc)
+        for suffix in (wire.SOCKET_SUFFIX, wire.RING_SUFFIX)
+    )
+
+
+def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -> socket.socket:
+    """Connect to the hook of a process, without waiting for anything.
+
+    Args:
+        sample: The process.
+        proc: Where procfs is.
+        thorough: If there is no hook where the process's environment says, look for the socket
+            among those on which the process listens. Takes a fraction of a millisecond.
+
+    Returns:
+        A connected, non-blocking socket whose other end is that process.
+
+    Raises:
+        NoHook: There is none, or it must not be trusted.
+    """
+    if sample.uid is None:
+        raise NoHook("its owner is not known")
+    reason = ""
+    for folder in folders(sample, proc):
+        try:
+            client = _connect_in(folder, sample, proc, (sample.uid,))
+        except NoHook as refused:
+            reason = reason or str(refused)
+            continue
+        if client is not None:
+            return client
+    listening = _listening_folder(sample, proc) if thorough else None
+    if listening is not None:
+        # A process that has given up root's rights since still listens in root's directory.
+        client = _connect_in(listening, sample, proc, (sample.uid, 0))
+        if client is not None:
+            return client
+    raise NoHook(reason or NO_HOOK)
+
+
+def _listening_folder(sample: ProcSample, proc: str) -> str | None:
+    """The directory of the socket on which the process listens, as a path from here."""
+    try:
+        path = listening_socket(sample, proc)
+    except OSError:
+        return None
+    if not path.startswith("/"):
+        return None
+    return f"{proc}/{sample.process.pid}/root{os.path.dirname(path)}"
+
+
+def _connect_in(
+    folder: str, sample: ProcSample, proc: str, owners: tuple[int, ...]
+) -> socket.socket | None:
+    """Connect to the hook whose files are in this directory; `None` if there are none.
+
+    Raises:
+        NoHook: It cannot be connected to, or must not be trusted.
+    """
+    name = stem(sample) + wire.SOCKET_SUFFIX
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        raise NoHook(_refused(folder, proc, sample, error)) from None
+    try:
+        if not _has_socket(fd, name, owners, _shown(folder, proc, sample)):
+            return None
+        return _connect(fd, name, sample, owners)
+    finally:
+        os.close(fd)
+
+
+def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
+    """The ring file of a process that is still there; `None` if it has none."""
+    for folder in folders(sample, proc):
+        path = f"{folder}/{stem(sample)}{wire.RING_SUFFIX}"
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
+    """Whether the socket is there; a folder or socket that others control is refused.
+
+    Raises:
+        NoHook: They belong to somebody else, or others may enter.
+    """
+    found = os.fstat(folder_fd)
+    if found.st_uid not in owners:
+        raise NoHook(f"{folder} belongs to uid {found.st_uid}, not to uid {owners[0]}")
+    if modes.S_IMODE(found.st_mode) & 0o077:
+        raise NoHook(f"{folder} is open to other users")
+    try:
+        file = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    if not modes.S_ISSOCK(file.st_mode) or file.st_uid not in owners:
+        raise NoHook(f"{folder}/{name} is not a socket of uid {owners[0]}")
+    return True
+
+
+def _connect(
+    folder_fd: int, name: str, sample: ProcSample, owners: tuple[int, ...]
+) -> socket.socket:
+    """Connect by way of the folder that was checked, and check who answers.
+
+    Raises:
+        NoHook: Nobody listens, or the wrong process does.
+    """
+    try:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise NoHook(f"this mpwatch can open no more sockets: {error.strerror}") from None
+    try:
+        client.setblocking(False)
+        # Short, whatever the folder is called: a socket's path may have 107 bytes.
+        client.connect(f"/proc/self/fd/{folder_fd}/{name}")
+        pid, uid, _ = _PEER.unpack(
+            client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        )
+        if pid != sample.process.pid or uid not in owners:
+            raise NoHook(f"process {pid} of uid {uid} answers in its place")
+    except BlockingIOError:
+        client.close()
+        raise NoHook("the hook accepts no connection: its queue is full") from None
+    except ConnectionRefusedError:
+        client.close()
+        raise NoHook("the hook's socket is stale: nobody listens") from None
+    except OSError as error:
+        client.close()
+        raise NoHook(f"the hook's socket: {error.strerror}") from None
+    except NoHook:
+        client.close()
+        raise
+    return client
+
+
+def _shown(folder: str, proc: str, sample: ProcSample) -> str:
+    """A folder as the target itself calls it, for people."""
+    return clean(folder.removeprefix(f"{proc}/{sample.process.pid}/root"))
+
+
+def _refused(folder: str, proc: str, sample: ProcSample, error: OSError) -> str:
+    """Why a folder cannot be entered."""
+    shown = _shown(folder, proc, sample)
+    if isinstance(error, NotADirectoryError):
+        return f"{shown} is not a directory, or a symbolic link"
+    return f"{shown}: {error.strerror}"

@@ -1,0 +1,208 @@
+"""What is in a process of mpwatch's hook now: as the hook says itself, and as seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+from typing import Any
+
+from mpwatch.collect.hook import discovery, presence
+from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.identify import uid_inside
+from mpwatch.hook import wire
+from mpwatch.model.doctor_check import Check
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.sanitize import clean
+from mpwatch.model.units import seconds_text
+
+HELLO_WITHIN_S = 0.5
+_MAPS_BYTES_LIMIT = 64 << 20
+_SHOWN = 12
+
+
+def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
+    """Look once; a connection is made to a hook that is there, and nothing is asked of it."""
+    try:
+        sample = _sample(process, proc)
+    except OSError as error:
+        return (Check("hook", "note", "unknown", f"The process hides it: {error.strerror}."),)
+    hello: dict[str, Any] | None = None
+    none: NoHook | None = None
+    try:
+        hello = _hello(sample, proc)
+    except NoHook as refusal:
+        none = refusal
+    return (_said(process, hello, none), _patched(hello), *_outside(sample, proc))
+
+
+def _sample(process: ProcessId, proc: str) -> ProcSample:
+    """What is needed to find the files of its hook.
+
+    Raises:
+        OSError: It is gone, or hides it.
+    """
+    pid = process.pid
+    status = procfs.parse_status(procfs.read(f"{proc}/{pid}/status"))
+    uid = int(status[b"Uid"].split()[0])
+    return ProcSample(
+        process=process,
+        at_s=0.0,
+        parent_pid=0,
+        name="",
+        cmdline=(),
+        state="",
+        uid=uid,
+        ns_pid=int(status.get(b"NSpid", b"%d" % pid).split()[-1]),
+        ns_uid=uid_inside(uid, pid, proc),
+        environment=procfs.read_environment(proc, pid, frozenset((b"XDG_RUNTIME_DIR",))),
+    )
+
+
+def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None) -> Check:
+    """What the hook says of itself."""
+    if none is not None:
+        reason = clean(str(none))
+        return Check("hook", "ok", "absent", f"Nothing answers: {reason}.")
+    if hello is None:
+        meaning = "Its socket is there and nothing is said: the GIL is held, or it is stopped."
+        return Check("hook", "warning", "silent", meaning)
+    since = ""
+    if isinstance(hello.get("since_ns"), int):
+        age_s = time.clock_gettime_ns(time.CLOCK_MONOTONIC) / 1e9 - hello["since_ns"] / 1e9
+        since = f", for {seconds_text(age_s)}"
+    version = clean(str(hello.get("version") or "version not told"), 40)
+    value = f"attached{since}, loaded by {clean(str(hello.get('started_by', '?')), 40)}, {version}"
+    ring = clean(str(hello.get("ring") or "none"), 200)
+    problems = hello.get("problems")
+    told = "; ".join(clean(str(each), 200) for each in _list(problems))
+    meaning = f"Its ring is {ring}." + (f" It says: {told}." if told else "")
+    return Check("hook", "ok", value, meaning, f"mpwatch detach {process.pid}")
+
+
+def _patched(hello: dict[str, Any] | None) -> Check:
+    """The functions that it has replaced."""
+    if hello is None:
+        return Check("patch points", "ok", "not told", "Only a hook that answers tells them.")
+    patched = hello.get("patched")
+    names = [clean(str(each), 80) for each in _list(patched)]
+    missing = hello.get("missing")
+    reasons = missing.items() if isinstance(missing, dict) else ()
+    words = "; ".join(f"{clean(str(k), 80)}: {clean(str(v), 120)}" for k, v in list(reasons)[:5])
+    shown = ", ".join(names) or "none"
+    return Check(
+        "patch points",
+        "ok",
+        f"{len(names)} set",
+        f"Replaced: {shown}." + (f" Not set: {words}." if words else ""),
+    )
+
+
+def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
+    """Threads, mappings, sockets and files of a hook, without asking it."""
+    pid, stem = sample.process.pid, presence.stem(sample)
+    files = [
+        f"{folder.removeprefix(f'{proc}/{pid}/root')}/{stem}{suffix}"
+        for folder in discovery.folders(sample, proc)
+        for suffix in (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+        if os.path.lexists(f"{folder}/{stem}{suffix}")
+    ]
+    mappings = _mappings(proc, pid, stem)
+    listening = _listening(proc, pid, stem)
+    return (
+        _listed("hook files", files, "Files of a hook in its runtime directory."),
+        _listed("hook mappings", mappings, "Mapped into the process: the ring of its hook."),
+        _listed("hook socket", listening, "Bound by the process: the hook's thread listens."),
+        _threads(sample, proc, bool(listening)),
+    )
+
+
+def _threads(sample: ProcSample, proc: str, is_listening: bool) -> Check:
+    """Threads that wait for observers: blocked in accept or poll with nothing of Python's names."""
+    pid = sample.process.pid
+    found = []
+    try:
+        for tid in sorted(map(int, os.listdir(f"{proc}/{pid}/task"))):
+            if tid != pid:
+                name = procfs.read(f"{proc}/{pid}/task/{tid}/comm").decode("utf-8", "replace")
+                found.append(f"{tid} ({clean(name.strip(), 20)})")
+    except OSError as error:
+        return Check("threads", "note", "unknown", f"They are hidden: {error.strerror}.")
+    words = "One of them is the hook's." if is_listening else "None of them listens for mpwatch."
+    listed = ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
+    return Check("threads", "ok", f"{len(found)} beside the main thread", f"{words} {listed}")
+
+
+def _listed(name: str, found: list[str], meaning: str) -> Check:
+    if not found:
+        return Check(name, "ok", "none", "Nothing of a hook is there.")
+    shown = ", ".join(clean(each, 200) for each in found[:_SHOWN])
+    return Check(name, "ok", f"{len(found)}", f"{meaning} {shown}")
+
+
+def _mappings(proc: str, pid: int, stem: str) -> list[str]:
+    """Paths of mappings that carry the name of its ring."""
+    try:
+        raw = procfs.read(f"{proc}/{pid}/maps", _MAPS_BYTES_LIMIT)
+    except OSError:
+        return []
+    mark = f"/{stem}{wire.RING_SUFFIX}".encode()
+    paths = {line.split(None, 5)[5] for line in raw.splitlines() if mark in line}
+    return sorted(path.decode("utf-8", "replace") for path in paths)
+
+
+def _listening(proc: str, pid: int, stem: str) -> list[str]:
+    """Sockets in its network namespace bound to the name of its hook's."""
+    try:
+        raw = procfs.read(f"{proc}/{pid}/net/unix", _MAPS_BYTES_LIMIT)
+    except OSError:
+        return []
+    mark = f"/{stem}{wire.SOCKET_SUFFIX}".encode()
+    lines = [line.split(None, 7) for line in raw.splitlines() if mark in line]
+    return sorted({fields[7].decode("utf-8", "replace") for fields in lines if len(fields) == 8})
+
+
+def _hello(sample: ProcSample, proc: str) -> dict[str, Any] | None:
+    """What the hook says first; `None` if it says nothing in time.
+
+    Raises:
+        NoHook: There is none.
+    """
+    with discovery.connect(sample, proc) as client:
+        deadline_s = time.monotonic() + HELLO_WITHIN_S
+        buffer = b""
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if not select.select([client], [], [], left_s)[0] or not (chunk := _received(client)):
+                return None
+            buffer += chunk
+            if len(buffer) < wire.FRAME.size:
+                continue
+            size, kind = wire.FRAME.unpack_from(buffer)
+            if kind != wire.HELLO or size > wire.MAX_FRAME_BYTES:
+                return None
+            if len(buffer) >= wire.FRAME.size + size:
+                return _parsed(buffer[wire.FRAME.size : wire.FRAME.size + size])
+    return None
+
+
+def _received(client: socket.socket) -> bytes:
+    try:
+        return client.recv(65536)
+    except OSError:
+        return b""
+
+
+def _parsed(payload: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,159 @@
+"""What of a hook is in a process, as seen from outside: thread, mapped ring, listening socket.
+
+The hook's files lie where the target's own `os.environ` led when the hook was attached. What
+`/proc/PID/environ` shows may be something else: a program can set XDG_RUNTIME_DIR itself, and
+setproctitle(3) overwrites that memory. So what decides is what the kernel says the process holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat as modes
+from dataclasses import dataclass
+
+from mpwatch.hook import wire
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.sanitize import clean
+
+_LISTENS = 0x10000  # __SO_ACCEPTCON of /proc/net/unix, see proc(5)
+_DELETED = " (deleted)"
+_MEMORY_RING = "/memfd:mpwatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """The parts of a hook that a process holds."""
+
+    tids: tuple[int, ...] = ()
+    """Threads with the hook's name."""
+    ring: str = ""
+    """Path of the ring that it maps, as the process calls it."""
+    socket: str = ""
+    """Path of the socket on which it listens, as the process calls it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.tids or self.ring or self.socket)
+
+    @property
+    def folder(self) -> str:
+        """The directory of its files, as the process calls it; empty if none is known."""
+        return os.path.dirname(self.socket or self.ring)
+
+    @property
+    def words(self) -> str:
+        """What there is, in words."""
+        parts = []
+        if self.tids:
+            parts.append(f"its thread {', '.join(map(str, self.tids))}")
+        if self.ring:
+            parts.append(f"its mapping of {clean(self.ring)}")
+        if self.socket:
+            parts.append(f"its socket {clean(self.socket)}")
+        return " and ".join(parts)
+
+
+def look(sample: ProcSample, proc: str = "/proc") -> Presence:
+    """Look for all parts.
+
+    Raises:
+        OSError: The process is gone, or the kernel hides from us what it holds.
+    """
+    pid = sample.process.pid
+    return Presence(_threads(pid, proc), _ring(sample, proc), listening_socket(sample, proc))
+
+
+def stem(sample: ProcSample) -> str:
+    """Name of the files of its hook, without suffix: with the pid as the process sees itself."""
+    pid = sample.ns_pid if sample.ns_pid is not None else sample.process.pid
+    return wire.stem(pid, sample.process.start_ticks)
+
+
+def listening_socket(sample: ProcSample, proc: str = "/proc") -> str:
+    """Path of its hook's socket if the process listens there, as it calls it; empty if none.
+
+    A listener that a forked child inherited has another name than the child's own.
+
+    Raises:
+        OSError: The process is gone, or its descriptors are hidden from us.
+    """
+    name = f"/{stem(sample)}{wire.SOCKET_SUFFIX}".encode()
+    pid = sample.process.pid
+    with open(f"{proc}/{pid}/net/unix", "rb") as file:
+        table = file.read()
+    if name not in table:
+        return ""
+    # Num RefCount Protocol Flags Type St Inode Path
+    rows = (line.split(maxsplit=7) for line in table.splitlines() if line.endswith(name))
+    found = {
+        row[6]: os.fsdecode(row[7]) for row in rows if len(row) == 8 and int(row[3], 16) & _LISTENS
+    }
+    if not found:
+        return ""
+    for fd in os.listdir(f"{proc}/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(f"{proc}/{pid}/fd/{fd}")
+            if target.startswith("socket:[") and target[8:-1].encode() in found:
+                return found[target[8:-1].encode()]
+    return ""
+
+
+def left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> list[str]:
+    """Files of its hook that are in a directory, by their paths as seen from here.
+
+    Args:
+        sample: The process.
+        folder: The directory as the process calls it.
+        proc: Where procfs is.
+    """
+    at = f"{proc}/{sample.process.pid}/root{folder}/{stem(sample)}"
+    suffixes = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+    return [at + suffix for suffix in suffixes if os.path.lexists(at + suffix)]
+
+
+def remove_left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> None:
+    """Remove files of its hook that it could not remove itself, after a change of user for one.
+
+    Only in a directory that belongs to root or to the process's user and is closed to others.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        fd = os.open(f"{proc}/{sample.process.pid}/root{folder}", flags)
+        try:
+            status = os.fstat(fd)
+            if status.st_uid not in (0, sample.uid) or modes.S_IMODE(status.st_mode) & 0o077:
+                return
+            for suffix in (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(stem(sample) + suffix, dir_fd=fd)
+        finally:
+            os.close(fd)
+
+
+def _threads(pid: int, proc: str) -> tuple[int, ...]:
+    found = []
+    for name in os.listdir(f"{proc}/{pid}/task"):
+        # A child that the hook's thread forked has the name as well, for its main thread.
+        try:
+            with open(f"{proc}/{pid}/task/{name}/comm", "rb") as file:
+                is_named = file.read().rstrip(b"\n") == wire.THREAD_NAME
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        if is_named and int(name) != pid:
+            found.append(int(name))
+    return tuple(found)
+
+
+def _ring(sample: ProcSample, proc: str) -> str:
+    """Path of the ring it maps, from `/proc/PID/maps`; the kernel escapes only newlines there."""
+    ring = re.compile(f".*/{stem(sample)}{re.escape(wire.RING_SUFFIX)}")
+    with open(f"{proc}/{sample.process.pid}/maps", "rb") as file:
+        for line in file:
+            if b"mpwatch" not in line and wire.RING_SUFFIX.encode() not in line:
+                continue
+            fields = os.fsdecode(line.rstrip(b"\n")).split(maxsplit=5)
+            path = fields[5].removesuffix(_DELETED) if len(fields) == 6 else ""
+            if ring.fullmatch(path) or path.startswith(_MEMORY_RING):
+                return path
+    return ""

@@ -1,0 +1,1 @@
+"""Probes of the machine or container: limits, GPUs, permissions, orphans."""

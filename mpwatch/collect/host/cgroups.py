@@ -1,0 +1,256 @@
+"""The control group of a process: of all limits on the way up, the one with the least room left.
+
+Both versions, also side by side (a hybrid mount has some controllers in version 1). What lies above
+the mount point, outside a container, cannot be seen; that is said instead of guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.file_cache import Budget, KeptFiles
+from mpwatch.model.host import CgroupSample
+from mpwatch.model.sanitize import clean
+
+Read: TypeAlias = Callable[[str], bytes]
+
+_UNLIMITED = 1 << 60
+"""Version 1 writes unlimited as the largest page-aligned number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mounted hierarchy."""
+
+    point: str
+    root: str
+    """Which group the mount point shows."""
+    controllers: frozenset[str]
+    """Of version 1; empty for version 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Where the files of one controller are for one process."""
+
+    version: int
+    path: str
+    """As the kernel names the group."""
+    folders: tuple[str, ...]
+    """From the group itself up to the mount point."""
+    read: Read
+    """Reads the files in them."""
+
+
+def parse_mounts(mountinfo: bytes) -> tuple[Mount, ...]:
+    """The control group hierarchies among the lines of `mountinfo`; see proc_pid_mountinfo(5)."""
+    mounts = []
+    for line in mountinfo.decode("utf-8", "surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, tail = before.split(" "), after.split(" ")
+        if len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
+            continue
+        names = frozenset(tail[2].split(",")) if tail[0] == "cgroup" else frozenset[str]()
+        mounts.append(Mount(_unescape(fields[4]), _unescape(fields[3]), names))
+    return tuple(mounts)
+
+
+def parse_membership(cgroup: bytes) -> dict[str, str]:
+    """Group by controller from `/proc/PID/cgroup`; version 2 is under the empty name."""
+    groups = {}
+    for line in cgroup.decode("utf-8", "surrogateescape").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        for name in controllers.split(","):
+            groups[name] = path
+    return groups
+
+
+class CgroupReader:
+    """Reads the groups of one process: where they are once, their numbers each time."""
+
+    def __init__(self, proc: str, pid: int, budget: Budget | None = None) -> None:
+        """Find the groups.
+
+        Args:
+            proc: Where procfs is.
+            pid: Whose groups.
+            budget: How many of the groups' files may be held open.
+
+        Raises:
+            OSError: The process is gone.
+        """
+        self.problems: list[str] = []
+        self._files = KeptFiles(budget or Budget(0))
+        membership = parse_membership(procfs.read(f"{proc}/{pid}/cgroup"))
+        try:
+            mounts = parse_mounts(procfs.read(f"{proc}/self/mountinfo", 4 << 20))
+        except OSError as error:
+            mounts = ()
+            self.problems.append(f"mounts: {error.strerror}")
+        self._groups: dict[str, Group] = {}
+        for controller in ("memory", "pids", "cpu"):
+            group = self._locate(controller, membership, mounts)
+            if group is not None:
+                self._groups[controller] = group
+
+    def sample(self) -> CgroupSample | None:
+        """The numbers as they are; `None` where no group of the process can be seen."""
+        if not self._groups:
+            return None
+        memory, pids, cpu = map(self._groups.get, ("memory", "pids", "cpu"))
+        first = memory or pids or cpu
+        assert first is not None
+        values: dict[str, int | float | None] = {}
+        if memory is not None:
+            values.update(_memory_v2(memory) if memory.version == 2 else _memory_v1(memory))
+        if pids is not None:
+            values.update(_pids(pids))
+        if cpu is not None:
+            values.update(_cpu(cpu))
+        return CgroupSample(first.version, clean(first.path), **values)  # type: ignore[arg-type]
+
+    def _locate(
+        self, controller: str, membership: dict[str, str], mounts: tuple[Mount, ...]
+    ) -> Group | None:
+        """The group that accounts for one controller."""
+        version = 1 if controller in membership else 2
+        path = membership.get(controller if version == 1 else "")
+        if path is None:
+            return None
+        for mount in mounts:
+            if controller in mount.controllers if version == 1 else not mount.controllers:
+                folders, problem = _visible(mount, path)
+                if problem:
+                    self.problems.append(f"control group, {controller}: {problem}")
+                return Group(version, path, folders, self._files.read)
+        self.problems.append(
+            f"control group, {controller}: not mounted here, its limits are unknown"
+        )
+        return None
+
+
+def _visible(mount: Mount, path: str) -> tuple[tuple[str, ...], str]:
+    """The folders of a group and of those above it, and what of them is out of sight."""
+    if path.startswith("/.."):
+        return (mount.point,), f"{clean(path)} lies outside what is visible here"
+    inside = path
+    if mount.root != "/":
+        if path != mount.root and not path.startswith(mount.root + "/"):
+            return (mount.point,), f"{clean(path)} lies outside the mounted {clean(mount.root)}"
+        inside = path[len(mount.root) :]
+    folder = (mount.point + inside).rstrip("/")
+    if not os.path.isdir(folder):
+        return (mount.point,), f"{clean(path)} is not below {clean(mount.point)} here"
+    folders = [folder]
+    while len(folder) > len(mount.point):
+        folder = os.path.dirname(folder)
+        folders.append(folder)
+    return tuple(folders), ""
+
+
+def _unescape(text: str) -> str:
+    r"""A path from mountinfo, where blanks are written as `\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def _number(read: Read, path: str) -> int | None:
+    """A file that holds one number; `None` for `max`, for unlimited and for a missing file."""
+    try:
+        text = read(path).strip()
+    except OSError:
+        return None
+    if not text.isdigit():
+        return None
+    value = int(text)
+    return value if value < _UNLIMITED else None
+
+
+def _counter(read: Read, path: str, name: bytes) -> int | None:
+    """One line `name N` of a file."""
+    try:
+        lines = read(path).splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith(name + b" ")), None)
+
+
+def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, int | None]:
+    """Folder, limit and use where the least room is left; any use if nothing is limited."""
+
+    def limited() -> Iterator[tuple[int, str, int, int | None]]:
+        for folder in group.folders:
+            most = _number(group.read, f"{folder}/{limit}")
+            if most is not None:
+                used = _number(group.read, f"{folder}/{current}")
+                yield most - (used or 0), folder, most, used
+
+    _, folder, most, used = min(limited(), key=lambda found: found[0], default=(0, "", 0, None))
+    if folder:
+        return folder, most, used
+    # The root group of a hierarchy has no such file: the first that has one.
+    for folder in group.folders:
+        used = _number(group.read, f"{folder}/{current}")
+        if used is not None:
+            return folder, None, used
+    return group.folders[0], None, None
+
+
+def _memory_v2(group: Group) -> dict[str, int | float | None]:
+    folder, limit, used = _tightest(group, "memory.max", "memory.current")
+    return {
+        "memory_bytes": used,
+        "memory_limit_bytes": limit,
+        "memory_peak_bytes": _number(group.read, f"{folder}/memory.peak"),
+        "limit_hits": _counter(group.read, f"{folder}/memory.events", b"max"),
+        "oom_kills": _counter(group.read, f"{folder}/memory.events", b"oom_kill"),
+    }
+
+
+def _memory_v1(group: Group) -> dict[str, int | float | None]:
+    folder, limit, used = _tightest(group, "memory.limit_in_bytes", "memory.usage_in_bytes")
+    return {
+        "memory_bytes": used,
+        "memory_limit_bytes": limit,
+        "memory_peak_bytes": _number(group.read, f"{folder}/memory.max_usage_in_bytes"),
+        "limit_hits": _number(group.read, f"{folder}/memory.failcnt"),
+        "oom_kills": _counter(group.read, f"{folder}/memory.oom_control", b"oom_kill"),
+    }
+
+
+def _pids(group: Group) -> dict[str, int | float | None]:
+    folder, limit, used = _tightest(group, "pids.max", "pids.current")
+    return {
+        "pids_current": used,
+        "pids_limit": limit,
+        "pids_limit_hits": _counter(group.read, f"{folder}/pids.events", b"max"),
+    }
+
+
+def _cpu(group: Group) -> dict[str, int | float | None]:
+    """The smallest quota on the way up, in cpus, and how often this group was throttled."""
+    quotas = (
+        quota for folder in group.folders if (quota := _quota(group.read, folder)) is not None
+    )
+    return {
+        "cpu_quota_cpus": min(quotas, default=None),
+        "throttled_periods": _counter(group.read, f"{group.folders[0]}/cpu.stat", b"nr_throttled"),
+    }
+
+
+def _quota(read: Read, folder: str) -> float | None:
+    """A group's own cpu quota."""
+    try:
+        quota, period = read(f"{folder}/cpu.max").split()
+    except (OSError, ValueError):
+        spent, per = (
+            _number(read, f"{folder}/cpu.cfs_quota_us"),
+            _number(read, f"{folder}/cpu.cfs_period_us"),
+        )
+        return spent / per if spent is not None and per else None
+    return int(quota) / int(period) if quota.isdigit() and int(period) else None

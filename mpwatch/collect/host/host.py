@@ -1,0 +1,167 @@
+"""The machine or container around a job, through the eyes of its root process."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+
+from mpwatch.collect.host.cgroups import CgroupReader
+from mpwatch.collect.host.orphans import left_segments
+from mpwatch.collect.host.port_owners import port_owners
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.file_cache import Budget, KeptFiles
+from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
+from mpwatch.model.sanitize import clean
+from mpwatch.model.segments import SegmentUse
+
+RELOCATE_S = 30.0
+"""Where the groups are, what the kernel's own limits are and who listens hardly ever changes."""
+LOOK_AGAIN_S = 2.0
+"""How old the list of left segments may become, if there are any: their cleaner may come by."""
+
+_MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
+
+
+def room(path: str, shown: str) -> RoomSample:
+    """Room on the file system of a folder.
+
+    Raises:
+        OSError: As statvfs(3) says.
+    """
+    found = os.statvfs(path)
+    counts_inodes = found.f_files > 0
+    return RoomSample(
+        path=shown,
+        total_bytes=found.f_blocks * found.f_frsize,
+        free_bytes=found.f_bavail * found.f_frsize,
+        total_inodes=found.f_files if counts_inodes else None,
+        free_inodes=found.f_ffree if counts_inodes else None,
+    )
+
+
+class HostCollector:
+    """Reads the surroundings of one process."""
+
+    def __init__(self, proc: str = "/proc", budget: Budget | None = None) -> None:
+        self._proc = proc
+        self._budget = budget or Budget(0)
+        self._files = KeptFiles(self._budget)
+        self._reader: CgroupReader | None = None
+        self._reader_for: tuple[int, float] = (0, -math.inf)
+        self._kernel_limits: tuple[int | None, int | None] = (None, None)
+        self._left: tuple[SegmentUse, ...] | None = None
+        self._left_at_s = -math.inf
+        self._port_owners: tuple[PortOwner, ...] | None = None
+
+    def collect(
+        self, pid: int, tmp: str | None, affinity: int | None, at_s: float, wall_s: float
+    ) -> HostSample:
+        """Read once.
+
+        Args:
+            pid: The process whose namespaces and groups count.
+            tmp: Its TMPDIR, if it has one.
+            affinity: How many cpus it may run on.
+            at_s: CLOCK_MONOTONIC.
+            wall_s: CLOCK_REALTIME.
+        """
+        problems: list[str] = []
+        cgroup = self._cgroup(pid, at_s, problems)
+        load, runnable = self._load(problems)
+        memory = self._memory(problems)
+        system = os.uname()
+        return HostSample(
+            at_s=at_s,
+            wall_s=wall_s,
+            hostname=clean(system.nodename),
+            kernel=clean(system.release),
+            cpu_count=os.cpu_count(),
+            usable_cpus=_usable(affinity, cgroup),
+            load_1m=load,
+            runnable=runnable,
+            memory_total_bytes=memory.get(b"MemTotal"),
+            memory_available_bytes=memory.get(b"MemAvailable"),
+            shm=self._room(pid, "/dev/shm", problems),
+            tmp=self._room(pid, tmp or "/tmp", problems),
+            cgroup=cgroup,
+            max_map_count=self._kernel_limits[0],
+            threads_max=self._kernel_limits[1],
+            left_segments=self._left,
+            port_owners=self._port_owners,
+            problems=tuple(problems),
+        )
+
+    def oom_kills(self) -> int | None:
+        """Out-of-memory kills the control group has counted by now, also when all its members died.
+
+        The process it was found by may be gone: its folder stays for as long as nobody removes it.
+        """
+        sample = None if self._reader is None else self._reader.sample()
+        return None if sample is None else sample.oom_kills
+
+    def _cgroup(self, pid: int, at_s: float, problems: list[str]) -> CgroupSample | None:
+        """The control group's numbers; where it is is looked up now and then."""
+        known_pid, located_at_s = self._reader_for
+        if known_pid != pid or at_s - located_at_s > RELOCATE_S:
+            self._kernel_limits = (
+                self._number("sys/vm/max_map_count"),
+                self._number("sys/kernel/threads-max"),
+            )
+            self._left, self._left_at_s = left_segments(self._proc, pid), at_s
+            self._port_owners = port_owners(self._proc, pid)
+            try:
+                self._reader = CgroupReader(self._proc, pid, self._budget)
+            except OSError as error:
+                problems.append(f"control group: {error.strerror}")
+                return None
+            self._reader_for = (pid, at_s)
+        elif self._left and at_s - self._left_at_s > LOOK_AGAIN_S:
+            self._left, self._left_at_s = left_segments(self._proc, pid), at_s
+        if self._reader is None:
+            return None
+        problems.extend(self._reader.problems)
+        return self._reader.sample()
+
+    def _load(self, problems: list[str]) -> tuple[float | None, int | None]:
+        """Load over the last minute and threads that run or want to right now."""
+        try:
+            words = self._files.read(f"{self._proc}/loadavg").split()
+            return float(words[0]), int(words[3].split(b"/")[0])
+        except OSError as error:
+            problems.append(f"loadavg: {error.strerror}")
+        except (IndexError, ValueError):
+            problems.append("loadavg: not as expected")
+        return None, None
+
+    def _memory(self, problems: list[str]) -> dict[bytes, int]:
+        """Memory of the machine in bytes."""
+        try:
+            found = _MEMORY.findall(self._files.read(f"{self._proc}/meminfo"))
+        except OSError as error:
+            problems.append(f"meminfo: {error.strerror}")
+            return {}
+        return {name: int(kilobytes) * 1024 for name, kilobytes in found}
+
+    def _room(self, pid: int, path: str, problems: list[str]) -> RoomSample | None:
+        """Room at a path as the process sees it: its mounts are not ours in a container."""
+        try:
+            return room(f"{self._proc}/{pid}/root{path}", path)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+            return None
+
+    def _number(self, name: str) -> int | None:
+        """A kernel setting."""
+        try:
+            return int(procfs.read(f"{self._proc}/{name}", 64))
+        except (OSError, ValueError):
+            return None
+
+
+def _usable(affinity: int | None, cgroup: CgroupSample | None) -> int | None:
+    """What affinity and quota leave; a quota of 2.5 cpus keeps three threads going."""
+    if cgroup is None or cgroup.cpu_quota_cpus is None:
+        return affinity
+    quota = max(1, math.ceil(cgroup.cpu_quota_cpus))
+    return quota if affinity is None else min(affinity, quota)

@@ -1,0 +1,273 @@
+"""What dead jobs left behind on this machine: named torch segments nobody holds, dead sockets.
+
+Named is only what provably belongs to no living process: a segment whose maker is gone and which no
+process maps or has open, a socket on which nobody listens. A segment needs a view of all processes,
+because containers may share `/dev/shm` (`--ipc=host`): where processes may be hidden, by a pid
+namespace, by `hidepid` or by missing rights, no segment is named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from mpwatch.collect.process import procfs
+from mpwatch.hook import wire
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.sanitize import clean
+from mpwatch.model.segments import SegmentUse
+
+SHM = "/dev/shm"
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""Inode of the pid namespace that contains all others (PROC_PID_INIT_INO, linux/proc_ns.h)."""
+QUIET_S = 60.0
+"""A younger segment may belong to a process that is just being started."""
+_TORCH = re.compile(r"torch_(\d+)_\d+_\d+$")
+_SOCKET = re.compile(rf"(\d+)-(\d+){re.escape(wire.SOCKET_SUFFIX)}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One file that can go."""
+
+    kind: Literal["segment", "socket"]
+    path: str
+    """As it is, for removing it."""
+    maker_pid: int
+    size_bytes: int
+    age_s: float
+
+    @property
+    def shown(self) -> str:
+        """The path, safe to print."""
+        return clean(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Everything found, and why it may not be everything."""
+
+    files: tuple[Leftover, ...]
+    problems: tuple[str, ...] = ()
+
+
+def find_leftovers(
+    proc: str = "/proc",
+    shm: str = SHM,
+    folders: tuple[str, ...] | None = None,
+    initial_namespace: int = INITIAL_PID_NAMESPACE,
+) -> Leftovers:
+    """List what dead processes left; nothing is removed.
+
+    Args:
+        proc: Where procfs is.
+        shm: The folder of POSIX shared memory.
+        folders: Runtime directories of hooks; this user's own if `None`.
+        initial_namespace: Inode of the pid namespace in which all processes can be seen.
+    """
+    if folders is None:
+        folders = wire.runtime_candidates(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
+    segments, problems = _segments(proc, shm, initial_namespace)
+    sockets = [found for folder in folders for found in _sockets(proc, folder)]
+    return Leftovers((*segments, *sockets), problems)
+
+
+def remove(leftover: Leftover) -> str | None:
+    """Remove one file.
+
+    Returns:
+        `None`, or why it is still there.
+    """
+    try:
+        os.unlink(leftover.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{leftover.shown}: {error.strerror}"
+    return None
+
+
+def _segments(
+    proc: str, shm: str, initial_namespace: int
+) -> tuple[list[Leftover], tuple[str, ...]]:
+    orphans = [
+        (entry, int(match[1]))
+        for entry in _entries(shm)
+        if (match := _TORCH.match(entry.name)) and not os.path.exists(f"{proc}/{match[1]}")
+    ]
+    if not orphans:
+        return [], ()
+    words = f"{len(orphans)} segments without a visible owner are left alone"
+    if (hidden := _hidden_processes(proc, initial_namespace)) is not None:
+        return [], (f"{words}: {hidden}",)
+    inner = _inner_pids(proc)
+    orphans = [(entry, maker) for entry, maker in orphans if maker not in inner]
+    held, unreadable = _held_inodes(proc)
+    if unreadable:
+        return [], (f"{words}: {unreadable} processes of others may hold them (run it as root)",)
+    found = []
+    for entry, maker in orphans:
+        stat = _stat(entry)
+        if stat is None or stat.st_ino in held or time.time() - stat.st_ctime < QUIET_S:
+            continue
+        age_s = time.time() - stat.st_ctime
+        found.append(Leftover("segment", entry.path, maker, stat.st_blocks * 512, age_s))
+    return found, ()
+
+
+def _sockets(proc: str, folder: str) -> list[Leftover]:
+    found = []
+    for entry in _entries(folder):
+        match = _SOCKET.match(entry.name)
+        stat = _stat(entry) if match else None
+        if match is None or stat is None or stat.st_uid != os.geteuid():
+            continue
+        living = procfs.read_stat(proc, int(match[1]))
+        is_gone = living is None or living.process.start_ticks != int(match[2])
+        # The process may be in another pid namespace and share this folder.
+        if is_gone and not _is_listened_to(entry.path):
+            age_s = max(0.0, time.time() - stat.st_ctime)
+            found.append(Leftover("socket", entry.path, int(match[1]), 0, age_s))
+    return found
+
+
+def _hidden_processes(proc: str, initial_namespace: int) -> str | None:
+    """Why there may be processes that cannot be seen, or None if all can."""
+    try:
+        namespace = os.stat(f"{proc}/self/ns/pid").st_ino
+    except OSError as error:
+        return f"the pid namespace cannot be read ({error.strerror})"
+    if namespace != initial_namespace:
+        return "processes outside this container may use them (run it on the host)"
+    if not os.path.exists(f"{proc}/1"):
+        return "processes of other users are hidden (run it as root)"
+    return None
+
+
+def _inner_pids(proc: str) -> set[int]:
+    """Process ids as processes in nested pid namespaces see themselves, which torch uses."""
+    found: set[int] = set()
+    for pid in procfs.pids(proc):
+        try:
+            status = procfs.read(f"{proc}/{pid}/status", 1 << 16)
+        except (OSError, *procfs.GONE):
+            continue
+        for line in status.splitlines():
+            if line.startswith(b"NSpid:"):
+                found.update(map(int, line.split()[1:]))
+    return found
+
+
+def _is_listened_to(path: str) -> bool:
+    """Whether a process listens on a socket; only a refusal proves that none does."""
+    client = socket.socket(socket.AF_UNIX)
+    client.setblocking(False)
+    try:
+        client.connect(path)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:
+        return True
+    finally:
+        client.close()
+    return True
+
+
+def _held_inodes(proc: str) -> tuple[set[int], int]:
+    """Inodes of torch segments that any process maps or has open, and how many are unreadable."""
+    held: set[int] = set()
+    unreadable = 0
+    marker = b"/torch_"  # a container may have mounted the folder elsewhere
+    for pid in procfs.pids(proc):
+        try:
+            maps = procfs.read(f"{proc}/{pid}/maps", 64 << 20)
+            for line in maps.splitlines():
+                if marker in line:
+                    held.add(int(line.split()[4]))
+            for fd in os.listdir(f"{proc}/{pid}/fd"):
+                if os.readlink(f"{proc}/{pid}/fd/{fd}").rpartition("/")[2].startswith("torch_"):
+                    held.add(os.stat(f"{proc}/{pid}/fd/{fd}").st_ino)
+        except procfs.GONE:
+            continue
+        except OSError:
+            unreadable += 1
+    return held, unreadable
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+
+
+PLACE = "/dev/shm"
+LOOKED_AT = 5000
+"""Names examined at most: a job on its way to the limit of mappings has sixty thousand files."""
+KEPT = 200
+_TORCH_SEGMENT = re.compile(r"torch_(\d+)_")
+
+
+def left_segments(proc: str, pid: int) -> tuple[SegmentUse, ...] | None:
+    """List what nobody will remove any more, as the process sees it.
+
+    The names carry pids of the job's own namespace, so they are looked up in the procfs that the
+    job itself has mounted. Whether somebody else still maps a file cannot be seen from here.
+
+    Args:
+        proc: Where procfs is.
+        pid: A process of the job; its namespaces count.
+
+    Returns:
+        At most `KEPT` segments, or `None` if the folder cannot be read.
+    """
+    root = f"{proc}/{pid}/root"
+    found: list[SegmentUse] = []
+    living: dict[str, bool] = {}
+    try:
+        with os.scandir(f"{root}{PLACE}") as listing:
+            for index, entry in enumerate(listing):
+                if index >= LOOKED_AT or len(found) >= KEPT:
+                    break
+                match = _TORCH_SEGMENT.match(entry.name)
+                if match is None:
+                    continue
+                maker = match[1]
+                if maker not in living:
+                    living[maker] = os.path.exists(f"{root}/proc/{maker}")
+                use = None if living[maker] else _examined(entry, int(maker))
+                if use is not None:
+                    found.append(use)
+    except OSError:
+        return None
+    return tuple(found)
+
+
+def _examined(entry: os.DirEntry[str], maker: int) -> SegmentUse | None:
+    """Size and age of one file; `None` if it has gone meanwhile."""
+    try:
+        stat = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return SegmentUse(
+        segment=SegmentId(stat.st_dev, stat.st_ino),
+        path=clean(f"{PLACE}/{entry.name}"),
+        kind="torch-named",
+        is_linked=True,
+        creator_pid=maker,
+        size_bytes=stat.st_size,
+        allocated_bytes=stat.st_blocks * 512,
+        changed_wall_s=stat.st_ctime,
+    )

@@ -1,0 +1,196 @@
+"""Which torch jobs run on this machine: for `mpwatch ps` and the picker."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from mpwatch.collect.job import roles
+from mpwatch.collect.job.roles import Facts, Part
+from mpwatch.collect.process import procfs, static_facts
+from mpwatch.collect.process.identify import is_python_exe
+from mpwatch.collect.process.procfs import Stat
+from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId, Role
+
+MAPS_BYTES_LIMIT = 4 << 20
+_TORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
+
+
+@dataclass(frozen=True, slots=True)
+class JobProcess:
+    """One process of a job, in outline."""
+
+    process: ProcessId
+    parent_pid: int
+    role: Role
+    name: str
+    cmdline: tuple[str, ...]
+    state: str
+    uid: int | None
+    rss_bytes: int
+    born_wall_s: float | None
+    worker_id: int | None = None
+    rank: int | None = None
+    has_torch: bool = False
+    has_hook: bool = False
+    """It left a socket in the runtime directory; whether it answers is another matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A root with everything below it."""
+
+    root: JobProcess
+    processes: tuple[JobProcess, ...]
+    """The root first, parents before children."""
+
+
+def find_jobs(proc: str = "/proc") -> list[Job]:
+    """All jobs, oldest first: trees whose top runs torch, launches ranks or has a hook.
+
+    Costs one `stat` a process of the machine and one reading of mappings a Python process.
+    """
+    stats = _all_stats(proc)
+    hooked = _hooked(proc, stats)
+    torch = {pid for pid in stats if _runs_torch(proc, pid)}
+    marked = torch | hooked
+    roots = _roots(stats, marked, proc)
+    below: dict[int, list[Stat]] = {}
+    for stat in stats.values():
+        below.setdefault(stat.parent_pid, []).append(stat)
+    boot_wall_s = procfs.boot_wall_s(proc)
+    jobs = [_job(proc, stats[pid], below, torch, hooked, boot_wall_s) for pid in roots]
+    return sorted(jobs, key=lambda job: job.root.process.start_ticks)
+
+
+def _all_stats(proc: str) -> dict[int, Stat]:
+    """All processes of the machine that have not ended, but not this one."""
+    found = {}
+    for pid in procfs.pids(proc):
+        stat = procfs.read_stat(proc, pid)
+        if stat is not None and stat.state not in ("Z", "X") and pid != os.getpid():
+            found[pid] = stat
+    return found
+
+
+def _runs_torch(proc: str, pid: int) -> bool:
+    """Whether a Python process has torch's library loaded; `False` for the processes of others."""
+    try:
+        if not is_python_exe(os.readlink(f"{proc}/{pid}/exe")):
+            return False
+        return _TORCH.search(procfs.read(f"{proc}/{pid}/maps", MAPS_BYTES_LIMIT)) is not None
+    except OSError:
+        return False
+
+
+def _hooked(proc: str, stats: dict[int, Stat]) -> set[int]:
+    """Who left a hook's socket in a runtime directory of this or its own user."""
+    stems = {wire.stem(stat.pid, stat.start_ticks): pid for pid, stat in stats.items()}
+    uids = {os.geteuid()}
+    for name in _listing("/tmp"):
+        owner = name.removeprefix("mpwatch-")
+        if owner != name and owner.isdecimal():
+            uids.add(int(owner))
+    found = set()
+    for uid in uids:
+        for folder in wire.runtime_candidates(uid, f"/run/user/{uid}"):
+            for name in _listing(folder):
+                pid = stems.get(name.removesuffix(wire.SOCKET_SUFFIX))
+                if pid is not None and name.endswith(wire.SOCKET_SUFFIX):
+                    found.add(pid)
+    return found
+
+
+def _listing(folder: str) -> list[str]:
+    """The names in a folder; none if it cannot be listed."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _roots(stats: dict[int, Stat], marked: set[int], proc: str) -> list[int]:
+    """The topmost marked process above each marked one, or the launcher above that."""
+    roots: set[int] = set()
+    for pid in marked:
+        top, current = pid, stats[pid].parent_pid
+        while current > 1 and current in stats:
+            if current in marked or roles.is_launcher(_cmdline(proc, current)):
+                top = current
+            current = stats[current].parent_pid
+        roots.add(top)
+    return sorted(roots)
+
+
+def _cmdline(proc: str, pid: int) -> tuple[str, ...]:
+    try:
+        return procfs.read_cmdline(proc, pid)
+    except OSError:
+        return ()
+
+
+def _job(
+    proc: str,
+    root: Stat,
+    below: dict[int, list[Stat]],
+    torch: set[int],
+    hooked: set[int],
+    boot_wall_s: float | None,
+) -> Job:
+    """One root with its descendants and their parts."""
+    members: list[tuple[Stat, ProcessId | None]] = []
+    stack: list[tuple[Stat, ProcessId | None]] = [(root, None)]
+    while stack:
+        stat, parent = stack.pop()
+        members.append((stat, parent))
+        children = sorted(below.get(stat.pid, ()), key=lambda s: s.start_ticks, reverse=True)
+        stack.extend((child, stat.process) for child in children)
+    identities = {
+        stat.process: static_facts.read_identity(
+            proc, stat, None, boot_wall_s, os.sysconf("SC_CLK_TCK"), 0.0
+        )
+        for stat, _ in members
+    }
+    facts = []
+    for stat, parent in members:
+        known = identities[stat.process]
+        facts.append(
+            Facts(
+                stat.process,
+                parent,
+                stat.name,
+                known.cmdline,
+                known.is_python,
+                known.environment,
+                stat.is_fork,
+            )
+        )
+    parts = roles.assign(facts)
+    processes = tuple(
+        _outline(stat, identities[stat.process], parts[stat.process], torch, hooked)
+        for stat, _ in members
+    )
+    return Job(processes[0], processes)
+
+
+def _outline(
+    stat: Stat, known: static_facts.Identity, part: Part, torch: set[int], hooked: set[int]
+) -> JobProcess:
+    """One process in outline."""
+    return JobProcess(
+        process=stat.process,
+        parent_pid=stat.parent_pid,
+        role=part.role,
+        name=stat.name,
+        cmdline=known.cmdline,
+        state=stat.state,
+        uid=known.uid,
+        rss_bytes=stat.rss_pages * os.sysconf("SC_PAGE_SIZE"),
+        born_wall_s=known.born_wall_s,
+        worker_id=part.worker_id,
+        rank=part.rank,
+        has_torch=stat.pid in torch,
+        has_hook=stat.pid in hooked,
+    )

@@ -1,0 +1,1 @@
+"""Probes of one process: procfs, descriptors, mappings, threads, stacks."""

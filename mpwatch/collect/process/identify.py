@@ -1,0 +1,131 @@
+"""Who a process is: its identity, its interpreter, and whether it may be looked into."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.errors import (
+    IsObserver,
+    IsThread,
+    IsZombie,
+    NoSuchProcess,
+    NotPermitted,
+    NotPython,
+)
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)(?:(\d)(?:\.(\d+))?)?t?(?:d|-dbg)?(?: \(deleted\))?$")
+_LIBPYTHON = re.compile(rb"/libpython(\d\.\d+)[a-z]*\.so|/python(\d\.\d+)t?/lib-dynload/")
+_LINKED = re.compile(rb"libpython(\d\.\d+)|lib/python(\d\.\d+)/")
+
+
+def identify(pid: int, proc: str = "/proc", *, may_be_hidden: bool = False) -> ProcessId:
+    """Name a process for as long as it lives, once it is certain that it can be watched.
+
+    Args:
+        pid: The process.
+        proc: Where procfs is.
+        may_be_hidden: Whether one that may not be looked into will do, if its command line is that
+            of Python: state, cpu and threads are there for everybody. Not for who draws conclusions
+            from finding nothing.
+
+    Raises:
+        CannotWatch: One of `NoSuchProcess`, `IsThread`, `IsZombie`, `NotPermitted`, `NotPython`,
+            `IsObserver`, each with a sentence, a command that helps and an exit code.
+    """
+    try:
+        stat = procfs.parse_stat(procfs.read(f"{proc}/{pid}/stat", 4096))
+        status = procfs.parse_status(procfs.read(f"{proc}/{pid}/status"))
+    except (*procfs.GONE, ValueError):
+        raise NoSuchProcess(pid, ptrace_access.elsewhere(proc)) from None
+    except OSError as error:
+        raise _not_permitted(pid, proc, error) from None
+    group = int(status.get(b"Tgid", b"0")) or pid
+    if group != pid:
+        raise IsThread(pid, group)
+    if stat.state in "ZX":
+        raise IsZombie(pid, stat.parent_pid)
+    if pid == os.getpid() and proc == "/proc":
+        raise IsObserver(pid)
+    _check_python(proc, stat, may_be_hidden)
+    return stat.process
+
+
+def _check_python(proc: str, stat: procfs.Stat, may_be_hidden: bool) -> None:
+    """Raise unless the executable is readable and is, or has loaded, CPython."""
+    pid = stat.pid
+    try:
+        exe = os.readlink(f"{proc}/{pid}/exe")
+    except procfs.GONE:
+        if procfs.read_stat(proc, pid) is None:
+            raise NoSuchProcess(pid) from None
+        raise NotPython(pid, "a kernel thread") from None
+    except OSError as error:
+        if may_be_hidden and is_called_like_python(proc, pid):
+            return
+        raise _not_permitted(pid, proc, error) from None
+    if python_version(proc, pid, exe) is None:
+        raise NotPython(pid, clean(os.path.basename(exe)) or stat.name)
+
+
+def is_python_exe(exe: str) -> bool:
+    """Whether the name of an executable is that of a Python interpreter."""
+    return _PYTHON.search(exe) is not None
+
+
+def is_called_like_python(proc: str, pid: int) -> bool:
+    """Whether the command line of a process is that of a Python interpreter."""
+    try:
+        cmdline = procfs.read_cmdline(proc, pid)
+    except OSError:
+        return False
+    return bool(cmdline) and is_python_exe(cmdline[0])
+
+
+def python_version(proc: str, pid: int, exe: str) -> str | None:
+    """`3.11` of a process that runs Python, `?` where the version shows nowhere, else `None`.
+
+    An interpreter may be called anything or be embedded, so the name of the executable comes first
+    and mapped libpython or extension modules of the standard library second.
+    """
+    match = _PYTHON.search(exe)
+    if match is not None and match.group(2):
+        return f"{match.group(1)}.{match.group(2)}"
+    try:
+        maps = procfs.read(f"{proc}/{pid}/maps", 8 << 20)
+    except OSError:
+        return "?" if match is not None else None
+    found = _LIBPYTHON.search(maps) or (_LINKED.search(maps) if match is not None else None)
+    if found is not None:
+        return next(group for group in found.groups() if group).decode("ascii")
+    return "?" if match is not None else None
+
+
+def _not_permitted(pid: int, proc: str, error: OSError) -> NotPermitted:
+    """Why reading failed, and the command that would be allowed."""
+    if not isinstance(error, PermissionError):
+        return NotPermitted(pid, (error.strerror or "unreadable").lower(), "")
+    found = ptrace_access.why_hidden(pid, proc)
+    return NotPermitted(pid, found.reason, found.fix)
+
+
+def uid_inside(uid: int, pid: int, proc: str = "/proc") -> int:
+    """What a process calls a user id, in its own user namespace; the same where that has no name.
+
+    Lines of `uid_map` are the first id inside, the first outside as the reader counts, and how many
+    (user_namespaces(7)).
+
+    Raises:
+        OSError: The process is gone.
+        ValueError: The file is not as documented.
+    """
+    with open(f"{proc}/{pid}/uid_map", encoding="utf-8") as file:
+        for line in file:
+            inside, outside, count = map(int, line.split())
+            if outside <= uid < outside + count:
+                return inside + uid - outside
+    return uid

@@ -1,0 +1,291 @@
+"""Reading and parsing of single procfs files; no state, no policy.
+
+Plain `os` calls on strings. With psutil 7.2 the half of the attributes that it has costs as much as
+a whole tick here (65 processes: 29 ms against 30), and all it has for a dump four to eight times as
+much (1.8 s against 0.23 to 0.44); `tests/benchmarks/collect_tick.py` measures both side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+
+CHUNK_BYTES = 1 << 16
+ARGUMENT_COUNT_LIMIT = 64
+CMDLINE_BYTES_LIMIT = 1 << 16
+ENVIRON_BYTES_LIMIT = 1 << 20
+_FORKED_NO_EXEC = 0x40
+"""PF_FORKNOEXEC of include/linux/sched.h, the same since Linux 2.6."""
+
+GONE = (FileNotFoundError, ProcessLookupError)
+"""What the kernel answers for a process that has ended: ENOENT on open, ESRCH on read."""
+
+
+class Stat(NamedTuple):
+    """The fields of `/proc/PID/stat` (or of a thread's) that are of use; see proc_pid_stat(5)."""
+
+    pid: int
+    name: str
+    state: str
+    parent_pid: int
+    group: int
+    session: int
+    tty: int
+    minor_faults: int
+    major_faults: int
+    cpu_ticks: int
+    nice: int
+    thread_count: int
+    start_ticks: int
+    rss_pages: int
+    exit_code: int | None
+    """Wait status of a zombie; `None` where the kernel hides it (it shows 0) or cut the line."""
+
+    process: ProcessId
+    """Its identity; of a thread, the thread's own."""
+    is_fork: bool = False
+    """Forked, and nothing executed since (PF_FORKNOEXEC): it still says so as a zombie."""
+
+
+def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
+    """The first `limit` bytes of a file, in as few system calls as it takes.
+
+    Raises:
+        OSError: As open(2) and read(2) say.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, min(limit, CHUNK_BYTES))
+        # procfs hands out whole records and may stop short of what was asked for: only an empty
+        # read is the end. Small files are complete in one read of less than a page.
+        if len(data) < 2048:
+            return data
+        parts, size = [data], len(data)
+        while size < limit:
+            data = os.read(fd, min(limit - size, 1 << 20))
+            if not data:
+                break
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def parse_stat(line: bytes) -> Stat:
+    """Take apart a `stat` line.
+
+    Raises:
+        ValueError: It is not such a line.
+    """
+    # The name sits in parentheses and may itself hold spaces and parentheses, so the fields start
+    # after the last one.
+    opening, closing = line.find(b"("), line.rfind(b")")
+    fields = line[closing + 2 :].split()
+    if opening < 0 or len(fields) < 22:
+        raise ValueError("this is no stat line, or it is cut short")
+    code = int(fields[49]) if len(fields) > 49 else 0
+    pid, start_ticks = int(line[:opening]), int(fields[19])
+    return Stat(
+        pid=pid,
+        name=_clean_name(line[opening + 1 : closing]),
+        state=fields[0].decode("ascii", "replace"),
+        parent_pid=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        tty=int(fields[4]),
+        minor_faults=int(fields[7]),
+        major_faults=int(fields[9]),
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        nice=int(fields[16]),
+        thread_count=int(fields[17]),
+        start_ticks=start_ticks,
+        rss_pages=int(fields[21]),
+        exit_code=code or None,
+        process=ProcessId(pid, start_ticks),
+        is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _clean_name(raw: bytes) -> str:
+    """A name; there are few of them, each read a thousand times."""
+    return clean(raw)
+
+
+def read_stat_line(proc: str, pid: int) -> bytes:
+    """`stat` of a process as it is, or nothing once it is gone."""
+    try:
+        return read(f"{proc}/{pid}/stat", 4096)
+    except GONE:
+        return b""
+
+
+def parent_in(line: bytes) -> int:
+    """The parent's pid in a `stat` line, without taking apart the rest; 0 if there is none."""
+    fields = line[line.rfind(b")") + 2 :].split(b" ", 2)
+    return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0
+
+
+def stat_or_none(line: bytes) -> Stat | None:
+    """A `stat` line taken apart, or `None` if it is none."""
+    try:
+        return parse_stat(line)
+    except ValueError:
+        return None
+
+
+def read_stat(proc: str, pid: int) -> Stat | None:
+    """`stat` of a process, or `None` once it is gone."""
+    return stat_or_none(read_stat_line(proc, pid))
+
+
+def read_cmdline(proc: str, pid: int) -> tuple[str, ...]:
+    """The command line, cleaned and bounded; empty for kernel threads and zombies.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    raw = read(f"{proc}/{pid}/cmdline", CMDLINE_BYTES_LIMIT)
+    parts = raw.rstrip(b"\0").split(b"\0", ARGUMENT_COUNT_LIMIT)
+    if len(parts) > ARGUMENT_COUNT_LIMIT:
+        parts[ARGUMENT_COUNT_LIMIT:] = ["…".encode()]
+    return tuple(map(clean, parts)) if raw else ()
+
+
+def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str, str]:
+    """Those variables of the initial environment that are wanted.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    raw = read(f"{proc}/{pid}/environ", ENVIRON_BYTES_LIMIT)
+    found = {}
+    for entry in raw.split(b"\0"):
+        name, sign, value = entry.partition(b"=")
+        if sign and name in wanted:
+            found[name.decode("ascii")] = clean(value)
+    return found
+
+
+_STATUS = re.compile(
+    rb"^(Tgid|Uid|NSpid|TracerPid|RssShmem|SigCgt|SigPnd|CapEff|Cpus_allowed"
+    rb"|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):[ \t]*(.*)$",
+    re.M,
+)
+
+
+def parse_status(data: bytes) -> dict[bytes, bytes]:
+    """The lines of `status` that are of use, by name."""
+    return dict(_STATUS.findall(data))
+
+
+def pids(proc: str) -> list[int]:
+    """All processes.
+
+    Raises:
+        OSError: procfs itself cannot be listed.
+    """
+    return [int(name) for name in os.listdir(proc) if name.isdecimal()]
+
+
+def task_ids(proc: str, pid: int) -> list[int]:
+    """The thread ids of a process, main thread first; empty once it is gone or hidden."""
+    try:
+        names = os.listdir(f"{proc}/{pid}/task")
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def has_children_files(proc: str) -> bool:
+    """Whether the kernel lists children (CONFIG_PROC_CHILDREN), so that no full scan is needed."""
+    return os.path.exists(f"{proc}/thread-self/children") or os.path.exists(
+        f"{proc}/self/task/{os.getpid()}/children"
+    )
+
+
+def children(proc: str, pid: int, tids: list[int]) -> list[int]:
+    """Direct children; one started by a non-main thread is listed under that thread only."""
+    found: list[int] = []
+    for tid in tids:
+        try:
+            found.extend(map(int, read(f"{proc}/{pid}/task/{tid}/children").split()))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def boot_wall_s(proc: str) -> float | None:
+    """When the machine started, seconds since 1970; `None` if the kernel does not say."""
+    try:
+        data = read(f"{proc}/stat", 1 << 20)
+    except OSError:
+        return None
+    for line in reversed(data.splitlines()):
+        if line.startswith(b"btime "):
+            return float(line.split()[1])
+    return None
+
+
+_IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
+
+
+class StatusCounters(NamedTuple):
+    """Numbers of `/proc/PID/status`; `None` where it does not show them."""
+
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    cpus_allowed: int | None = None
+    """How many cpus it may run on."""
+    signals_caught: int | None = None
+    """`SigCgt` mask."""
+    shmem_kb: int | None = None
+    """Resident shared memory."""
+
+
+NO_COUNTERS = StatusCounters()
+
+
+def read_status(proc: str, pid: int) -> StatusCounters:
+    """Read `status`; without numbers where that fails."""
+    try:
+        found = parse_status(read(f"{proc}/{pid}/status"))
+    except OSError:
+        return NO_COUNTERS
+    shmem = found.get(b"RssShmem", b"").split()
+    return StatusCounters(
+        voluntary_switches=_int(found.get(b"voluntary_ctxt_switches")),
+        involuntary_switches=_int(found.get(b"nonvoluntary_ctxt_switches")),
+        cpus_allowed=_bits(found.get(b"Cpus_allowed")),
+        signals_caught=_mask(found.get(b"SigCgt")),
+        shmem_kb=int(shmem[0]) if shmem else None,
+    )
+
+
+def read_io(proc: str, pid: int) -> tuple[int | None, int | None]:
+    """Bytes read and written by system calls, pipes included."""
+    try:
+        data = read(f"{proc}/{pid}/io", 1024)
+    except OSError:
+        return None, None
+    found = dict(_IO.findall(data))
+    return _int(found.get(b"rchar")), _int(found.get(b"wchar"))
+
+
+def _int(text: bytes | None) -> int | None:
+    return int(text) if text else None
+
+
+def _mask(text: bytes | None) -> int | None:
+    return int(text, 16) if text else None
+
+
+def _bits(text: bytes | None) -> int | None:
+    """How many bits a mask of cpus has."""
+    return int(text.replace(b",", b""), 16).bit_count() if text else None

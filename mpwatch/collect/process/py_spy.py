@@ -1,0 +1,186 @@
+"""Python stacks from outside, by py-spy: with a time limit each, and never left stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.host.tracer_state import resume_if_stopped, stops_of
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.run_command import Finished, Runner, run
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame, StackSample, StacksTaken
+from mpwatch.model.sanitize import clean
+
+LIMIT_S = 5.0
+NATIVE_LIMIT_S = 20.0
+"""The first native dump reads the symbols of every library: seconds on a cold disk."""
+PARALLEL = 4
+FRAMES_LIMIT = 400
+LOCALS_LIMIT = 64
+REPR_LIMIT = 200
+
+_CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
+
+
+class StackCollector:
+    """Takes stacks with py-spy."""
+
+    def __init__(
+        self,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        runner: Runner = run,
+        program: str | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            proc: Where procfs is.
+            clock: CLOCK_MONOTONIC in seconds.
+            runner: Runs a command with a time limit.
+            program: Path of py-spy; looked for beside this Python and on PATH by default.
+        """
+        self._proc = proc
+        self._clock = clock
+        self._run = runner
+        self._program = program or find_py_spy()
+
+    def take(
+        self,
+        process: ProcessId,
+        *,
+        native: bool = False,
+        locals: bool = False,
+        nonblocking: bool = False,
+        limit_s: float | None = None,
+    ) -> StacksTaken:
+        """Take the stacks of one process; a problem is in the result, nothing is raised.
+
+        The process stands still for a few milliseconds, unless it cannot or must not be stopped:
+        then, or when asked to, py-spy reads while it runs, which fails on busy processes.
+        """
+        if self._program is None:
+            return self._failed(process, "py-spy is not installed here: pip install py-spy.")
+        stat = procfs.read_stat(self._proc, process.pid)
+        if stat is None or stat.process != process or stat.state in ("Z", "X"):
+            return self._failed(process, f"Process {process.pid} has ended.")
+        stops = stops_of(self._proc, process.pid)
+        must_not_stop = stops.state in _CANNOT_STOP or stops.tracer_pid != 0
+        command = [self._program, "dump", "--json", "--pid", str(process.pid)]
+        command += ["--native"] * native + ["--locals"] * locals
+        command += ["--nonblocking"] * (nonblocking or must_not_stop)
+        limit_s = limit_s or (NATIVE_LIMIT_S if native else LIMIT_S)
+        try:
+            finished = self._run(command, limit_s)
+        except OSError as error:
+            return self._failed(process, f"py-spy cannot be started: {error.strerror}.")
+        if finished.status != 0:
+            resume_if_stopped(self._proc, process, stops)
+            return self._failed(process, self._why(process, finished, stops.state), finished.cpu_s)
+        return self._taken(process, finished)
+
+    def take_all(
+        self, processes: Iterable[ProcessId], *, native: bool = False, locals: bool = False
+    ) -> list[StacksTaken]:
+        """Take the stacks of several processes, `PARALLEL` at a time, in the order given."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="mpwatch-py-spy") as pool:
+            return list(
+                pool.map(lambda each: self.take(each, native=native, locals=locals), processes)
+            )
+
+    def _taken(self, process: ProcessId, finished: Finished) -> StacksTaken:
+        """What py-spy printed, as values."""
+        at_s = self._clock()
+        try:
+            stacks = parse_dump(process, at_s, finished.output)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return self._failed(process, "py-spy's answer is not as expected.", finished.cpu_s)
+        return StacksTaken(process, at_s, "py-spy", stacks, finished.cpu_s)
+
+    def _why(self, process: ProcessId, finished: Finished, state: str) -> str:
+        """Why there are no stacks, in one sentence."""
+        pid, said = process.pid, finished.errors
+        if procfs.read_stat(self._proc, pid) is None:
+            return f"Process {pid} ended meanwhile."
+        if finished.has_timed_out:
+            return f"py-spy gave no answer for process {pid} in {finished.limit_s:g} s."
+        if "ermission" in said or "not permitted" in said:
+            return self._forbidden(pid)
+        if "python version" in said or "python binary" in said or "interpreter" in said.lower():
+            return f"No Python interpreter was found in process {pid}."
+        words = clean(said.removeprefix("Error: ").partition("\n")[0]) or "no reason given"
+        if state in _CANNOT_STOP:
+            return f"No stacks of process {pid} while {_CANNOT_STOP[state]}: {words}."
+        return f"py-spy failed on process {pid}: {words}."
+
+    def _forbidden(self, pid: int) -> str:
+        """What is in the way of tracing, and what removes it."""
+        found = ptrace_access.check(pid, self._proc)
+        if found.is_allowed:
+            return f"Process {pid} could not be traced for a moment."
+        fix = f": {found.fix}" if found.fix else ""
+        return f"No stacks of process {pid}: {found.reason}{fix}."
+
+    def _failed(self, process: ProcessId, problem: str, cost_s: float | None = None) -> StacksTaken:
+        """No stacks, with the reason."""
+        return StacksTaken(process, self._clock(), "py-spy", cost_s=cost_s, problem=problem)
+
+
+def find_py_spy() -> str | None:
+    """Where py-spy is: beside this Python, in its environment, or on PATH."""
+    for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin")):
+        path = os.path.join(folder, "py-spy")
+        if os.access(path, os.X_OK):
+            return path
+    return shutil.which("py-spy")
+
+
+def parse_dump(process: ProcessId, at_s: float, output: bytes) -> tuple[StackSample, ...]:
+    """The threads in what `py-spy dump --json` prints (0.4), main thread first.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: It is not such output.
+    """
+    threads = json.loads(output)
+    stacks = [_stack(process, at_s, thread) for thread in threads if thread["pid"] == process.pid]
+    return tuple(sorted(stacks, key=lambda stack: stack.tid or 0))
+
+
+def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSample:
+    """One thread."""
+    return StackSample(
+        process=process,
+        tid=thread["os_thread_id"],
+        thread_name=clean(thread["thread_name"] or ""),
+        frames=tuple(_frame(frame) for frame in thread["frames"][:FRAMES_LIMIT]),
+        source="py-spy",
+        at_s=at_s,
+        is_active=thread["active"],
+        has_gil=thread["owns_gil"],
+    )
+
+
+def _frame(frame: dict[str, Any]) -> Frame:
+    """One frame; functions by their plain name, as every Python version and the hook give it."""
+    name, file = frame["name"], frame["filename"]
+    # From Python 3.11 on py-spy says `Queue.get`; native names may hold dots of their own.
+    if file.endswith(".py") or file.startswith("<"):
+        name = name.rsplit(".", 1)[-1]
+    return Frame(clean(name), clean(file, 1024), frame["line"], _locals(frame["locals"] or ()))
+
+
+def _locals(found: Sequence[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """Names and shortened reprs."""
+    return tuple(
+        (clean(each["name"]), clean(each["repr"] or "", REPR_LIMIT))
+        for each in found[:LOCALS_LIMIT]
+    )

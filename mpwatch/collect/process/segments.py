@@ -1,0 +1,206 @@
+"""Shared-memory segments as one process holds them, by descriptor or by mapping."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from mpwatch.collect.process.fds import HeldFile
+from mpwatch.collect.process.maps import MappedFile
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.sanitize import clean
+from mpwatch.model.segments import SegmentKind, SegmentUse
+
+DELETED = " (deleted)"
+SEGMENTS_LIMIT = 20_000
+"""Of one process; beyond that a list helps nobody, the counts are elsewhere."""
+REFRESH_S = 5.0
+SWEEP_S = 30.0
+"""How often what was not seen for long is looked for: a loader leaves thousands in a minute."""
+
+_TORCH = re.compile(r"torch_(\d+)_")
+
+CreatorOf = Callable[[int], "int | None"]
+"""Translates a pid of the target's namespace to the observer's."""
+
+
+class Extent(NamedTuple):
+    """What a file's inode says."""
+
+    size_bytes: int
+    allocated_bytes: int
+    changed_wall_s: float
+    links: int
+    at_s: float
+
+
+class ExtentCache:
+    """Sizes of segments, kept for a while: a hundred processes hold the same ones."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._known: dict[SegmentId, Extent] = {}
+        self._swept_before_s = -math.inf
+
+    def learn(self, segment: SegmentId, stat: os.stat_result, at_s: float) -> Extent:
+        """Keep what a stat of the file said."""
+        extent = Extent(stat.st_size, stat.st_blocks * 512, stat.st_ctime, stat.st_nlink, at_s)
+        self._known[segment] = extent
+        return extent
+
+    def examine(self, pid: int, file: MappedFile, at_s: float) -> Extent | None:
+        """Size of a mapped file that no known descriptor leads to.
+
+        The kernel's `map_files` needs CAP_CHECKPOINT_RESTORE; a file that still has its name can be
+        examined under that name by everybody, provided that it is still the same file.
+        """
+        known = self._known.get(file.segment)
+        if known is not None and at_s - known.at_s < REFRESH_S:
+            return known
+        low, high = file.ranges[0]
+        for path in (
+            f"{self._proc}/{pid}/map_files/{low:x}-{high:x}",
+            f"{self._proc}/{pid}/root{file.path}",
+        ):
+            try:
+                stat = os.stat(path)
+            except OSError:
+                continue
+            if (stat.st_dev, stat.st_ino) == file.segment:
+                return self.learn(file.segment, stat, at_s)
+        return known
+
+    def forget_before(self, at_s: float) -> None:
+        """Drop now and then what was not seen since a moment, so that memory stays bounded."""
+        if 0 <= at_s - self._swept_before_s < SWEEP_S:
+            return
+        self._swept_before_s = at_s
+        self._known = {key: kept for key, kept in self._known.items() if kept.at_s >= at_s}
+
+
+def kind_of(path: str, is_linked: bool) -> SegmentKind:
+    """What made a segment, by its name."""
+    name = path.rsplit("/", 1)[-1]
+    if name.startswith("torch_"):
+        return "torch-named" if is_linked else "torch"
+    if name.startswith("sem."):
+        return "semaphore"
+    if name.startswith("psm_"):
+        return "psm"
+    return "nccl" if name.startswith("nccl") else "other"
+
+
+def creator_inside(path: str) -> int | None:
+    """The pid in a torch segment's name, as its creator saw itself."""
+    match = _TORCH.match(path.rsplit("/", 1)[-1])
+    return int(match.group(1)) if match is not None else None
+
+
+@lru_cache(maxsize=8192)
+def _named(raw: str, is_linked: bool) -> tuple[str, SegmentKind, int | None]:
+    """The cleaned path, what made it and the pid in it: a hundred workers hold the same ones."""
+    path = clean(raw.removesuffix(DELETED))
+    return path, kind_of(path, is_linked), creator_inside(path)
+
+
+def join(
+    pid: int,
+    held: Sequence[HeldFile],
+    mapped: Sequence[MappedFile],
+    cache: ExtentCache,
+    creator_of: CreatorOf,
+    at_s: float,
+    before: Sequence[SegmentUse] = (),
+) -> tuple[SegmentUse, ...]:
+    """Join descriptors and mappings by inode: names differ between processes, inodes do not.
+
+    Args:
+        pid: The process.
+        held: Files behind its descriptors.
+        mapped: Files in its address space.
+        cache: Sizes of files.
+        creator_of: Translates the pid in a name.
+        at_s: The moment of the reading.
+        before: What came of it the last time: a use that is still the same is the same object.
+    """
+    earlier = {use.segment: use for use in before}
+    fds: dict[SegmentId, list[int]] = {}
+    paths: dict[SegmentId, str] = {}
+    extents: dict[SegmentId, Extent] = {}
+    for file in held:
+        fds.setdefault(file.segment, []).append(file.fd)
+        paths.setdefault(file.segment, file.target)
+        if file.segment not in extents:
+            extents[file.segment] = cache.learn(file.segment, file.stat, at_s)
+    ranges: dict[SegmentId, tuple[tuple[int, int], ...]] = {}
+    for area in mapped[:SEGMENTS_LIMIT]:
+        ranges[area.segment] = area.ranges
+        paths.setdefault(area.segment, area.path)
+        if area.segment not in extents:
+            extent = cache.examine(pid, area, at_s)
+            if extent is not None:
+                extents[area.segment] = extent
+    uses = []
+    for key, path in list(paths.items())[:SEGMENTS_LIMIT]:
+        numbers, spots = tuple(fds.get(key, ())), ranges.get(key, ())
+        extent, use = extents.get(key), earlier.get(key)
+        if use is None or not _is_still(use, path, numbers, spots, extent):
+            use = _use(key, path, numbers, spots, extent, creator_of)
+        uses.append(use)
+    return tuple(uses)
+
+
+def _is_still(
+    use: SegmentUse,
+    path: str,
+    fds: tuple[int, ...],
+    ranges: tuple[tuple[int, int], ...],
+    extent: Extent | None,
+) -> bool:
+    """Whether a use of a segment is what it was."""
+    return (
+        extent is not None
+        and use.fds == fds
+        and use.ranges == ranges
+        and use.size_bytes == extent.size_bytes
+        and use.allocated_bytes == extent.allocated_bytes
+        and use.changed_wall_s == extent.changed_wall_s
+        and use.is_linked is (extent.links > 0)
+        and path.startswith(use.path)
+        and (use.creator_pid is not None or creator_inside(path) is None)
+    )
+
+
+def _use(
+    segment: SegmentId,
+    path: str,
+    fds: tuple[int, ...],
+    ranges: tuple[tuple[int, int], ...],
+    extent: Extent | None,
+    creator_of: CreatorOf,
+) -> SegmentUse:
+    """One segment as one process holds it."""
+    # glibc maps a named semaphore under a temporary name that it removes at once, so the inode's
+    # own link count is right where the path says deleted.
+    is_linked = extent.links > 0 if extent is not None else not path.endswith(DELETED)
+    path, kind, inside = _named(path, is_linked)
+    if extent is not None:
+        size_bytes: int | None = extent.size_bytes
+    else:
+        size_bytes = sum(end - start for start, end in ranges) or None
+    return SegmentUse(
+        segment=segment,
+        path=path,
+        kind=kind,
+        is_linked=is_linked,
+        creator_pid=creator_of(inside) if inside is not None else None,
+        fds=fds,
+        ranges=ranges,
+        size_bytes=size_bytes,
+        allocated_bytes=extent.allocated_bytes if extent is not None else None,
+        changed_wall_s=extent.changed_wall_s if extent is not None else None,
+    )

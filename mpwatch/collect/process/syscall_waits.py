@@ -1,0 +1,341 @@
+"""What a blocked thread waits for, from its system call and the call's arguments.
+
+The kernel shows number and arguments in `/proc/P/task/T/syscall`; descriptors, mappings and memory
+of the process say what they stand for. Nothing here stops or touches the process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import termios
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.fds import inode_of, kind_of
+from mpwatch.collect.process.maps import Mappings
+from mpwatch.collect.process.memory import TargetMemory
+from mpwatch.model.samples import WaitedOn, WaitKind
+from mpwatch.model.sanitize import clean
+
+FDS_LIMIT = 256
+"""Of one poll or select; more are not listed."""
+
+_READS = frozenset(("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "splice"))
+_WRITES = frozenset(("write", "writev", "sendto", "sendmsg", "pwrite64", "sendfile"))
+_COUNTED = frozenset(("read", "recvfrom", "write", "sendto"))
+"""Whose third argument is a number of bytes."""
+_EPOLLS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
+_SIGNALS = frozenset(("pause", "rt_sigsuspend", "rt_sigtimedwait"))
+_TIMERS = frozenset(("nanosleep", "clock_nanosleep"))
+_TFD = re.compile(rb"^tfd:\s+(\d+)", re.M)
+
+# linux/futex.h, linux/wait.h, linux/time.h
+_FUTEX_PRIVATE, _FUTEX_REALTIME, _FUTEX_COMMAND = 128, 256, 0x7F
+_FUTEX_WAIT_BITSET, _FUTEX_LOCK_PI = 9, 6
+_P_PID, _P_PIDFD = 1, 3
+_TIMER_ABSTIME = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedCall:
+    """One reading of `/proc/P/task/T/syscall`."""
+
+    number: int
+    """-1 where the thread is blocked outside a system call (a page fault)."""
+    arguments: tuple[int, ...] = ()
+
+
+def parse_syscall(line: bytes) -> BlockedCall | None:
+    """Take apart the line; `None` for a thread that runs."""
+    words = line.split()
+    if not words or words[0] == b"running":
+        return None
+    try:
+        number = int(words[0])
+        # Outside a system call only stack and instruction pointer follow.
+        arguments = tuple(int(word, 16) for word in words[1:7]) if number >= 0 else ()
+    except ValueError:
+        return None
+    return BlockedCall(number, arguments)
+
+
+def may_lie_in_a_mapping(line: bytes) -> bool:
+    """Whether the futex of this line may be one that processes share: a semaphore in a file."""
+    call = parse_syscall(line)
+    return call is None or len(call.arguments) < 2 or not call.arguments[1] & _FUTEX_PRIVATE
+
+
+class WaitResolver:
+    """Turns the blocked calls of one process into what they wait for."""
+
+    def __init__(
+        self,
+        proc: str,
+        pid: int,
+        names: dict[int, str],
+        mappings: Callable[[], Mappings | None],
+        outside_pid: Callable[[int], int | None],
+        now_s: float,
+        wall_s: float,
+    ) -> None:
+        """Prepare for one process and one moment.
+
+        Args:
+            proc: Where procfs is.
+            pid: The process.
+            names: System calls by number.
+            mappings: Gives the process's mappings when a shared futex asks for them.
+            outside_pid: Translates a pid that the process knows to the observer's.
+            now_s: CLOCK_MONOTONIC, against which absolute deadlines are measured.
+            wall_s: CLOCK_REALTIME, likewise.
+        """
+        self._proc = proc
+        self._pid = pid
+        self._names = names
+        self._mappings = mappings
+        self._outside_pid = outside_pid
+        self._now_s = now_s
+        self._wall_s = wall_s
+        self._memory = TargetMemory(proc, pid)
+
+    def resolve(self, call: BlockedCall | None, state: str, wchan: str | None) -> WaitedOn | None:
+        """What a thread waits for; `None` for one that runs or of which nothing is known."""
+        name = self._name(call, wchan)
+        if state in ("T", "t"):
+            return WaitedOn("stopped", name or "-")
+        if state == "D":
+            return self._disk(name, call, wchan)
+        if call is None or not name:
+            return None
+        arguments = (call.arguments + (0,) * 6)[:6]
+        return self._by_name(name, arguments)
+
+    def _name(self, call: BlockedCall | None, wchan: str | None) -> str:
+        """The name of the call; one that a signal or a tracer interrupted goes by its wait channel.
+
+        The kernel then shows `restart_syscall`, with the original call's arguments still in place.
+        """
+        name = self._names.get(call.number, "") if call is not None else ""
+        if name != "restart_syscall" or not wchan:
+            return name
+        if "futex" in wchan:
+            return "futex"
+        if "nanosleep" in wchan:
+            return "nanosleep"
+        return "poll" if "poll" in wchan else name
+
+    def _by_name(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """What one call with its arguments waits for."""
+        if name == "futex":
+            return self._futex(arguments)
+        if name in _READS or name in _WRITES:
+            return self._transfer(name, arguments, name in _WRITES)
+        if name in ("accept", "accept4", "connect"):
+            kind: WaitKind = "socket-write" if name == "connect" else "accept"
+            return self._on_fds(kind, name, (_int32(arguments[0]),))
+        if name in ("poll", "ppoll"):
+            return self._poll(name, arguments)
+        if name in ("select", "pselect6"):
+            return self._select(name, arguments)
+        if name in _EPOLLS:
+            return self._epoll(name, arguments)
+        if name in ("wait4", "waitid"):
+            return self._child(name, arguments)
+        if name in _TIMERS:
+            return self._timer(name, arguments)
+        if name in ("flock", "fcntl", "ioctl", "fsync", "fdatasync"):
+            return self._on_fds("unknown", name, (_int32(arguments[0]),))
+        return WaitedOn("signal" if name in _SIGNALS else "unknown", name)
+
+    def _futex(self, arguments: Sequence[int]) -> WaitedOn:
+        """A lock: in a mapped file it is a semaphore that processes share."""
+        address, operation = arguments[0], arguments[1]
+        # A futex that only threads of one process use is marked private; glibc leaves the mark off
+        # for semaphores made to be shared, so only those need the mappings.
+        found = None
+        if not operation & _FUTEX_PRIVATE:
+            mappings = self._mappings()
+            found = mappings.at(address) if mappings is not None else None
+        return WaitedOn(
+            kind="semaphore" if found is not None else "futex",
+            call="futex",
+            targets=(f"sem {found[0]}" if found is not None else f"futex {address:#x}",),
+            address=address,
+            segment=found[0] if found is not None else None,
+            value=self._memory.word(address) if found is not None else None,
+            timeout_s=self._futex_timeout_s(operation, arguments[3]),
+            futex_command=operation & _FUTEX_COMMAND,
+        )
+
+    def _futex_timeout_s(self, operation: int, pointer: int) -> float | None:
+        """Seconds a futex call waits at most."""
+        at_s = self._memory.timespec_s(pointer)
+        command = operation & _FUTEX_COMMAND
+        if at_s is None or command not in (_FUTEX_WAIT_BITSET, _FUTEX_LOCK_PI):
+            return at_s
+        is_wall = operation & _FUTEX_REALTIME or command == _FUTEX_LOCK_PI
+        return max(0.0, at_s - (self._wall_s if is_wall else self._now_s))
+
+    def _transfer(self, name: str, arguments: Sequence[int], is_write: bool) -> WaitedOn:
+        """A read or write: of a pipe, a socket, or something else."""
+        fd = _int32(arguments[0])
+        target = self._target(fd)
+        what = kind_of(target)
+        kind: WaitKind = "unknown"
+        queued = None
+        if what == "pipe":
+            kind = "pipe-write" if is_write else "pipe-read"
+            queued = queued_bytes(self._proc, self._pid, fd)
+        elif what == "socket":
+            kind = "socket-write" if is_write else "socket-read"
+        wanted = arguments[2] if name in _COUNTED else None
+        return WaitedOn(
+            kind, name, (clean(target),), (fd,), queued_bytes=queued, wanted_bytes=wanted
+        )
+
+    def _poll(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """The descriptors in the array handed to poll."""
+        count = min(arguments[1], FDS_LIMIT)
+        raw = self._memory.read(arguments[0], count * 8)
+        fds = tuple(fd for fd, _, _ in struct.iter_unpack("<ihh", raw or b"") if fd >= 0)
+        if name == "poll":
+            timeout_ms = _int32(arguments[2])
+            timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
+        else:
+            timeout_s = self._memory.timespec_s(arguments[2])
+        return self._on_fds("poll", name, fds, timeout_s)
+
+    def _select(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """The descriptors in the bit sets handed to select."""
+        size = (min(max(0, _int32(arguments[0])), 1024) + 63) // 64 * 8
+        fds: set[int] = set()
+        for pointer in arguments[1:4]:
+            bits = int.from_bytes(self._memory.read(pointer, size) or b"", "little")
+            fds.update(n for n in range(size * 8) if bits >> n & 1)
+        timeout_s = self._memory.timespec_s(arguments[4]) if name == "pselect6" else None
+        return self._on_fds("poll", name, tuple(sorted(fds)[:FDS_LIMIT]), timeout_s)
+
+    def _epoll(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """The descriptors an epoll instance watches."""
+        epoll_fd = _int32(arguments[0])
+        try:
+            info = procfs.read(f"{self._proc}/{self._pid}/fdinfo/{epoll_fd}")
+        except OSError:
+            info = b""
+        fds = tuple(int(number) for number in _TFD.findall(info)[:FDS_LIMIT])
+        timeout_s = None
+        if name != "epoll_pwait2":
+            timeout_ms = _int32(arguments[3])
+            timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
+        return self._on_fds("poll", name, fds or (epoll_fd,), timeout_s)
+
+    def _child(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """The process whose end is waited for."""
+        fds: tuple[int, ...] = ()
+        inside = _int32(arguments[0]) if name == "wait4" else 0
+        if name == "waitid":
+            if arguments[0] == _P_PID:
+                inside = _int32(arguments[1])
+            elif arguments[0] == _P_PIDFD:
+                fds = (_int32(arguments[1]),)
+        if inside <= 0:
+            return WaitedOn("child", name, ("any child",), fds)
+        outside = self._outside_pid(inside)
+        return WaitedOn("child", name, (f"pid {inside if outside is None else outside}",), fds)
+
+    def _timer(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """How long a sleep lasts as it was asked for."""
+        pointer = arguments[0] if name == "nanosleep" else arguments[2]
+        timeout_s = self._memory.timespec_s(pointer)
+        is_absolute = name == "clock_nanosleep" and arguments[1] & _TIMER_ABSTIME
+        if timeout_s is not None and is_absolute:
+            is_wall = arguments[0] == 0
+            timeout_s = max(0.0, timeout_s - (self._wall_s if is_wall else self._now_s))
+        return WaitedOn("timer", name, timeout_s=timeout_s)
+
+    def _disk(self, name: str, call: BlockedCall | None, wchan: str | None) -> WaitedOn:
+        """Uninterruptible: a disk or network file system, a driver, a core dump, vfork."""
+        targets = [wchan] if wchan else []
+        fds: tuple[int, ...] = ()
+        if call is not None and call.arguments and (name in _READS or name in _WRITES):
+            fds = (_int32(call.arguments[0]),)
+            targets.insert(0, clean(self._target(fds[0])))
+        return WaitedOn("disk", name or "-", tuple(targets), fds)
+
+    def _on_fds(
+        self, kind: WaitKind, name: str, fds: tuple[int, ...], timeout_s: float | None = None
+    ) -> WaitedOn:
+        """A wait on any of these descriptors."""
+        targets = tuple(clean(self._target(fd)) for fd in fds)
+        return WaitedOn(kind, name, targets, fds, timeout_s=timeout_s)
+
+    def _target(self, fd: int) -> str:
+        """What a descriptor points to; `fd N` where that cannot be seen."""
+        try:
+            return os.readlink(f"{self._proc}/{self._pid}/fd/{fd}")
+        except OSError:
+            return f"fd {fd}"
+
+
+def queued_bytes(proc: str, pid: int, fd: int) -> int | None:
+    """Unread bytes in a pipe of another process, or `None`.
+
+    The pipe is opened for the length of one ioctl only: while it is open there is one more reader,
+    and a writer whose last real reader ends would not be told.
+    """
+    path = f"{proc}/{pid}/fd/{fd}"
+    try:
+        if inode_of(os.readlink(path)) is None:
+            return None
+        own = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        answer = fcntl.ioctl(own, termios.FIONREAD, b"\0\0\0\0")
+    except OSError:
+        return None
+    finally:
+        os.close(own)
+    return int.from_bytes(answer, "little")
+
+
+def _int32(register: int) -> int:
+    """The low half of a register as the signed int a call declares."""
+    low = register & 0xFFFFFFFF
+    return low - (1 << 32) if low >> 31 else low
+
+
+_X86_64: dict[int, str] = {
+    0: "read", 1: "write", 2: "open", 7: "poll", 16: "ioctl", 17: "pread64", 18: "pwrite64",
+    19: "readv", 20: "writev", 23: "select", 34: "pause", 35: "nanosleep", 40: "sendfile",
+    42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg",
+    56: "clone", 57: "fork", 58: "vfork", 59: "execve", 61: "wait4", 65: "semop", 69: "msgsnd",
+    70: "msgrcv", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 128: "rt_sigtimedwait",
+    130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 219: "restart_syscall",
+    220: "semtimedop", 230: "clock_nanosleep", 231: "exit_group", 232: "epoll_wait",
+    243: "mq_timedreceive", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
+    275: "splice", 276: "tee", 278: "vmsplice", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg",
+    307: "sendmmsg", 426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
+    455: "futex_wait",
+}  # fmt: skip
+
+_AARCH64: dict[int, str] = {
+    4: "io_getevents", 22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat",
+    63: "read", 64: "write", 65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64",
+    71: "sendfile", 72: "pselect6", 73: "ppoll", 75: "vmsplice", 76: "splice", 77: "tee",
+    82: "fsync", 83: "fdatasync", 94: "exit_group", 95: "waitid", 98: "futex", 101: "nanosleep",
+    115: "clock_nanosleep", 128: "restart_syscall", 133: "rt_sigsuspend", 137: "rt_sigtimedwait",
+    183: "mq_timedreceive", 188: "msgrcv", 189: "msgsnd", 192: "semtimedop", 193: "semop",
+    202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg",
+    220: "clone", 221: "execve", 242: "accept4", 243: "recvmmsg", 260: "wait4", 269: "sendmmsg",
+    426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
+}  # fmt: skip
+
+
+def names(machine: str) -> dict[int, str]:
+    """System calls by number for a machine as uname(2) calls it; empty for an unknown one."""
+    return {"x86_64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}.get(machine, {})

@@ -1,0 +1,1 @@
+"""One torch program for each failure."""

@@ -1,0 +1,1 @@
+"""What several rules derive from a snapshot: waits, stacks, exits, forecasts."""

@@ -1,0 +1,184 @@
+"""How processes ended, told apart: normal ends, shutdowns, crashes, kills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from signal import Signals
+from typing import Literal, TypeAlias
+
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
+from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
+from mpwatch.model.history import History, Series
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text, seconds_text
+
+Death: TypeAlias = Literal["normal", "shutdown", "crash", "killed", "failed", "unknown"]
+"""`shutdown`: by a signal that asks politely. `failed`: an exit code other than 0."""
+
+CRASH_SIGNALS = frozenset(
+    (Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGFPE, Signals.SIGILL, Signals.SIGBUS)
+)
+POLITE_SIGNALS = frozenset((Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP, Signals.SIGQUIT))
+TOGETHER_S = 3.0
+"""Deaths this close belong to one event; a sample a second apart must not split them."""
+PARENT_NOTICES_S = 12.0
+"""A DataLoader looks after its workers every 5 s; then it takes its time to fail."""
+NEAR_LIMIT = 0.9
+"""Part of a control group's memory limit from which a SIGKILL is put down to the kernel."""
+
+
+def death_of(ended: Ended) -> Death:
+    """What kind of end it was."""
+    if ended.signal is not None:
+        if ended.signal in CRASH_SIGNALS:
+            return "crash"
+        return "shutdown" if ended.signal in POLITE_SIGNALS else "killed"
+    if ended.exit_code is None:
+        return "unknown"
+    if ended.exit_code == 0:
+        return "normal"
+    # A shell and torchrun's own wrappers report a signal as 128 + its number.
+    if ended.exit_code - 128 in POLITE_SIGNALS:
+        return "shutdown"
+    return "failed"
+
+
+def ended_workers(snapshot: Snapshot) -> Iterator[tuple[Process, Ended]]:
+    """Children running the user's code that are gone, with their ends."""
+    for process in snapshot.processes:
+        if process.ended is not None and process.role in WORK_ROLES:
+            yield process, process.ended
+
+
+def ended_python(snapshot: Snapshot) -> Iterator[tuple[Process, Ended]]:
+    """Everything that ran Python code and is gone, the main process included."""
+    for process in snapshot.processes:
+        is_user_code = process.role in WORK_ROLES or process.role in ("main", "compile-worker")
+        if process.ended is not None and (is_user_code or process.sample.is_python):
+            yield process, process.ended
+
+
+def died_with_parent(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
+    """Whether its parent's end explains its own: gone before, or by one kill of all."""
+    head = family_head(snapshot, process)
+    if head is None or head.ended is None or head.ended.at_s > ended.at_s + TOGETHER_S:
+        return False
+    if head.ended.at_s < ended.at_s - TOGETHER_S:
+        return True
+    parents, own = death_of(head.ended), death_of(ended)
+    if own == "failed":
+        # A parent that failed as well did so because of this child; one that was killed or
+        # interrupted took it along.
+        return parents in ("killed", "crash", "shutdown")
+    if own == "killed" and parents == "shutdown":
+        return True  # a scheduler asks the first process politely and ends the others
+    return parents in (own, "unknown")
+
+
+def violent_deaths_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+    """Children and siblings of a process that were killed or crashed: what they held stays held."""
+    return _deaths_near(snapshot, process, frozenset(("killed", "crash")))
+
+
+def terminations_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+    """Children and siblings that a polite signal ended without being asked: they held on too.
+
+    Python does not handle SIGTERM: `Process.terminate` ends a process wherever it is. That is also
+    how processes are stopped that hold nothing, so it says less than a kill.
+    """
+    found = _deaths_near(snapshot, process, frozenset(("shutdown",)))
+    return tuple(each for each in found if each.ended and each.ended.signal == Signals.SIGTERM)
+
+
+def _deaths_near(
+    snapshot: Snapshot, process: Process, kinds: frozenset[Death]
+) -> tuple[Process, ...]:
+    """Children and siblings of a process that ended in one of some ways."""
+    head = family_head(snapshot, process)
+    heads = {process.process} if head is None else {process.process, head.process}
+    return tuple(
+        other
+        for other in snapshot.processes
+        if other.ended is not None
+        and death_of(other.ended) in kinds
+        and (parent := family_head(snapshot, other)) is not None
+        and parent.process in heads
+    )
+
+
+def last_seen(process: Process) -> tuple[str, ...]:
+    """Where it was in the user's code when its stack was last taken, as evidence."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return () if frame is None else (f"last seen at {frame_words(frame)}",)
+
+
+@dataclass(frozen=True, slots=True)
+class ParentFate:
+    """What became of a parent around the end of its child."""
+
+    failed_after_s: float | None = None
+    """Seconds after the child's end at which it failed too; `None` if it did not."""
+    words: tuple[str, ...] = ()
+
+
+def parent_fate(snapshot: Snapshot, process: Process, ended: Ended) -> ParentFate:
+    """Tell whether a parent failed soon after its child had ended."""
+    head = family_head(snapshot, process)
+    if head is None:
+        return ParentFate()
+    if head.ended is None:
+        return ParentFate(words=(f"{called(head)} still runs",))
+    after_s = head.ended.at_s - ended.at_s
+    words = (
+        f"{called(head)} ended {seconds_text(abs(after_s))} {_order(after_s)}: {head.ended.words}",
+    )
+    has_failed = death_of(head.ended) == "failed" and 0 <= after_s <= PARENT_NOTICES_S
+    return ParentFate(after_s if has_failed else None, words)
+
+
+def _order(after_s: float) -> str:
+    """The word for before or after."""
+    return "later" if after_s >= 0 else "earlier"
+
+
+def memory_evidence(snapshot: Snapshot, history: History) -> tuple[str, ...]:
+    """What speaks for the kernel's out-of-memory killer; empty if nothing does."""
+    found: list[str] = []
+    kills = oom_kills(snapshot, history)
+    if kills:
+        found.append(f"the control group counted {kills:.0f} out-of-memory kills meanwhile")
+    cgroup = snapshot.host.cgroup
+    if cgroup is not None and cgroup.memory_limit_bytes:
+        limit = cgroup.memory_limit_bytes
+        # A job that moves into a group of its own has readings of an earlier one as well.
+        past = history.of_host("cgroup_memory_bytes")
+        readings = [point.value for point in past if point.value <= limit]
+        most = max([cgroup.memory_bytes or 0, *readings])
+        if most >= NEAR_LIMIT * limit:
+            found.append(f"its control group reached {bytes_text(most)} of {bytes_text(limit)}")
+    hits = _risen_by(history.of_host("cgroup_limit_hits"))
+    # The page cache alone makes a busy job meet its limit: this supports, and proves nothing.
+    if found and hits:
+        found.append(f"the memory limit was met {hits:.0f} times meanwhile")
+    return tuple(found)
+
+
+def oom_kills(snapshot: Snapshot, history: History) -> float | None:
+    """Out-of-memory kills counted while the job was watched; `None` if nobody counts them.
+
+    Readings end with the job: what a kill found is told with the death itself.
+    """
+    series = history.of_host("cgroup_oom_kills")
+    if not series:
+        return None
+    ends = [p.ended.oom_kills for p in snapshot.processes if p.ended is not None]
+    last = max([series[-1].value, *(count for count in ends if count is not None)])
+    return last - series[0].value
+
+
+def _risen_by(series: Series) -> float:
+    """How much a counter grew while it was watched."""
+    return series[-1].value - series[0].value if series else 0.0

@@ -1,0 +1,153 @@
+"""Forked children that wait for a thread that was not forked with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.loader_waits import PIN_THREAD
+from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.stack_patterns import (
+    HOOK_THREAD,
+    frame_words,
+    main_thread,
+    own_frames,
+    own_threads,
+    user_frame,
+)
+from mpwatch.model.history import History
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.units import seconds_text
+
+Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
+
+STUCK_S = 6.0
+CERTAIN_S = 3.0
+"""Enough where the call itself shows a wait without limit that nobody in the process can end."""
+FUTEX_WAIT = 0
+"""Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
+_OPENMP_FILES = ("libgomp", "libiomp")
+_LIBRARIES = ("cv2", "opencv", "grpc", "hdfs", "hdf5", "jvm", "lmdb", "openblas", "mkl_")
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedAlone:
+    """A forked child with one thread of its own, which waits for a lock inside its process."""
+
+    process: Process
+    thread: Thread
+    reason: Reason
+    library: str
+    quiet_s: float
+    parents_threads: tuple[str, ...]
+    """Names of threads of the parent that are older than this child."""
+
+    @property
+    def _alone(self) -> str:
+        """How many threads it has, in words."""
+        helpers = len(self.process.threads) - 1
+        return "has one thread" if not helpers else f"has one thread beside {helpers} at rest"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The numbers that show it."""
+        lines = [
+            f"{called(self.process)} was forked, {self._alone}, and has used no cpu for "
+            f"{seconds_text(self.quiet_s)}",
+            "that thread waits on a futex private to its process: nobody else can wake it",
+        ]
+        frame = user_frame(self.thread.stack)
+        if frame is not None:
+            lines.append(f"at {frame_words(frame)}")
+        if self.parents_threads:
+            shown = ", ".join(self.parents_threads[:6])
+            lines.append(f"its parent had other threads when it was forked: {shown}")
+        return tuple(lines)
+
+
+def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterator[ForkedAlone]:
+    """The children that stand for one of the reasons; each child has exactly one."""
+    for process, thread in _waiting_alone(snapshot):
+        found = _examine(snapshot, history, process, thread)
+        if found is not None and found.reason == reason:
+            yield found
+
+
+@once_per_reading
+def _waiting_alone(snapshot: Snapshot) -> tuple[tuple[Process, Thread], ...]:
+    """Forked children with one thread of their own, which waits inside its process.
+
+    Four rules ask, each for a reason of its own; of a healthy job there is hardly any.
+    """
+    return tuple(
+        (process, threads[0])
+        for process in snapshot.living()
+        if process.sample.start_method == "fork"
+        and len(threads := own_threads(process)) == 1
+        and _waits_inside(threads[0])
+    )
+
+
+def _examine(
+    snapshot: Snapshot, history: History, process: Process, thread: Thread
+) -> ForkedAlone | None:
+    """Whether such a child has stood for long enough, and why."""
+    quiet = quiet_s(process, history)
+    needed = STUCK_S if thread.waits_on is None else CERTAIN_S
+    if quiet is None or quiet < needed:
+        return None
+    head = family_head(snapshot, process)
+    older = () if head is None else _older_threads(head, process)
+    reason, library = _reason(process, thread, older)
+    names = tuple(each.name for each in older if each.name != HOOK_THREAD)
+    return ForkedAlone(process, thread, reason, library, quiet, names)
+
+
+def _waits_inside(thread: Thread) -> bool:
+    """Whether a thread waits without limit for something inside its own process."""
+    wait = thread.waits_on
+    if thread.state != "S":
+        return False
+    if wait is None:
+        return thread.wchan is not None and "futex" in thread.wchan
+    return wait.kind == "futex" and wait.timeout_s is None
+
+
+def _reason(
+    process: Process, thread: Thread, parents_threads: tuple[ThreadSample, ...]
+) -> tuple[Reason, str]:
+    """What kind of lock it is, from native frames, the futex command, the stack and libraries."""
+    frames = own_frames(thread.stack)
+    native = [frame.file for frame in frames]
+    if any(name in file for file in native for name in _OPENMP_FILES):
+        return "openmp", ""
+    library = next((name for file in native for name in _LIBRARIES if name in file), "")
+    if library:
+        return "library", library
+    wait = thread.waits_on
+    if wait is None or wait.futex_command == FUTEX_WAIT:
+        innermost = frames[0].file if frames else ""
+        mapped = process.sample.maps.libraries if process.sample.maps is not None else ()
+        library = next((file for file in mapped for name in _LIBRARIES[:4] if name in file), "")
+        if "/torch/" in innermost or (not library and wait is not None):
+            return "openmp", ""
+        if library:
+            return "library", library
+    if any(each.name.startswith(PIN_THREAD) for each in parents_threads):
+        return "pin-thread", ""
+    return "lock", ""
+
+
+def _older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
+    """Threads of the parent, besides the main one, that lived when the child was forked."""
+    main = main_thread(head)
+    return tuple(
+        thread
+        for thread in head.sample.threads or ()
+        if (main is None or thread.tid != main.tid)
+        and (thread.start_ticks is None or thread.start_ticks <= child.process.start_ticks)
+    )

@@ -1,0 +1,197 @@
+"""How long something has not moved: what separates waiting from standing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.model.history import History, Series, columns, first_at, values_of
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+
+STANDING_S = 8.0
+"""Longer than a DataLoader's own 5 s rhythm: who has not moved for this long stands."""
+TICK_S = 0.02
+"""CPU time between two readings that counts as moving: a poll that wakes up costs less."""
+
+
+SAMPLES = 8
+"""Fewer moments say nothing about a share."""
+SHARE_SPAN_S = 12.0
+"""Longer than `STANDING_S`: of a job that stands from its start on, that is told and no share."""
+WAKES = 3
+WAKES_PER_S = 0.6
+"""Wake-ups of the main thread that still count as standing: a DataLoader polls every 5 s."""
+SWITCHES_OF_A_LOOK = 10
+LOOK_S = 1.0
+"""A look at the stacks is over this long after it stopped the process, on a loaded machine too."""
+COUNTED_S = 3.5
+"""Switches are counted every few seconds (`STATUS_S` of `mpwatch.collect.process.reader`): those
+that a look causes may show in a reading so much later."""
+
+
+_known: tuple[History, dict[ProcessId, tuple[Process, float | None]]] | None = None
+"""What the last history asked said of each process: a dozen rules ask for the same at one look. A
+history is a view of one moment, so another one is asked anew."""
+
+
+def quiet_s(process: Process, history: History) -> float | None:
+    """Seconds for which a process has used practically no cpu; `None` if that was not watched.
+
+    The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
+    five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
+    the time shows in how often it wakes up.
+    """
+    global _known
+    known = _known
+    if known is None or known[0] is not history:
+        known = _known = history, {}
+    told = known[1].get(process.process)
+    if told is None or told[0] is not process:
+        told = known[1][process.process] = process, _quiet_s(process, history)
+    return told[1]
+
+
+def _quiet_s(process: Process, history: History) -> float | None:
+    """As `quiet_s`, worked out."""
+    thread = main_thread(process)
+    # It is as it was read, and rests since.
+    rest_s = history.rests.get(process.process, 0.0)
+    still_s = _longer(thread.still_s if thread is not None else None, rest_s)
+    # Going from one wait to another takes no cpu that could be measured.
+    waits_s = _longer(thread.waits_s if thread is not None else None, rest_s)
+    series = history.of(process.process, "cpu_percent")
+    if len(series) < 2:
+        return _least(still_s, waits_s) if still_s is not None else None
+    switches = history.of(process.process, "voluntary_switches")
+    woken_s = None
+    if len(switches) >= 2:
+        woken_s = _rarely_woken_s(switches, history.of(process.process, "looks"))
+    at_most_s = _least(waits_s, woken_s)
+    if at_most_s is not None and (still_s or 0.0) >= at_most_s:
+        return at_most_s
+    return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
+
+
+def _longer(seconds: float | None, more_s: float) -> float | None:
+    """Some time and more of it."""
+    return None if seconds is None else seconds + more_s
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    """The smaller of two of which either may be missing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
+    """Seconds since it last used more than a tick or two of cpu, or since watching began.
+
+    It is not looked further back than needed: where `enough_s` is reached, more changes nothing.
+    """
+    moments, values = columns(cpu_percent)
+    last_s = moments[-1]
+    for index in range(len(moments) - 1, 0, -1):
+        at_s = moments[index]
+        idle_s = last_s - at_s
+        if enough_s is not None and idle_s >= enough_s:
+            return idle_s
+        if values[index] / 100 * (at_s - moments[index - 1]) > TICK_S:
+            return idle_s
+    return last_s - moments[0]
+
+
+def _rarely_woken_s(switches: Series, looks: Series) -> float:
+    """Seconds for which the main thread woke up no more often than a poll every few seconds.
+
+    Each look at its stacks from outside stops it and is counted as five to ten switches (measured
+    with py-spy 0.4): so many are left out, and not more, or a process that is looked at all the
+    time would seem to stand.
+    """
+    moments, counts = columns(switches)
+    since_s = last_s = moments[-1]
+    woken = 0.0
+    told: set[int] = set()
+    for index in range(len(moments) - 1, 0, -1):
+        at_s = moments[index - 1]
+        more = counts[index] - counts[index - 1]
+        if more > WAKES and _shows_a_look(looks, at_s, moments[index], told):
+            more -= min(more, SWITCHES_OF_A_LOOK)
+        woken += max(0.0, more)
+        if woken > WAKES + WAKES_PER_S * (last_s - at_s):
+            break
+        since_s = at_s
+    return last_s - since_s
+
+
+def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> bool:
+    """Whether switches that were counted in between may be those of a look at the stacks.
+
+    Args:
+        looks: When stacks were taken.
+        from_s: When they were counted before.
+        to_s: When they were counted again; a look that began before may be noted a moment later.
+        told: The looks, by their places, that other switches show: each shows once. Added to.
+    """
+    for place in range(first_at(looks, to_s + LOOK_S) - 1, -1, -1):
+        if looks[place].at_s < from_s - COUNTED_S:
+            return False
+        if place not in told:
+            told.add(place)
+            return True
+    return False
+
+
+def stands(process: Process, history: History, at_least_s: float = STANDING_S) -> bool:
+    """Whether a process has not moved for a while."""
+    quiet = quiet_s(process, history)
+    return quiet is not None and quiet >= at_least_s
+
+
+def all_stand(processes: Iterable[Process], history: History) -> bool:
+    """Whether none of them has moved for a while; true of none at all."""
+    return all(stands(process, history) for process in processes)
+
+
+def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -> float | None:
+    """CPU use over the last seconds; `None` if it was watched for less than half of that."""
+    return _mean_since(history.of(process.process, "cpu_percent"), over_s, 1, over_s / 2)
+
+
+def _mean_since(series: Series, over_s: float, at_least: int, at_least_s: float) -> float | None:
+    """The mean of the last seconds; `None` of fewer points, or where they span less."""
+    if len(series) < at_least:
+        return None
+    last_s = series[-1].at_s
+    first = first_at(series, last_s - over_s)
+    count = len(series) - first
+    if count < at_least or last_s - series[first].at_s < at_least_s:
+        return None
+    return sum(values_of(series[first:])) / count
+
+
+def watched_s(snapshot: Snapshot, history: History) -> float:
+    """How long the job has been observed."""
+    return 0.0 if history.started_at_s is None else snapshot.at_s - history.started_at_s
+
+
+def wait_share(process: Process, history: History, over_s: float = 30.0) -> float | None:
+    """Part of the last seconds in which it waited as DataLoaders wait, 0 to 1.
+
+    Returns:
+        The share of samples; `None` where there were fewer than `SAMPLES`, or over less than
+        `SHARE_SPAN_S`.
+    """
+    return _mean_since(history.of(process.process, "loader_wait"), over_s, SAMPLES, SHARE_SPAN_S)
+
+
+def waiting_s(process: Process, history: History) -> float:
+    """For how long it has been found waiting, at every look, as DataLoaders wait."""
+    series = history.of(process.process, "loader_wait")
+    since_s = None
+    for point in reversed(series):
+        if point.value < 1:
+            break
+        since_s = point.at_s
+    return 0.0 if since_s is None else series[-1].at_s - since_s

@@ -1,0 +1,135 @@
+"""A process that waits for a batch and has done so for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
+from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
+from mpwatch.diagnose.analysis.process_queries import loader_owners
+from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample, WaitedOn
+from mpwatch.model.snapshot import Loader, Process, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStall:
+    """Main waits for a batch and nothing has come for a while."""
+
+    owner: Process
+    workers: tuple[Process, ...]
+    """Its living workers."""
+    quiet_s: float
+    loader: Loader | None
+    """What its hook says about the iterator it waits in."""
+
+    @property
+    def batch(self) -> str:
+        """The batch in words."""
+        if self.loader is None or self.loader.next_task is None:
+            return "a batch"
+        return f"batch {self.loader.next_task}"
+
+
+def loader_stalls(
+    snapshot: Snapshot, history: History, at_least_s: float = STANDING_S
+) -> Iterator[LoaderStall]:
+    """All loaders whose main process stands waiting for a batch."""
+    writers: Mapping[int, tuple[ProcessId, ...]] | None = None
+    for owner, workers in loader_owners(snapshot):
+        if owner.sample.state in ("T", "t"):
+            continue  # somebody stopped it: it does not wait, it is held
+        loader = _waiting_loader(snapshot, owner)
+        waited_s = _waited_s(owner, loader, history)
+        if waited_s is None or waited_s < at_least_s:
+            continue
+        if writers is None:
+            writers = pipe_ends(snapshot).writers
+        ours = {worker.process for worker in workers}
+        if loader is not None or _waits_for_batch(owner, ours, writers):
+            yield LoaderStall(owner, workers, waited_s, loader)
+
+
+def _waiting_loader(snapshot: Snapshot, owner: Process) -> Loader | None:
+    """The iterator that main is inside of, as its hook sees it."""
+    waiting = [
+        loader
+        for loader in snapshot.loaders
+        if loader.process == owner.process and loader.waiting_since_s is not None
+    ]
+    return max(waiting, key=lambda loader: loader.waiting_since_s or 0.0, default=None)
+
+
+def _waited_s(owner: Process, loader: Loader | None, history: History) -> float | None:
+    """How long main has waited: the hook knows, else how long it has been quiet."""
+    if loader is not None:
+        return loader.waiting_since_s
+    return quiet_s(owner, history)
+
+
+def _waits_for_batch(
+    owner: Process, workers: set[ProcessId], writers: Mapping[int, tuple[ProcessId, ...]]
+) -> bool:
+    """Whether main is in `_try_get_data`, by its stack or by the way it polls a worker's pipe."""
+    thread = main_thread(owner)
+    if thread is None or thread.state == "R":
+        return False
+    if thread.stack:
+        return main_shape(owner) == "waits-for-batch"
+    wait = thread.waits_on
+    if wait is None or not is_loader_poll(wait):
+        return False
+    return any(not workers.isdisjoint(writers.get(pipe, ())) for pipe in pipes_among(wait.targets))
+
+
+def is_idle(worker: Process) -> bool:
+    """Whether a worker waits for work, by its hook, its stack, or the way it polls."""
+    if worker.loader is not None and worker.loader.task is not None:
+        return False
+    thread = main_thread(worker)
+    if thread is None or thread.state != "S":
+        return False
+    if thread.stack:
+        return main_shape(worker) == "worker-idle"
+    return is_loader_poll(thread.waits_on)
+
+
+def has_unsent(worker: Process) -> bool:
+    """Whether one of its threads is blocked writing into a pipe: then a batch is on its way."""
+    return any(
+        thread.waits_on is not None and thread.waits_on.kind == "pipe-write"
+        for thread in worker.threads
+    )
+
+
+POLL_S = (4.0, 5.01)
+"""A poll asks for five seconds, rounded to milliseconds."""
+PIN_THREAD = "pt_data_pin"
+
+
+def is_loader_poll(wait: WaitedOn | None) -> bool:
+    """Whether a thread polls as `Queue.get` does inside of a DataLoader."""
+    if wait is None or wait.kind != "poll" or wait.timeout_s is None:
+        return False
+    return POLL_S[0] <= wait.timeout_s <= POLL_S[1]
+
+
+def loader_wait(sample: ProcSample) -> float | None:
+    """1 while the main thread waits for a batch or for work, else 0; `None` if it was not read.
+
+    With pinned memory main waits for its pin thread instead, by a condition with the same limit.
+    """
+    main = next((t for t in sample.threads or () if t.tid == sample.process.pid), None)
+    if main is None or (main.waits_on is None and main.state != "R"):
+        return None
+    if main.state != "S":
+        return 0.0
+    wait = main.waits_on
+    if is_loader_poll(wait):
+        return 1.0
+    is_pinned = any(t.name.startswith(PIN_THREAD) for t in sample.threads or ())
+    is_limited = wait is not None and wait.kind == "futex" and wait.timeout_s is not None
+    return float(is_pinned and is_limited)

@@ -1,0 +1,131 @@
+"""Questions about the family: who is whose worker, which ended, how people call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.snapshot import Process, Snapshot
+
+WORK_ROLES: frozenset[Role] = frozenset({"loader-worker", "pool-worker", "spawned", "rank"})
+"""Roles of children that run the user's code."""
+SERVICE_ROLES: frozenset[Role] = frozenset({"forkserver", "resource-tracker", "shm-manager"})
+"""Helpers of multiprocessing and torch: they wait all their life."""
+
+
+def called(process: Process) -> str:
+    """How people call it: `worker 3 (41829)`."""
+    return f"{process.label} ({process.pid})"
+
+
+def all_called(processes: Iterable[Process], limit: int = 4) -> str:
+    """Several of them in one phrase: `worker 0 (12), worker 1 (13) and 5 more`."""
+    names = [called(process) for process in processes]
+    if len(names) <= limit:
+        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1] if names else "")))
+    return f"{', '.join(names[:limit])} and {len(names) - limit} more"
+
+
+def counted(count: float, noun: str, plural: str = "") -> str:
+    """A number of things: `1 worker`, `3 processes`."""
+    return f"{count:.0f} {noun if count == 1 else plural or noun + 's'}"
+
+
+@once_per_reading
+def by_identity(snapshot: Snapshot) -> Mapping[ProcessId, Process]:
+    """All processes by their identity."""
+    # The first wins, as in `Snapshot.get`.
+    return {process.process: process for process in reversed(snapshot.processes)}
+
+
+@once_per_reading
+def _by_pid(snapshot: Snapshot) -> Mapping[int, ProcessId]:
+    """The identity of each pid."""
+    return {process.pid: process.process for process in reversed(snapshot.processes)}
+
+
+def family_head(snapshot: Snapshot, process: Process) -> Process | None:
+    """The process whose code started this one: its parent, past a forkserver in between."""
+    return _past_forkserver(
+        snapshot, process.parent or process.original_parent or _sampled_parent(snapshot, process)
+    )
+
+
+def _sampled_parent(snapshot: Snapshot, process: Process) -> ProcessId | None:
+    """The parent by the pid in the last sample, if it is one of the processes observed."""
+    return _by_pid(snapshot).get(process.sample.parent_pid)
+
+
+def _past_forkserver(snapshot: Snapshot, parent_id: ProcessId | None) -> Process | None:
+    """The process itself, or its own parent where it is a forkserver."""
+    if parent_id is None:
+        return None
+    known = by_identity(snapshot)
+    parent = known.get(parent_id)
+    if parent is not None and parent.role == "forkserver":
+        before = parent.parent or parent.original_parent
+        return parent if before is None else known.get(before, parent)
+    return parent
+
+
+def children_started_by(snapshot: Snapshot, process: Process) -> Iterator[Process]:
+    """Children, those behind its forkserver and those that ended or were orphaned included."""
+    for other in snapshot.processes:
+        if other.process != process.process:
+            head = family_head(snapshot, other)
+            if head is not None and head.process == process.process:
+                yield other
+
+
+def workers_of(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+    """The living DataLoader workers a process started."""
+    return tuple(
+        child
+        for child in children_started_by(snapshot, process)
+        if child.role == "loader-worker" and not child.is_gone
+    )
+
+
+@once_per_reading
+def loader_owners(snapshot: Snapshot) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
+    """Each living process that has living DataLoader workers, with these."""
+    owned: dict[ProcessId, list[Process]] = {}
+    for worker in snapshot.processes:
+        if worker.role != "loader-worker" or worker.is_gone:
+            continue
+        head = family_head(snapshot, worker)
+        if head is not None and not head.is_gone:
+            owned.setdefault(head.process, []).append(worker)
+    return tuple(
+        (process, tuple(owned[process.process]))
+        for process in snapshot.processes
+        if process.process in owned
+    )
+
+
+def of_role(snapshot: Snapshot, *roles: Role) -> Iterator[Process]:
+    """The living processes of some roles."""
+    return (p for p in snapshot.processes if p.role in roles and not p.is_gone)
+
+
+def age_s(snapshot: Snapshot, process: Process) -> float | None:
+    """Seconds since it was born, or `None` if that is not known."""
+    born = process.sample.born_wall_s
+    return None if born is None else max(0.0, snapshot.wall_s - born)
+
+
+GAP_TICKS = 200
+"""Two seconds: workers of one set are started back to back, also by spawn."""
+
+
+def generations(workers: Iterable[Process]) -> list[tuple[Process, ...]]:
+    """Workers grouped by birth, the oldest set first; `start_ticks` are 1/100 s."""
+    groups: list[list[Process]] = []
+    for worker in sorted(workers, key=lambda each: each.process.start_ticks):
+        last = groups[-1][-1] if groups else None
+        if last is None or worker.process.start_ticks - last.process.start_ticks > GAP_TICKS:
+            groups.append([worker])
+        else:
+            groups[-1].append(worker)
+    return [tuple(group) for group in groups]

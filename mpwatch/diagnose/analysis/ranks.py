@@ -1,0 +1,109 @@
+"""Processes that take part in the same collectives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.process_queries import family_head
+from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread, own_frames
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+
+_BACKWARD = "_engine_run_backward"
+_THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
+"""How the threads of a process group are called (torch 2.13)."""
+
+
+def in_collective(process: Process) -> str | None:
+    """The collective that any of its threads is in; `None` if none."""
+    for thread in process.threads:
+        name = collective_of(own_frames(thread.stack))
+        if name is not None:
+            return name
+    return None
+
+
+def is_in_backward(process: Process) -> bool:
+    """Whether a rank is in a backward pass, as part of which DistributedDataParallel reduces.
+
+    That happens in native code: one that computes looks the same, but uses the cpu.
+    """
+    thread = main_thread(process)
+    own = own_frames(thread.stack) if thread is not None else ()
+    return (
+        bool(own)
+        and own[0].function == _BACKWARD
+        and any(each.name.startswith(_THREADS_OF_A_GROUP) for each in process.threads)
+    )
+
+
+def is_joining(process: Process) -> bool:
+    """Whether its main thread waits to join the process group, by its last stack."""
+    thread = main_thread(process)
+    if thread is None or thread.waits_on is None:
+        return False
+    return calls(own_frames(thread.stack), "distributed_c10d.py:init_process_group")
+
+
+def joining_for_s(ranks: Sequence[Process]) -> float:
+    """For how long at least all of them have been waiting to join.
+
+    The one that has the store looks a hundred times a second whether all are there, and its wait
+    seems to begin anew whenever it is met at that; the others wait for bytes.
+    """
+    threads = [thread for rank in ranks if (thread := main_thread(rank)) is not None]
+    quiet = [t for t in threads if t.waits_on is not None and t.waits_on.kind != "timer"]
+    return min(
+        (
+            0.0 if t.waits_s is None or (t.stack_age_s or 0.0) > t.waits_s else t.waits_s
+            for t in quiet or threads
+        ),
+        default=0.0,
+    )
+
+
+def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
+    """Living ranks with a common parent, by number, where any of them may be in a collective.
+
+    Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
+    being siblings, and by what they call.
+    """
+    for family in _families(snapshot):
+        if len(family) > 1 and any(in_collective(p) or is_in_backward(p) for p in family):
+            yield family
+
+
+class Joining(NamedTuple):
+    """Living ranks with a common parent."""
+
+    ranks: tuple[Process, ...]
+    """Those that wait to join the process group."""
+    late: tuple[Process, ...]
+    """Those that do something else."""
+
+
+def joining_groups(snapshot: Snapshot) -> Iterator[Joining]:
+    """The ranks of each parent of which any waits to join the process group.
+
+    A sibling that does something else is late only if it is known to be a rank.
+    """
+    for family in _families(snapshot):
+        ranks = tuple(filter(is_joining, family))
+        late = tuple(rank for rank in family if rank not in ranks)
+        if ranks and all(rank.role == "rank" and in_collective(rank) is None for rank in late):
+            yield Joining(ranks, late)
+
+
+def _families(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
+    """The living ranks of each parent, by number."""
+    families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
+    for process in snapshot.living():
+        is_by_hand = process.role == "main" and process.sample.rank is not None
+        if process.role not in ("rank", "spawned") and not is_by_hand:
+            continue
+        head = family_head(snapshot, process)
+        families[None if head is None else head.process].append(process)
+    for family in families.values():
+        yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))

@@ -1,0 +1,158 @@
+"""Counts that several rules read: torch's descriptors and mappings, room, and who holds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.model.history import History, Point, Series
+from mpwatch.model.host import RoomSample
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.segments import SegmentUse
+from mpwatch.model.snapshot import Process, Segment, Snapshot
+
+MANY_FILES = 100
+"""Who has made fewer says nothing about how fast all of them are made."""
+
+
+def fds_used(process: Process) -> int | None:
+    """Open descriptors, or `None` if they could not be counted."""
+    return None if process.sample.fds is None else process.sample.fds.used
+
+
+def fd_limit(process: Process) -> int | None:
+    """The soft limit of open descriptors."""
+    return None if process.sample.fds is None else process.sample.fds.soft_limit
+
+
+def torch_fds(process: Process) -> int | None:
+    """Descriptors on torch segments; `None` if no link was ever read."""
+    fds = process.sample.fds
+    if fds is not None and fds.by_kind is not None:
+        return fds.by_kind.get("torch", 0)
+    uses = process.sample.segments
+    if uses is None:
+        return None
+    return sum(len(use.fds) for use in uses if use.kind in ("torch", "torch-named"))
+
+
+def torch_maps(process: Process) -> int | None:
+    """Mappings of torch segments; `None` if the mappings were never read."""
+    maps = process.sample.maps
+    return None if maps is None else maps.torch_count
+
+
+def maps_over_time(
+    snapshot: Snapshot, process: Process, history: History
+) -> tuple[int, Series] | None:
+    """Mappings in use now and before; `None` if they were never counted.
+
+    Counting them means reading all of them, so it is done rarely. Where a process makes most of the
+    files in /dev/shm, each of them a mapping, their number says in between how it goes on.
+    """
+    maps = process.sample.maps
+    if maps is None:
+        return None
+    counted = history.of(process.process, "maps")
+    files = history.of_host("shm_used_inodes")
+    if maps.read_at_s is None or len(files) < 2 or not _makes_the_files(snapshot, process):
+        return maps.used, counted
+    at_count = [point.value for point in files if point.at_s <= maps.read_at_s + 0.5]
+    if not at_count or files[-1].value <= at_count[-1]:
+        return maps.used, counted
+    beyond = maps.used - at_count[-1]
+    estimated = [Point(point.at_s, point.value + beyond) for point in files]
+    return round(estimated[-1].value), estimated
+
+
+def _makes_the_files(snapshot: Snapshot, process: Process) -> bool:
+    """Whether most named segments are of its making."""
+    makers = _makers_of_files(snapshot)
+    own = makers[process.process]
+    return own >= MANY_FILES and 2 * own > makers.total()
+
+
+@once_per_reading
+def _makers_of_files(snapshot: Snapshot) -> Counter[ProcessId | None]:
+    """How many named segments each process has made."""
+    return Counter(s.creator for s in snapshot.segments if s.kind == "torch-named" and s.is_linked)
+
+
+def map_limit(snapshot: Snapshot, process: Process) -> int | None:
+    """`vm.max_map_count` as it applies to a process."""
+    maps = process.sample.maps
+    if maps is not None and maps.limit is not None:
+        return maps.limit
+    return snapshot.host.max_map_count
+
+
+def foreign_share(process: Process) -> float | None:
+    """Part of its torch segments that other processes made, 0 to 1; `None` if unknown."""
+    inside = process.sample.ns_pid
+    own = {process.pid} if inside is None else {process.pid, inside}
+    uses = [
+        use
+        for use in process.sample.segments or ()
+        if use.kind in ("torch", "torch-named") and use.creator_pid is not None
+    ]
+    if not uses:
+        return None
+    return sum(use.creator_pid not in own for use in uses) / len(uses)
+
+
+def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> str | None:
+    """Who made the torch segments it holds: `412 by worker 0 (41826), 399 by worker 1 (41827)`."""
+    names = {p.pid: f"{p.label} ({p.pid})" for p in snapshot.processes}
+    counts = Counter(
+        use.creator_pid
+        for use in process.sample.segments or ()
+        if use.kind in ("torch", "torch-named") and use.creator_pid is not None
+    )
+    if not counts:
+        return None
+    parts = [f"{n} by {names.get(pid, f'pid {pid}')}" for pid, n in counts.most_common(limit)]
+    left = len(counts) - limit
+    return ", ".join(parts) + (f" and {left} more processes" if left > 0 else "")
+
+
+def burden_words(snapshot: Snapshot, process: Process) -> Iterator[str]:
+    """Where in what it hands to a new process most tensors are, as its hook found it."""
+    for entry in snapshot.log:
+        if entry.process != process.process or entry.kind != "many-storages":
+            continue
+        path, kind = entry.details.get("path"), entry.details.get("object")
+        if path:
+            count = entry.details.get("storages")
+            yield f"{count} storages are in {path} of the {kind} handed over"
+            return
+
+
+def torch_fd_series(process: Process, history: History) -> Series:
+    """Descriptors on torch segments over time; empty if never read."""
+    return history.of(process.process, "torch_fds")
+
+
+def used_bytes(room: RoomSample) -> int:
+    """Bytes taken of a file system."""
+    return room.total_bytes - room.free_bytes
+
+
+def segment_bytes(segments: Iterable[Segment | SegmentUse]) -> int:
+    """Bytes the segments occupy, each counted once: allocated where that is known.
+
+    A file that allocates nothing holds nothing, whatever size it claims: a failed allocation
+    leaves such files.
+    """
+    return sum(
+        s.allocated_bytes if s.allocated_bytes is not None else s.size_bytes or 0 for s in segments
+    )
+
+
+def sparse_bytes(segments: Iterable[Segment]) -> int:
+    """Bytes promised by segment files and not yet allocated: what touching them will need."""
+    return sum(
+        max(0, s.size_bytes - s.allocated_bytes)
+        for s in segments
+        if s.size_bytes is not None and s.allocated_bytes is not None
+    )

@@ -1,0 +1,180 @@
+"""Stacks merged over workers or ranks: what most of them do, and who does something else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mpwatch.diagnose.analysis.stack_patterns import (
+    Shape,
+    collective_of,
+    frame_words,
+    main_thread,
+    own_frames,
+    shape_of,
+    user_frame,
+)
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process
+
+OUTLIER_SHARE = 0.25
+"""A group smaller than this part of all is told as an outlier."""
+NAMES_SHOWN = 6
+
+_SHAPE_WORDS: dict[Shape, str] = {
+    "worker-idle": "wait for work in Queue.get",
+    "worker-collating": "collate",
+    "waits-for-batch": "wait for a batch",
+    "starts-workers": "start workers",
+    "shuts-workers-down": "shut workers down",
+    "worker-leaving": "are about to leave",
+    "lock-between-processes": "wait for a lock between processes",
+    "event-between-processes": "wait for an event between processes",
+    "joins-process": "wait for a process to end",
+    "joins-thread": "wait for a thread to end",
+    "joins-queue": "wait for a queue's feeder thread to end",
+    "pool-idle": "wait for a task of a Pool",
+    "pool-result": "wait for the result of a Pool",
+    "queue-get": "wait in Queue.get",
+    "imports-main": "import the main module",
+    "debugger": "are held by a debugger",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StackGroup:
+    """Processes whose main threads do the same."""
+
+    processes: tuple[ProcessId, ...]
+    names: str
+    """Their numbers with runs joined: `0-2, 4-63`; labels where they have none."""
+    words: str
+    """What they do: `wait for work in Queue.get`, `in all_reduce`, `data.py:31 decode`."""
+    frames: tuple[Frame, ...]
+    """One stack of the group, innermost first, without what a fork left behind."""
+    is_outlier: bool
+    noun: str = ""
+    """What the numbers are of: `worker` or `rank`; empty where there are labels."""
+
+    @property
+    def called(self) -> str:
+        """Who they are: `workers 0-2`, `rank 3`, or labels."""
+        if not self.noun:
+            return self.names
+        return f"{self.noun}{'s' if len(self.processes) > 1 else ''} {self.names}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedStacks:
+    """All groups, the largest first."""
+
+    total: int
+    groups: tuple[StackGroup, ...]
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line: `62 of 64 in Queue.get; workers 3 and 17 in data.py:31 decode`."""
+        return "; ".join(
+            f"{group.called} {group.words}"
+            if group.is_outlier
+            else f"{len(group.processes)} of {self.total} {group.words}"
+            for group in self.groups
+        )
+
+    @property
+    def outliers(self) -> tuple[StackGroup, ...]:
+        """The groups that do something else than most."""
+        return tuple(group for group in self.groups if group.is_outlier)
+
+
+def merge(processes: Iterable[Process]) -> MergedStacks:
+    """Group processes by what their main threads do.
+
+    Processes without a stack are left out. Two stacks are the same if they mean the same: both wait
+    for work, both are in one collective, or both are at the same function of the user's code.
+    """
+    members: defaultdict[str, list[Process]] = defaultdict(list)
+    stacks: dict[str, tuple[Frame, ...]] = {}
+    for process in processes:
+        thread = main_thread(process)
+        if thread is None or not thread.stack:
+            continue
+        own = tuple(own_frames(thread.stack))
+        words = _words(own)
+        members[words].append(process)
+        stacks.setdefault(words, own)
+    total = sum(map(len, members.values()))
+    largest = max(map(len, members.values()), default=0)
+    groups = [
+        StackGroup(
+            processes=tuple(member.process for member in group),
+            names=_names(group),
+            words=words,
+            frames=stacks[words],
+            noun=_noun(group),
+            is_outlier=len(group) < largest and len(group) <= max(1, OUTLIER_SHARE * total),
+        )
+        for words, group in members.items()
+    ]
+    groups.sort(key=lambda group: (-len(group.processes), group.processes[0]))
+    return MergedStacks(total, tuple(groups))
+
+
+def _words(frames: Sequence[Frame]) -> str:
+    """What a stack means, in words that are the same for equal meanings."""
+    collective = collective_of(frames)
+    if collective is not None:
+        return f"in {collective}"
+    shape = shape_of(tuple(frames))
+    if shape in _SHAPE_WORDS:
+        return _SHAPE_WORDS[shape]
+    user = user_frame(frames)
+    if user is None:
+        return f"in {frames[0].function} ({frames[0].file.rpartition('/')[2]})"
+    into = "" if user is frames[0] else f" -> {frames[0].function}"
+    return f"in {frame_words(user)}{into}"
+
+
+def _noun(processes: Sequence[Process]) -> str:
+    """What `_names` gives numbers of."""
+    if not _names(processes)[:1].isdigit():
+        return ""
+    return "rank" if processes[0].role == "rank" else "worker"
+
+
+def _names(processes: Sequence[Process]) -> str:
+    """Numbers of workers or ranks with runs joined, or labels."""
+    numbers = [_number(process) for process in processes]
+    known = sorted(number for number in numbers if number is not None)
+    if len(known) < len(numbers) or len(set(known)) < len(known):
+        names = [process.label for process in processes]
+        more = len(names) - NAMES_SHOWN
+        return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return ranges(known)
+
+
+def _number(process: Process) -> int | None:
+    """The number people know it by."""
+    if process.role == "rank":
+        return process.sample.rank
+    return process.sample.worker_id if process.role == "loader-worker" else None
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers with runs joined and `and` before the last: `0-2, 7 and 9`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [
+        part
+        for run in runs
+        for part in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))
+    ]
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

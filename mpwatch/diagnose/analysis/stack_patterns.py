@@ -1,0 +1,330 @@
+"""What a Python stack means: functions of CPython and torch recognised by name, never by line.
+
+Checked against torch 2.13 and CPython 3.11; line numbers move between versions, names rarely do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+
+Shape: TypeAlias = Literal[
+    "",
+    "worker-idle",
+    "worker-fetching",
+    "worker-collating",
+    "worker-leaving",
+    "waits-for-batch",
+    "starts-workers",
+    "shuts-workers-down",
+    "feeder-idle",
+    "feeder-sending",
+    "pin-thread",
+    "sharer",
+    "lock-between-processes",
+    "event-between-processes",
+    "joins-process",
+    "joins-thread",
+    "joins-queue",
+    "pool-result",
+    "pool-idle",
+    "queue-get",
+    "collective",
+    "imports-main",
+    "lock-file",
+    "debugger",
+    "sleeps",
+]
+"""The empty shape is code of the user, or no stack at all."""
+
+COLLECTIVES = frozenset(
+    (
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_object",
+        "all_to_all",
+        "all_to_all_single",
+        "barrier",
+        "monitored_barrier",
+        "broadcast",
+        "broadcast_object_list",
+        "gather",
+        "gather_object",
+        "recv",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "scatter",
+        "scatter_object_list",
+        "send",
+    )
+)
+_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
+_C10D = "distributed_c10d.py"
+
+
+STACKS_KEPT = 8192
+"""Stacks that are known at most; then all of them are looked at anew."""
+
+
+class _Stack:
+    """What is asked of one stack again and again: by twenty rules at each look."""
+
+    __slots__ = ("_shape", "_user", "frames", "functions", "own")
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self.frames = frames
+        self.own = _without_parents(frames)
+        self.functions = frozenset([_bare(frame) for frame in frames])
+        """Without their classes: most patterns name one that occurs nowhere in a stack."""
+        self._shape: Shape | None = None
+        self._user: tuple[Frame | None] | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """What it means."""
+        if self._shape is None:
+            self._shape = _shape_of_own(tuple(self.own))
+        return self._shape
+
+    @property
+    def user(self) -> Frame | None:
+        """The innermost frame of the user's own code."""
+        if self._user is None:
+            self._user = (next((frame for frame in self.own if not is_library(frame)), None),)
+        return self._user[0]
+
+
+_stacks: dict[int, _Stack] = {}
+"""By identity: a stack that was taken once is the same tuple at every look until the next is taken.
+Each is held by its entry, so no other can have its identity."""
+
+
+def _about(frames: Sequence[Frame]) -> _Stack:
+    """What is known of a stack; only of a tuple, which cannot change, it is kept."""
+    known = _stacks.get(id(frames))
+    if known is not None and known.frames is frames:
+        return known
+    found = _Stack(frames)
+    if isinstance(frames, tuple):
+        if len(_stacks) >= STACKS_KEPT:
+            _stacks.clear()
+        _stacks[id(frames)] = found
+    return found
+
+
+def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames a process made itself: a forked child keeps its parent's below `_bootstrap`."""
+    return _about(frames).own
+
+
+def _without_parents(frames: Sequence[Frame]) -> Sequence[Frame]:
+    for index, frame in enumerate(frames):
+        if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
+            return frames if index + 1 == len(frames) else frames[: index + 1]
+    return frames
+
+
+def calls(frames: Sequence[Frame], *pattern: str) -> bool:
+    """Whether frames occur in this order from the inside out, others in between allowed.
+
+    Args:
+        frames: Innermost first.
+        pattern: Each `file.py:function`, or `:function` for any file.
+    """
+    if not frames:
+        return not pattern
+    functions = _about(frames).functions
+    wanted = [_parts(each) for each in pattern]
+    if any(function and function not in functions for _, function in wanted):
+        return False
+    rest = iter(frames)
+    return all(any(_is(frame, *each) for frame in rest) for each in wanted)
+
+
+@once_per_reading
+def _by_stack(snapshot: Snapshot) -> Mapping[int, list[tuple[Process, Thread]]]:
+    """The living threads that have a stack, by its identity."""
+    found: dict[int, list[tuple[Process, Thread]]] = {}
+    for process in snapshot.living():
+        for thread in process.threads:
+            if thread.stack:
+                found.setdefault(id(thread.stack), []).append((process, thread))
+    return found
+
+
+def threads_calling(snapshot: Snapshot, *patterns: str) -> list[tuple[Process, Thread]]:
+    """The living threads whose own stack matches any of the patterns, in the order of the tree.
+
+    A loader's main has a feeder thread for each worker, and all of them show the same stack: what
+    it calls is looked up once for all of them.
+    """
+    matching = [
+        threads
+        for threads in _by_stack(snapshot).values()
+        if any(calls(own_frames(threads[0][1].stack), each) for each in patterns)
+    ]
+    if len(matching) < 2:
+        return matching[0] if matching else []
+    places = {process.process: n for n, process in enumerate(snapshot.processes)}
+    return sorted(
+        (pair for threads in matching for pair in threads), key=lambda pair: places[pair[0].process]
+    )
+
+
+def innermost(frames: Sequence[Frame], *pattern: str) -> Frame | None:
+    """The innermost frame that matches any of the patterns."""
+    wanted = [_parts(each) for each in pattern]
+    return next((f for f in frames if any(_is(f, *each) for each in wanted)), None)
+
+
+@lru_cache(maxsize=512)
+def _parts(pattern: str) -> tuple[str, str]:
+    """The file and the function of a pattern; there are as many as rules name."""
+    file, _, function = pattern.rpartition(":")
+    return file, function
+
+
+def _bare(frame: Frame) -> str:
+    """Its function; py-spy and CPython 3.11 and later may qualify a name by its class."""
+    return frame.function.rpartition(".")[2]
+
+
+def _is(frame: Frame, file: str, function: str) -> bool:
+    """Whether a frame is of a function in a file; file names are compared by their end."""
+    if function and _bare(frame) != function:
+        return False
+    return not file or frame.file == file or frame.file.endswith(f"/{file}")
+
+
+_SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
+    ("debugger", (("pdb.py:cmdloop",), ("bdb.py:trace_dispatch",), ("pydevd.py:",))),
+    ("joins-queue", (("threading.py:join", "queues.py:_finalize_join"),)),
+    (
+        "worker-leaving",
+        (("queues.py:join_thread", "worker.py:_worker_loop"), ("util.py:_exit_function",)),
+    ),
+    ("worker-fetching", (("fetch.py:fetch", "worker.py:_worker_loop"),)),
+    ("worker-idle", (("queues.py:get", "worker.py:_worker_loop"),)),
+    ("shuts-workers-down", (("dataloader.py:_shutdown_workers",),)),
+    ("waits-for-batch", (("dataloader.py:_try_get_data",), ("dataloader.py:_get_data",))),
+    ("starts-workers", (("process.py:start", "dataloader.py:__init__"),)),
+    ("feeder-idle", (("threading.py:wait", "queues.py:_feed"),)),
+    ("feeder-sending", (("queues.py:_feed",),)),
+    ("pin-thread", (("pin_memory.py:_pin_memory_loop",),)),
+    ("sharer", (("resource_sharer.py:_serve",),)),
+    (
+        "event-between-processes",
+        (
+            ("synchronize.py:wait",),
+            ("synchronize.py:notify",),
+            ("synchronize.py:wait_for",),
+        ),
+    ),
+    ("pool-idle", (("queues.py:get", "pool.py:worker"),)),
+    ("lock-between-processes", (("synchronize.py:__enter__",),)),
+    (
+        "pool-result",
+        (("pool.py:wait",), ("threading.py:wait", "pool.py:next"), ("pool.py:join",)),
+    ),
+    ("joins-process", (("process.py:join",), ("popen_fork.py:wait",))),
+    ("joins-thread", (("threading.py:join",),)),
+    ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
+    ("queue-get", (("queues.py:get",),)),
+    ("lock-file", (("filelock/_api.py:acquire",),)),
+)
+
+
+def shape_of(frames: tuple[Frame, ...]) -> Shape:
+    """Recognise a stack; the empty shape if it is none of those that mean something."""
+    return _about(frames).shape
+
+
+@lru_cache(maxsize=4096)
+def _shape_of_own(own: tuple[Frame, ...]) -> Shape:
+    """The shape of the frames a process made itself.
+
+    Remembered by what they are as well: a hook asked twice a second tells the same in new tuples.
+    """
+    if not own:
+        return ""
+    if collective_of(own) is not None:
+        return "collective"
+    for shape, patterns in _SHAPES:
+        if any(calls(own, *pattern) for pattern in patterns):
+            if shape == "worker-fetching" and calls(own, "collate.py:", "fetch.py:fetch"):
+                return "worker-collating"
+            return shape
+    return ""
+
+
+def collective_of(frames: Sequence[Frame]) -> str | None:
+    """Name of the collective a rank is inside of: `all_reduce`; `None` if of none."""
+    if not frames or COLLECTIVES.isdisjoint(_about(frames).functions):
+        return None
+    for frame in frames:
+        if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
+            return frame.function
+    return None
+
+
+def main_thread(process: Process) -> Thread | None:
+    """The thread whose id is the process's, or the first."""
+    for thread in process.threads:
+        if thread.tid == process.pid:
+            return thread
+    return process.threads[0] if process.threads else None
+
+
+HOOK_THREAD = "mpwatch-hook"
+_HELPERS: frozenset[Shape] = frozenset(("sharer", "feeder-idle"))
+
+
+def own_threads(process: Process) -> tuple[Thread, ...]:
+    """The threads that could end a wait inside their process.
+
+    Neither the hook's can, nor helpers of multiprocessing at rest: a queue's feeder with nothing
+    to send, the server of descriptors.
+    """
+    return tuple(
+        thread for thread in process.threads if thread.name != HOOK_THREAD and not _rests(thread)
+    )
+
+
+def _rests(thread: Thread) -> bool:
+    """Whether it is a helper with nothing to do, by its stack and by what it does now."""
+    if thread.state != "S" or shape_of(thread.stack) not in _HELPERS:
+        return False
+    return thread.waits_on is None or thread.waits_on.kind in ("futex", "accept", "unknown")
+
+
+def main_shape(process: Process) -> Shape:
+    """The shape of the main thread's stack."""
+    thread = main_thread(process)
+    return "" if thread is None else shape_of(thread.stack)
+
+
+def has_stacks(process: Process) -> bool:
+    """Whether any stack of it was taken."""
+    return any(thread.stack for thread in process.threads)
+
+
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code."""
+    return _about(frames).user
+
+
+def is_library(frame: Frame) -> bool:
+    """Whether a frame is of the standard library or an installed package."""
+    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
+
+
+def frame_words(frame: Frame) -> str:
+    """One frame as people write it: `data.py:31 decode`."""
+    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"

@@ -1,0 +1,1 @@
+"""The wait-for graph: edges, chains, and where a chain ends."""

@@ -1,0 +1,233 @@
+"""From edges to chains: who can still move, and what a standing process would have to wait for.
+
+A process can move if its main thread runs, or waits for something that ends by itself, or if any of
+those it waits for can move. What is left cannot: following its edges leads into a circle or to a
+wait that nobody can end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.waits.edges import Surroundings, stands_for_s
+from mpwatch.diagnose.analysis.waits.verdicts import end_at
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitLink
+
+CHAINS_LIMIT = 64
+SETTLED_S = 2.0
+"""A circle younger than this may be the moment between a put and a get."""
+
+
+class _Found(NamedTuple):
+    """A chain that was followed."""
+
+    chain: WaitChain
+    is_circle: bool = False
+    """Nothing but a circle, without anybody who waits for its members and is not one of them."""
+
+
+class ChainBuilder:
+    """Follows the edges of one snapshot."""
+
+    def __init__(self, around: Surroundings, edges: Sequence[WaitEdge]) -> None:
+        self._processes = {process.process: process for process in around.snapshot.processes}
+        self._names = _names(around.snapshot.processes)
+        by_waiter: dict[ProcessId, list[WaitEdge]] = {}
+        for edge in edges:
+            by_waiter.setdefault(edge.waiter, []).append(self._among_known(edge))
+        self._edges = {
+            process.process: _telling(process, by_waiter.get(process.process, []))
+            for process in around.snapshot.processes
+        }
+        self._ends = {
+            process.process: end
+            for process in around.snapshot.processes
+            if (end := end_at(around, process, self._edges[process.process])) is not None
+        }
+        self._steps = self._steps_to_an_end()
+
+    def _among_known(self, edge: WaitEdge) -> WaitEdge:
+        """An edge without providers that were forgotten since what leads to them was read."""
+        if all(map(self._processes.__contains__, edge.providers)):
+            return edge
+        known = tuple(process for process in edge.providers if process in self._processes)
+        return replace(edge, providers=known)
+
+    def chains(self) -> tuple[WaitChain, ...]:
+        """All chains worth reading: stuck ones first, none that is part of another."""
+        starts = [
+            process
+            for process, edges in self._edges.items()
+            if any(not edge.is_ordinary for edge in edges)
+        ]
+        found = _without_parts([self._chain(process) for process in starts])
+        return tuple(each.chain for each in sorted(found, key=_rank)[:CHAINS_LIMIT])
+
+    def _steps_to_an_end(self) -> dict[ProcessId, int]:
+        """How many steps each process is away from one that can move; stuck ones are missing."""
+        steps = {process: 0 for process, end in self._ends.items() if end.verdict != "dead-end"}
+        waiting = {
+            process: {p for edge in edges for p in edge.providers} - {process}
+            for process, edges in self._edges.items()
+            if process not in self._ends
+        }
+        is_growing = True
+        while is_growing:
+            reached = {
+                process: 1 + min(steps[p] for p in providers if p in steps)
+                for process, providers in waiting.items()
+                if process not in steps and not providers.isdisjoint(steps)
+            }
+            steps.update(reached)
+            is_growing = bool(reached)
+        return steps
+
+    def _chain(self, start: ProcessId) -> _Found:
+        """Follow the waits from one process to their end, or back to one of them."""
+        links: list[WaitLink] = []
+        seen: set[ProcessId] = set()
+        at = start
+        while at not in seen:
+            seen.add(at)
+            process = self._processes[at]
+            end = self._ends.get(at)
+            if end is not None:
+                links.append(self._last(process, end.words))
+                return _Found(WaitChain(tuple(links), end.verdict, end.conclusion))
+            edge = self._deciding_edge(process)
+            links.extend(self._step(process, self._edges[at][0], edge))
+            at = self._next(process, edge)
+        circle = _circle(links, at, self._names[at])
+        return _Found(circle, is_circle=circle.verdict == "cycle" and at == start)
+
+    def _deciding_edge(self, process: Process) -> WaitEdge:
+        """The edge to follow: one towards somebody who can move, else any that leads on."""
+        outside = [
+            edge for edge in self._edges[process.process] if set(edge.providers) - {process.process}
+        ]
+        return next((e for e in outside if any(p in self._steps for p in e.providers)), outside[0])
+
+    def _next(self, process: Process, edge: WaitEdge) -> ProcessId:
+        """Whom to follow: whoever is nearest to moving, else one at a dead end, else the first.
+
+        A forked child holds the ends that its elder siblings talk to their parent with, and never
+        uses them: so the parent or a child comes before anybody else.
+        """
+        others = [p for p in edge.providers if p != process.process]
+        movable = [p for p in others if p in self._steps]
+        if movable:
+            return min(movable, key=self._steps.__getitem__)
+        kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
+        return next((p for p in kin or others if p in self._ends), (kin or others)[0])
+
+    @staticmethod
+    def _is_kin(one: Process, other: Process | None) -> bool:
+        """Whether one of them started the other."""
+        return other is not None and (
+            one.sample.parent_pid == other.pid or other.sample.parent_pid == one.pid
+        )
+
+    def _step(self, process: Process, first: WaitEdge, edge: WaitEdge) -> Iterable[WaitLink]:
+        """The step along an edge; where not the main thread waits, by way of the one that does."""
+        name = self._names[process.process]
+        if edge is not first:
+            thread = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
+            words = f"waits for {first.what}, by way of its thread {thread}"
+            yield WaitLink(process.process, first.tid, name, words, first.since_s)
+        yield WaitLink(process.process, edge.tid, name, f"waits for {edge.what}", edge.since_s)
+
+    def _last(self, process: Process, words: str) -> WaitLink:
+        """The last step of a chain."""
+        thread = main_thread(process)
+        since_s = stands_for_s(thread) if thread is not None else None
+        tid = thread.tid if thread is not None else None
+        return WaitLink(process.process, tid, self._names[process.process], words, since_s)
+
+
+def _names(processes: Iterable[Process]) -> dict[ProcessId, str]:
+    """What to call each process: with its pid where another one is called the same."""
+    processes = tuple(processes)
+    count = Counter(process.label for process in processes)
+    return {
+        p.process: p.label if count[p.label] == 1 else f"{p.label} ({p.pid})" for p in processes
+    }
+
+
+def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
+    """The edges that decide about a process: its main thread's, then others that are not idle."""
+    main = main_thread(process)
+    tid = main.tid if main is not None else None
+    first = [edge for edge in edges if edge.tid == tid]
+    return first + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
+
+
+def _circle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
+    """A chain that came back to where it has been.
+
+    How long those before that point have waited for the circle says nothing about it.
+    """
+    start = next(n for n, link in enumerate(links) if link.process == back_at)
+    members = links[start:]
+    known = [link.since_s for link in members if link.since_s is not None]
+    if len(known) < len(members):
+        words = "A circle of waits at this moment; a second look would tell whether it stands."
+        return WaitChain(tuple(links), "unknown", words)
+    if min(known) < SETTLED_S:
+        words = "A circle of waits that is too young to mean anything."
+        return WaitChain(tuple(links), "progress", words)
+    words = (
+        f"Back to {name}, for {seconds_text(min(known))}: each waits for the next, so none of"
+        " them moves."
+    )
+    return WaitChain(tuple(links), "cycle", words)
+
+
+_ORDER: Mapping[Verdict, int] = {
+    "cycle": 0,
+    "dead-end": 0,
+    "unknown": 1,
+    "progress": 2,
+    "ordinary": 3,
+}
+
+
+def _rank(found: _Found) -> tuple[int, bool, int]:
+    """Sort key: stuck ones first, of these circles before those who wait for them, longer first."""
+    chain = found.chain
+    return (_ORDER[chain.verdict], not found.is_circle, -len(chain.links))
+
+
+def _without_parts(chains: Sequence[_Found]) -> list[_Found]:
+    """Drop chains that are the end of a longer one, and circles entered at another point.
+
+    A circle is told from the process that comes first of its members, which is main where main is
+    one, and it is told even where others wait for it: it is the reason.
+    """
+    kept: list[_Found] = []
+    last_links: set[WaitLink] = set()
+    circles: set[frozenset[ProcessId | None]] = set()
+    for found in sorted(chains, key=lambda each: (not each.is_circle, -len(each.chain.links))):
+        chain = found.chain
+        members = frozenset(link.process for link in chain.links)
+        if members in circles:
+            continue
+        if chain.links[-1] in last_links and any(_is_tail(chain, other.chain) for other in kept):
+            continue
+        if chain.verdict == "cycle":
+            circles.add(members)
+        kept.append(found)
+        last_links.add(chain.links[-1])
+    return kept
+
+
+def _is_tail(chain: WaitChain, longer: WaitChain) -> bool:
+    """Whether a chain repeats the end of a longer one."""
+    count = len(chain.links)
+    return count < len(longer.links) and longer.links[-count:] == chain.links

@@ -1,0 +1,381 @@
+"""One blocked thread as an edge: what it waits for and which processes could provide it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import is_
+from typing import TypeAlias
+
+from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
+from mpwatch.diagnose.analysis.rank_waits import is_rank, launcher_wait, rank_wait
+from mpwatch.diagnose.analysis.stack_patterns import (
+    HOOK_THREAD,
+    Shape,
+    collective_of,
+    main_thread,
+    own_frames,
+    own_threads,
+    shape_of,
+)
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.samples import WaitedOn, WaitKind
+from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
+from mpwatch.model.waits import WaitEdge
+
+BUSY_PERCENT = 3.0
+"""A thread that uses more than this moves, even if caught waiting; one that polls does not."""
+
+LOCK_FILE = "a lock file"
+"""How a wait in the package filelock is called, on which the hub clients of models rely."""
+
+_Users: TypeAlias = dict[SegmentId, tuple[ProcessId, ...]]
+_IDLE_SHAPES: frozenset[Shape] = frozenset(
+    ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
+)
+_OUTSIDE: frozenset[WaitKind] = frozenset(
+    ("socket-read", "socket-write", "accept", "signal", "unknown")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What edges are resolved against, indexed once for a snapshot."""
+
+    snapshot: Snapshot
+    pipes: PipeEnds
+    semaphore_users: Callable[[], _Users]
+    """Who maps which; found out when the first thread is seen to wait for one."""
+    workers: dict[ProcessId, tuple[Process, ...]]
+    """DataLoader workers by the process that started them."""
+    heads: dict[ProcessId, ProcessId]
+    """Who started a DataLoader worker."""
+    by_pid: dict[int, Process]
+    ranks: tuple[Process, ...]
+    """Processes that take part in collectives now."""
+    is_complete: bool
+    """Whether descriptors and mappings of every living process were read: then absence counts."""
+    loaders: dict[ProcessId, list[Loader]] = field(default_factory=dict)
+
+    def has_ended(self, process: ProcessId) -> bool:
+        """Whether one that was started here is dead, reaped or not."""
+        found = self.by_pid.get(process.pid)
+        return found is not None and (found.ended is not None or found.sample.state == "Z")
+
+
+def surroundings(snapshot: Snapshot) -> Surroundings:
+    """Index a snapshot for resolving edges."""
+    workers = {owner.process: mine for owner, mine in loader_owners(snapshot)}
+    loaders: defaultdict[ProcessId, list[Loader]] = defaultdict(list)
+    for loader in snapshot.loaders:
+        loaders[loader.process].append(loader)
+    ends = pipe_ends(snapshot)
+    return Surroundings(
+        snapshot=snapshot,
+        pipes=ends,
+        semaphore_users=cache(lambda: _semaphore_users(snapshot)),
+        workers=workers,
+        heads={worker.process: owner for owner, mine in workers.items() for worker in mine},
+        by_pid={process.pid: process for process in snapshot.processes},
+        is_complete=ends.is_complete and _segments_known(snapshot),
+        ranks=tuple(p for p in snapshot.living() if is_rank(p)),
+        loaders=dict(loaders),
+    )
+
+
+_users_before: tuple[list[object], _Users] = ([], {})
+"""What the users of semaphores were derived from the last time, and who they were: forked workers
+map every one made before them, and from one reading to the next that hardly ever changes."""
+
+
+def _semaphore_users(snapshot: Snapshot) -> _Users:
+    """Who maps which semaphore, from the joined segments and from each process's own."""
+    global _users_before
+    living = snapshot.living()
+    basis: list[object] = [segment.mappers for segment in snapshot.segments]
+    basis += [segment.segment for segment in snapshot.segments]
+    basis += [process.sample.segments for process in living]
+    basis += [process.process for process in living]
+    known, users_before = _users_before
+    if len(known) == len(basis) and all(map(is_, known, basis)):
+        return users_before
+    users: defaultdict[SegmentId, dict[ProcessId, None]] = defaultdict(dict)
+    for segment in snapshot.segments:
+        users[segment.segment].update(dict.fromkeys(segment.mappers))
+    for process in living:
+        for use in process.sample.segments or ():
+            if use.kind == "semaphore" and use.ranges:
+                users[use.segment][process.process] = None
+    found = {segment: tuple(holders) for segment, holders in users.items()}
+    _users_before = basis, found
+    return found
+
+
+def _segments_known(snapshot: Snapshot) -> bool:
+    """Whether the mappings of every living process were read."""
+    return all(p.sample.segments is not None for p in snapshot.living() if p.sample.state != "Z")
+
+
+def _collective(process: Process) -> str | None:
+    """The collective its main thread is in."""
+    thread = main_thread(process)
+    return None if thread is None else collective_of(own_frames(thread.stack))
+
+
+def is_busy(thread: Thread) -> bool:
+    """Whether a thread runs, or did so since the last look."""
+    return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
+
+
+def stands_for_s(thread: Thread) -> float | None:
+    """How long a thread has used no cpu and waited for the same; `None` if that is unknown."""
+    if thread.still_s is None or thread.waits_s is None:
+        return thread.still_s
+    return min(thread.still_s, thread.waits_s)
+
+
+def edges_of(around: Surroundings, process: Process) -> Iterator[WaitEdge]:
+    """The waits of one process: of its main thread, and of others where they mean something."""
+    main = main_thread(process)
+    for thread in process.threads:
+        if thread.state in ("R", "Z") or thread.name == HOOK_THREAD:
+            continue
+        edge = _edge(around, process, thread, is_main=thread is main)
+        if edge is not None:
+            yield edge
+
+
+def _edge(
+    around: Surroundings, process: Process, thread: Thread, *, is_main: bool
+) -> WaitEdge | None:
+    """The edge of one thread; `None` where its waiting says nothing."""
+    wait = thread.waits_on
+    shape = shape_of(thread.stack)
+    if thread.state in ("T", "t"):
+        by = "a signal" if thread.state == "T" else "a debugger or tracer"
+        return _made(process, thread, "stopped", f"stopped by {by}", (), is_ordinary=True)
+    if thread.state == "D":
+        what = ", ".join(wait.targets) if wait is not None and wait.targets else "a disk or driver"
+        return _made(process, thread, "disk", what, ())
+    if process.role in SERVICE_ROLES:
+        return _service_edge(process, thread) if is_main else None
+    by_stack = _edge_from_stack(around, process, thread, shape) if thread.stack else None
+    if by_stack is None and is_main:
+        by_stack = _edge_of_rank(around, process, thread)
+    if by_stack is not None:
+        return by_stack
+    if wait is None:
+        return None
+    if not is_main and not _is_telling(wait, thread):
+        return None
+    return _edge_from_call(around, process, thread, wait, is_main=is_main)
+
+
+def _is_telling(wait: WaitedOn, thread: Thread) -> bool:
+    """Whether the wait of a thread that is not the main one means something by itself."""
+    return wait.kind in ("pipe-write", "semaphore") or (
+        wait.kind == "pipe-read" and bool(thread.stack)
+    )
+
+
+def _service_edge(process: Process, thread: Thread) -> WaitEdge | None:
+    """Helpers of multiprocessing wait for orders all their life."""
+    if thread.waits_on is None:
+        return None
+    return _made(process, thread, thread.waits_on.kind, "orders", (), is_ordinary=True)
+
+
+def _edge_from_stack(
+    around: Surroundings, process: Process, thread: Thread, shape: Shape
+) -> WaitEdge | None:
+    """What a recognised stack waits for; `None` leaves it to the system call."""
+    kind: WaitKind = thread.waits_on.kind if thread.waits_on is not None else "unknown"
+    if shape == "worker-idle":
+        head = around.heads.get(process.process)
+        heads = (head,) if head is not None else ()
+        return _made(process, thread, kind, "work", heads, "stack", is_ordinary=True)
+    if shape == "waits-for-batch":
+        what, providers = _batch(around, process)
+        return _made(process, thread, kind, what, providers, "stack")
+    if shape == "collective":
+        return _collective_edge(around, process, thread, kind)
+    if shape == "joins-queue":
+        return _made(
+            process, thread, kind, "its queue's feeder thread", (process.process,), "stack"
+        )
+    if shape == "lock-file":
+        # It looks again every few milliseconds: its sleep says nothing.
+        return _made(process, thread, "unknown", LOCK_FILE, (), "stack")
+    if shape == "debugger":
+        return _made(
+            process, thread, kind, "a person at the debugger", (), "stack", is_ordinary=True
+        )
+    if shape in _IDLE_SHAPES:
+        return _made(process, thread, kind, "something to do", (), "stack", is_ordinary=True)
+    return None
+
+
+def _batch(around: Surroundings, process: Process) -> tuple[str, tuple[ProcessId, ...]]:
+    """The batch a main process waits for and the workers that can bring it."""
+    workers = around.workers.get(process.process, ())
+    waiting = [x for x in around.loaders.get(process.process, []) if x.waiting_since_s is not None]
+    for loader in waiting:
+        if loader.owner_worker is None:
+            continue
+        owners = tuple(w.process for w in workers if w.sample.worker_id == loader.owner_worker)
+        if owners:
+            number = "" if loader.next_task is None else f" {loader.next_task}"
+            return f"batch{number}", owners
+    return "a batch", tuple(worker.process for worker in workers)
+
+
+def _collective_edge(
+    around: Surroundings, process: Process, thread: Thread, kind: WaitKind
+) -> WaitEdge:
+    """A rank waits for those that are not in the same collective; for any other if all are."""
+    mine = collective_of(own_frames(thread.stack)) or ""
+    others = [rank for rank in around.ranks if rank.process != process.process]
+    late = [rank for rank in others if _collective(rank) != mine]
+    providers = tuple(rank.process for rank in late or others)
+    return _made(process, thread, kind, f"the other ranks in {mine}", providers, "stack")
+
+
+def _edge_of_rank(around: Surroundings, process: Process, thread: Thread) -> WaitEdge | None:
+    """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
+    kind: WaitKind = "child"
+    found = launcher_wait(process, thread, around.snapshot.living())
+    if found is None and any(rank is process for rank in around.ranks):
+        kind, found = "unknown", rank_wait(process, thread, around.ranks, around.pipes)
+    if found is None:
+        return None
+    edge = _made(process, thread, kind, *found, "stack" if thread.stack else "")
+    # Who looks again and again seems to begin anew each time.
+    looks = thread.waits_on is not None and thread.waits_on.kind == "timer"
+    return replace(edge, since_s=None) if looks else edge
+
+
+def _edge_from_call(
+    around: Surroundings, process: Process, thread: Thread, wait: WaitedOn, *, is_main: bool
+) -> WaitEdge:
+    """What a system call waits for."""
+    own = process.process
+    channels = channels_among(wait.targets)
+    ends = around.pipes
+    if ends.outward.isdisjoint(channels):
+        if wait.kind in ("pipe-write", "socket-write") and channels:
+            readers = _others(ends.readers.get(channels[0], ()), own)
+            what = f"a reader of {ends.words(channels[0])}"
+            return _made(process, thread, wait.kind, what, readers)
+        if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
+            return _read_edge(around, process, thread, wait, channels)
+    if wait.kind == "semaphore" and wait.segment is not None:
+        users = _others(around.semaphore_users().get(wait.segment, ()), own)
+        return _made(process, thread, wait.kind, f"semaphore {wait.segment}", users)
+    if wait.kind == "child":
+        return _made(process, thread, wait.kind, *_children(around, process, wait))
+    if wait.kind == "futex":
+        # Only a thread of this very process can end it.
+        what = "a lock or condition of its own process"
+        return _made(
+            process, thread, wait.kind, what, (own,) if len(own_threads(process)) > 1 else ()
+        )
+    what = ", ".join(_target_words(ends, wait)[:3]) or wait.call
+    is_ordinary = wait.kind in _OUTSIDE and not is_main
+    return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)
+
+
+def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:
+    """What is waited for, sockets by their address."""
+    found = [(target, channels_among((target,))) for target in wait.targets]
+    return [
+        ends.words(numbers[0]) if numbers and numbers[0] in ends.addresses else target
+        for target, numbers in found
+    ]
+
+
+def _read_edge(
+    around: Surroundings,
+    process: Process,
+    thread: Thread,
+    wait: WaitedOn,
+    channels: tuple[int, ...],
+) -> WaitEdge:
+    """A wait for something to read: from whoever holds the other end.
+
+    Forked workers inherit write ends that they never use, so where the family says who really
+    writes, that counts: main feeds its workers, and workers feed main.
+    """
+    writers = {
+        holder: None
+        for channel in channels
+        for holder in _others(around.pipes.writers.get(channel, ()), process.process)
+    }
+    what = _channels_words(around.pipes, channels, wait.targets)
+    head = around.heads.get(process.process)
+    if head is not None and head in writers:
+        return _made(process, thread, wait.kind, f"work on {what}", (head,), is_ordinary=True)
+    mine = tuple(w.process for w in around.workers.get(process.process, ()) if w.process in writers)
+    if mine:
+        return _made(process, thread, wait.kind, f"a batch on {what}", mine)
+    return _made(process, thread, wait.kind, what, tuple(writers))
+
+
+def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:
+    """One by its name, more of them by their number."""
+    if len(channels) == 1:
+        if channels[0] not in ends.addresses and targets[0].startswith("socket:"):
+            return f"socket {channels[0]}"
+        return ends.words(channels[0])
+    has_sockets = not ends.addresses.keys().isdisjoint(channels)
+    return f"{len(channels)} pipes or sockets" if has_sockets else f"{len(channels)} pipes"
+
+
+def _children(
+    around: Surroundings, process: Process, wait: WaitedOn
+) -> tuple[str, tuple[ProcessId, ...]]:
+    """The children whose end is waited for."""
+    named = [t.removeprefix("pid ") for t in wait.targets if t.startswith("pid ")]
+    found = [
+        around.by_pid[int(pid)] for pid in named if pid.isdigit() and int(pid) in around.by_pid
+    ]
+    if named:
+        return f"exit of {named[0]}", tuple(child.process for child in found)
+    children = [
+        child
+        for child in around.snapshot.living()
+        if (head := family_head(around.snapshot, child)) is not None
+        and head.process == process.process
+    ]
+    return "exit of any child", tuple(child.process for child in children)
+
+
+def _others(holders: tuple[ProcessId, ...], own: ProcessId) -> tuple[ProcessId, ...]:
+    return tuple(holder for holder in holders if holder != own)
+
+
+def _made(
+    process: Process,
+    thread: Thread,
+    kind: WaitKind,
+    what: str,
+    providers: tuple[ProcessId, ...],
+    layer: str = "",
+    *,
+    is_ordinary: bool = False,
+) -> WaitEdge:
+    """An edge with where it is known from."""
+    call = thread.waits_on.call if thread.waits_on is not None else ""
+    evidence = f"stack ({thread.stack_source})" if layer == "stack" else f"system call {call}"
+    return WaitEdge(
+        waiter=process.process,
+        tid=thread.tid,
+        kind=kind,
+        what=what,
+        providers=providers,
+        since_s=stands_for_s(thread),
+        evidence=evidence if layer or call else f"state {thread.state}",
+        is_ordinary=is_ordinary,
+    )

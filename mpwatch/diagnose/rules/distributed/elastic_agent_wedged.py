@@ -1,0 +1,54 @@
+"""The launcher waits for a rank that cannot be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head, of_role
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "elastic-agent-wedged"
+WEDGED_S = 30.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each launcher that stands after a failure, with a rank in state D."""
+    for launcher in of_role(snapshot, "launcher", "main"):
+        ranks = [
+            p
+            for p in snapshot.processes
+            if p.role == "rank" and family_head(snapshot, p) is launcher
+        ]
+        has_failure = any(rank.is_gone for rank in ranks)
+        wedged = [rank for rank in ranks if not rank.is_gone and rank.sample.state == "D"]
+        quiet = quiet_s(launcher, history)
+        if has_failure and wedged and quiet is not None and quiet >= WEDGED_S:
+            yield _finding(launcher, wedged, quiet)
+
+
+def _finding(launcher: Process, wedged: list[Process], quiet: float) -> Finding:
+    """Put it into words."""
+    channels = sorted({t.wchan for p in wedged for t in p.threads if t.state == "D" and t.wchan})
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=launcher.process,
+        summary=f"{called(launcher)} cannot end {all_called(wedged)}, which ignores every signal",
+        evidence=(
+            f"{all_called(wedged)} in uninterruptible wait (state D)",
+            f"kernel wait channels: {', '.join(channels) or 'hidden'}",
+            f"{called(launcher)} has not moved for {seconds_text(quiet)} after a rank failed",
+        ),
+        cause=(
+            "A process inside a driver or a network file system (GPU, RDMA, NFS) cannot be killed "
+            "before that returns, and the launcher waits for its end without limit."
+        ),
+        advice=(
+            "The host, its GPU or its storage needs attention; a reset of the GPU or a reboot ends "
+            "the rank. Newer versions of torch wait for a bounded time only."
+        ),
+    )

@@ -1,0 +1,123 @@
+"""The port of the rendezvous is taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.host import PortOwner
+from mpwatch.model.snapshot import Process, Snapshot
+
+RULE = "store-port-in-use"
+_PORT = re.compile(r"port:? (\d{1,5})\b")
+_LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding where the hook heard it, else where a stranger has the port a job names."""
+    del history
+    entries = list(tagged(snapshot, RULE))
+    for entry in entries:
+        process = snapshot.get(entry.process)
+        who = called(process) if process is not None else "a process of the job"
+        evidence = evidence_of(entry)
+        port = _PORT.search("\n".join((entry.words, *evidence)))
+        owners = list(_owners(snapshot, None if port is None else int(port[1])))
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=entry.process,
+            summary=f"{who} cannot listen on its rendezvous port: {(*owners, _OTHER)[0]}",
+            evidence=(*evidence, *owners),
+            cause=_CAUSE,
+            advice=_ADVICE,
+        )
+    if not entries:
+        yield from _seen_from_outside(snapshot)
+
+
+def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:
+    """Who has a port, in words; outside of the job first."""
+    own = {process.pid for process in snapshot.processes}
+    for owner in snapshot.host.port_owners or ():
+        if owner.port == port and owner.pid not in own:
+            yield _words(owner)
+    for process in snapshot.living():
+        if port is not None and port in _listens_on(process):
+            yield f"{called(process)} has it"
+
+
+def _words(owner: PortOwner) -> str:
+    """One owner outside of the job."""
+    orphan = ", whose starter is gone," if owner.parent_pid == 1 else ""
+    return f"process {owner.pid}{orphan} has it: {owner.command}"
+
+
+def _seen_from_outside(snapshot: Snapshot) -> Iterator[Finding]:
+    """A port that the job names on this machine, and that a process outside of it listens on.
+
+    A job that has a connection to it has met there: what is observed is then a part of it only.
+    """
+    own = {process.pid for process in snapshot.processes}
+    for owner in snapshot.host.port_owners or ():
+        naming = [p for p in snapshot.processes if _names(p, owner.port)]
+        if not naming or owner.pid in own or any(_uses(p, owner.port) for p in snapshot.living()):
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.WARNING,
+            process=naming[0].process,
+            subject=str(owner.port),
+            summary=(
+                f"{called(naming[0])} is to meet its ranks on port {owner.port}, which a process "
+                f"outside of this job holds: {owner.pid}"
+            ),
+            evidence=(
+                f"MASTER_PORT={owner.port} in the environment of {called(naming[0])}",
+                _words(owner),
+                "no process of the job has a connection to it",
+            ),
+            cause=_CAUSE,
+            advice=_ADVICE,
+        )
+
+
+def _names(process: Process, port: int) -> bool:
+    """Whether a process was told to listen at this port of this machine, as the first rank is."""
+    environment = process.sample.environment
+    return (
+        environment.get("MASTER_PORT") == str(port)
+        and environment.get("MASTER_ADDR", "") in _LOCAL
+        and environment.get("RANK", "0") == "0"
+    )
+
+
+def _uses(process: Process, port: int) -> bool:
+    """Whether a process listens on a port or has a connection to it, or may have: unread links."""
+    links = None if process.sample.fds is None else process.sample.fds.links
+    if links is None:
+        return process.sample.is_python
+    return any((link.address or "").endswith(f":{port}") for link in links)
+
+
+def _listens_on(process: Process) -> Iterator[int]:
+    """The ports a process of the job listens on."""
+    fds = process.sample.fds
+    for link in (fds.links if fds is not None else None) or ():
+        if link.address is not None and link.address.startswith("tcp listens on "):
+            yield int(link.address.rpartition(":")[2])
+
+
+_OTHER = "another process has it"
+_CAUSE = (
+    "Another job on this host uses the same port (29500 unless told otherwise), or an orphan of an "
+    "earlier one still listens."
+)
+_ADVICE = (
+    "Start with --standalone or --rdzv-endpoint=localhost:0, which choose a free port; find and "
+    "end the orphan (mpwatch ps shows what still runs)."
+)

@@ -1,0 +1,66 @@
+"""Ranks run on although their launcher is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "torchrun-agent-killed-orphans"
+PATIENCE_S = 5.0
+_ELASTIC = "TORCHELASTIC_RUN_ID"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield one finding for all ranks that outlived the launcher that started them.
+
+    Ranks started by another launcher than torchrun lack its variables and may be meant to run so.
+    """
+    del history
+    left = [p for p in snapshot.living() if _is_left(snapshot, p)]
+    if not left:
+        return
+    agent = snapshot.get(left[0].original_parent)
+    words = [f"{all_called(left)} still run, with parent {left[0].sample.parent_pid}"]
+    if agent is not None and agent.ended is not None:
+        since = seconds_text(snapshot.at_s - agent.ended.at_s)
+        words.append(f"the launcher {agent.pid} ended {since} ago: {agent.ended.words}")
+    else:
+        words.append("no launcher is among their ancestors")
+    sessions = {p.sample.session for p in left if p.sample.session is not None}
+    if len(sessions) > 1:
+        words.append(f"they are in {len(sessions)} sessions, so killing a group misses them")
+    yield Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=left[0].process,
+        summary=f"{len(left)} ranks have outlived their launcher",
+        evidence=tuple(words),
+        cause=(
+            "torchrun's agent was killed, and ranks are not told. They run in sessions of their "
+            "own, so that killing the agent's process group does not reach them; they keep GPUs, "
+            "memory and the rendezvous port."
+        ),
+        advice=(
+            "End them: kill " + " ".join(str(p.pid) for p in left[:8]) + ". Stop jobs by SIGTERM "
+            "to the agent, or by killing their control group."
+        ),
+    )
+
+
+def _is_left(snapshot: Snapshot, process: Process) -> bool:
+    """Whether a rank of torchrun has lost its agent for more than a moment."""
+    if process.role != "rank" and "RANK" not in process.sample.environment:
+        return False
+    if process.parent is not None or process.sample.state == "Z":
+        return False
+    if _ELASTIC not in process.sample.environment and process.role != "rank":
+        return False
+    agent = snapshot.get(process.original_parent)
+    if agent is not None:
+        return agent.ended is not None and snapshot.at_s - agent.ended.at_s >= PATIENCE_S
+    return process.sample.parent_pid == 1 and _ELASTIC in process.sample.environment

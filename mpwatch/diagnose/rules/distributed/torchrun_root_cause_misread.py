@@ -1,0 +1,79 @@
+"""Which rank failed first, when the launcher's summary lists several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "torchrun-root-cause-misread"
+RECENT_S = 30.0
+"""The agent ends the others within its own monitoring interval and their grace period."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding where one rank failed and the others were ended because of it."""
+    del history
+    ended = sorted(
+        ((p, p.ended) for p in snapshot.processes if p.role == "rank" and p.ended is not None),
+        key=lambda pair: pair[1].at_s,
+    )
+    if len(ended) < 2 or _head_role(snapshot, ended[0][0]) != "launcher":
+        return
+    first, others = _culprit(ended)
+    if first is not None and others:
+        yield _finding(first, others)
+
+
+def _head_role(snapshot: Snapshot, process: Process) -> str:
+    """The role of whoever started it."""
+    head = family_head(snapshot, process)
+    return "" if head is None else head.role
+
+
+def _culprit(
+    ended: list[tuple[Process, Ended]],
+) -> tuple[tuple[Process, Ended] | None, list[tuple[Process, Ended]]]:
+    """The first that ended by itself, and those that were told to afterwards."""
+    culprits = [pair for pair in ended if death_of(pair[1]) in ("failed", "crash", "killed")]
+    if not culprits:
+        return None, []
+    first = culprits[0]
+    others = [
+        pair
+        for pair in ended
+        if death_of(pair[1]) == "shutdown" and 0 <= pair[1].at_s - first[1].at_s + 2 <= RECENT_S
+    ]
+    return first, others
+
+
+def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) -> Finding:
+    """Put it into words."""
+    process, ended = first
+    evidence = [f"{called(process)} ended first: {ended.words}"]
+    evidence += [
+        f"{called(p)} {seconds_text(max(0.0, e.at_s - ended.at_s))} later: {e.words}"
+        for p, e in others[:4]
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} failed first ({ended.words}); {len(others)} others were ended",
+        evidence=tuple(evidence),
+        cause=(
+            "After the first failure the launcher ends all other ranks with SIGTERM, and its "
+            "summary lists them too, sometimes before the culprit. Exit code -9 there means "
+            "SIGKILL: the kernel for lack of memory, or the scheduler."
+        ),
+        advice=(
+            "Trust the earliest end. Wrap main in @record to get the exception's text into the "
+            "summary; for SIGKILL look into the kernel log."
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Processes that exit or are killed."""

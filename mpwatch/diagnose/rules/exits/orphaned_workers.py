@@ -1,0 +1,87 @@
+"""Workers live on although the process that started them is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text, seconds_text
+
+RULE = "orphaned-workers"
+PATIENCE_S = 8.0
+"""DataLoader workers look for their parent every 5 s (torch 2.13, MP_STATUS_CHECK_INTERVAL)."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each worker that outlived its parent by more than its own patience."""
+    del history
+    for process in snapshot.living():
+        if process.role not in WORK_ROLES or process.parent is not None:
+            continue
+        if process.original_parent is None or process.process == snapshot.root:
+            continue
+        since_s = _orphaned_s(snapshot, process)
+        if since_s is not None and since_s >= PATIENCE_S and process.sample.state != "Z":
+            yield _finding(snapshot, process, since_s)
+
+
+def _orphaned_s(snapshot: Snapshot, process: Process) -> float | None:
+    """How long its parent has been gone, or `None` if it is not."""
+    parent = snapshot.get(process.original_parent)
+    if parent is None or parent.ended is None:
+        return None
+    return snapshot.at_s - parent.ended.at_s
+
+
+def _finding(snapshot: Snapshot, process: Process, since_s: float) -> Finding:
+    """Put the survivor and what it holds into words."""
+    parent = snapshot.get(process.original_parent)
+    was = called(parent) if parent is not None else "its parent"
+    how = f": {parent.ended.words}" if parent is not None and parent.ended is not None else ""
+    evidence = [f"{was} ended {seconds_text(since_s)} ago{how}"]
+    evidence.append(f"{called(process)} has parent {process.sample.parent_pid} and still runs")
+    held = _held(process)
+    if held:
+        evidence.append(f"it holds {', '.join(held)}")
+    stuck = [t.name for t in process.threads if t.waits_on and t.waits_on.kind == "pipe-write"]
+    if stuck:
+        evidence.append(f"thread {stuck[0]} is blocked writing to a pipe nobody reads")
+    holds_gpu = bool(process.gpus) or _gpu_fds(process) > 0
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL if holds_gpu else Severity.WARNING,
+        process=process.process,
+        summary=f"{called(process)} has outlived {was} by {seconds_text(since_s)}",
+        evidence=tuple(evidence),
+        cause=(
+            "Nobody tells children that their parent was killed: daemon=True only acts at a clean "
+            "exit. A DataLoader worker looks every 5 s, but not while it is inside __getitem__, "
+            "and not once it waits to write a batch into a pipe it reads from itself."
+        ),
+        advice=(
+            f"End it: kill {process.pid} (SIGTERM first; SIGKILL if it stays). To prevent it, stop "
+            "jobs with SIGTERM or by their control group, or call prctl(PR_SET_PDEATHSIG, SIGKILL) "
+            "in worker_init_fn, which also ends workers when the starting thread exits."
+        ),
+    )
+
+
+def _held(process: Process) -> list[str]:
+    """What the survivor keeps from others."""
+    held: list[str] = []
+    if process.private_bytes:
+        held.append(f"{bytes_text(process.private_bytes)} of memory")
+    if process.shm_bytes:
+        held.append(f"{bytes_text(process.shm_bytes)} of shared memory")
+    if process.gpus or _gpu_fds(process):
+        held.append("a GPU")
+    return held
+
+
+def _gpu_fds(process: Process) -> int:
+    """Descriptors on GPU devices."""
+    fds = process.sample.fds
+    return 0 if fds is None or fds.by_kind is None else fds.by_kind.get("gpu", 0)

@@ -1,0 +1,81 @@
+"""No more processes or threads can be started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.headroom import Approach, approach
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+
+RULE = "pids-limit"
+WORTH_FORECASTING = 0.3
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding where the limit of pids is near, or starting one has failed."""
+    cgroup = snapshot.host.cgroup
+    near = None
+    if cgroup is not None and cgroup.pids_limit and cgroup.pids_current is not None:
+        series = history.of_host("cgroup_pids")
+        near = approach(
+            cgroup.pids_current, cgroup.pids_limit, series, worth_forecasting=WORTH_FORECASTING
+        )
+    for entry in tagged(snapshot, RULE):
+        process = snapshot.get(entry.process)
+        who = "a process of the job" if process is None else called(process)
+        evidence = (*evidence_of(entry), *_numbers(snapshot, near))
+        words = f"{who} cannot start a thread or process"
+        yield _finding(words, evidence, Severity.CRITICAL, None, entry.process)
+        return
+    if near is not None:
+        words = f"{near.used:.0f} of {near.limit:.0f} pids of the control group are in use"
+        yield _finding(words, _numbers(snapshot, near), near.severity, near.eta_s, None)
+
+
+def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
+    """Who has how many threads."""
+    most = sorted(
+        ((p.sample.thread_count or 0, called(p)) for p in snapshot.living()), reverse=True
+    )[:3]
+    lines = []
+    if most:
+        total = sum(p.sample.thread_count or 0 for p in snapshot.living())
+        lines.append(f"this job has {total} threads in {len(snapshot.living())} processes")
+        lines.append("most threads: " + ", ".join(f"{who} {count}" for count, who in most))
+    if near is not None:
+        lines.append(f"{near.used:.0f} of {near.limit:.0f} pids in use")
+        lines += near.trend_words("pids")
+    return tuple(lines)
+
+
+def _finding(
+    summary: str,
+    evidence: tuple[str, ...],
+    severity: Severity,
+    eta_s: float | None,
+    process: ProcessId | None,
+) -> Finding:
+    """Put it into words."""
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=process,
+        summary=summary,
+        evidence=evidence,
+        cause=(
+            "Every thread is a pid. The control group (pids.max), the user (RLIMIT_NPROC, over all "
+            "jobs) and the kernel limit their number, and libraries start as many threads as there "
+            "are cores, in every worker."
+        ),
+        advice=(
+            "Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 in the workers' environment before "
+            "anything is imported (each worker then computes on one core), start fewer workers, or "
+            "raise the limit of the container (docker --pids-limit)."
+        ),
+        eta_s=eta_s,
+    )

@@ -1,0 +1,51 @@
+"""The resource tracker outlives a main process that ended violently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.process_queries import called, of_role
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "resource-tracker-leaks"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each tracker whose main process was killed or crashed.
+
+    After a normal end it is still there for a moment, and that is ordinary.
+    """
+    del history
+    for tracker in of_role(snapshot, "resource-tracker"):
+        main = snapshot.get(tracker.parent or tracker.original_parent)
+        if main is None or main.ended is None:
+            continue
+        if death_of(main.ended) not in ("killed", "crash", "unknown"):
+            continue
+        semaphores = sum(
+            segment.kind == "semaphore" and segment.is_linked for segment in snapshot.segments
+        )
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=tracker.process,
+            summary=f"{called(tracker)} cleans up after {called(main)}, which was killed",
+            evidence=(
+                f"{called(main)} ended: {main.ended.words}",
+                f"the tracker still runs {seconds_text(snapshot.at_s - main.ended.at_s)} later",
+                f"{semaphores} named semaphores are left",
+            ),
+            cause=(
+                "'There appear to be leaked semaphore objects' is an obituary, not a bug: main "
+                "ended without its finalizers, and the tracker removes what it left, once the "
+                "last process that holds its pipe has gone."
+            ),
+            advice=(
+                "Find out how main ended; do not kill the tracker, or the files stay. Stop jobs "
+                "with SIGTERM, so that they clean up themselves."
+            ),
+        )

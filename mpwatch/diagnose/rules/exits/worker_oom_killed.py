@@ -1,0 +1,117 @@
+"""A process was killed because memory ran out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from signal import Signals
+
+from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence
+from mpwatch.diagnose.analysis.forecast import slope
+from mpwatch.diagnose.analysis.headroom import Approach, approach
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text
+
+RULE = "worker-oom-killed"
+WORTH_FORECASTING = 0.5
+OWN_SHARE = 0.5
+"""Part of the control group's growth that the job's own processes must account for."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each process that got SIGKILL while memory was short, or soon will.
+
+    A SIGKILL alone proves nothing: people, schedulers and parents send it too. And a control group
+    that fills with page cache is no danger: what rises has to be memory of the job's processes.
+    """
+    killed = [(p, e) for p, e in ended_python(snapshot) if e.signal == Signals.SIGKILL]
+    reasons = memory_evidence(snapshot, history) if killed else ()
+    if reasons:
+        for process, ended in killed:
+            yield _finding(snapshot, process, ended, reasons)
+    elif (near := _approach(snapshot, history)) is not None:
+        yield _forecast(snapshot, near)
+
+
+def _approach(snapshot: Snapshot, history: History) -> Approach | None:
+    """The control group's memory on its way to its limit, by the doing of this job."""
+    cgroup = snapshot.host.cgroup
+    if cgroup is None or not cgroup.memory_limit_bytes or cgroup.memory_bytes is None:
+        return None
+    near = approach(
+        cgroup.memory_bytes,
+        cgroup.memory_limit_bytes,
+        history.of_host("cgroup_memory_bytes"),
+        near=1.01,
+        at=1.01,
+        worth_forecasting=WORTH_FORECASTING,
+    )
+    if near is None or near.ahead is None:
+        return None
+    grown = slope(history.of_host("segment_bytes")) or 0.0
+    grown += sum(slope(history.of(p.process, "rss_bytes")) or 0.0 for p in snapshot.living())
+    return near if grown >= OWN_SHARE * near.ahead.per_s else None
+
+
+def _forecast(snapshot: Snapshot, near: Approach) -> Finding:
+    """A kill to come."""
+    used, limit = bytes_text(near.used), bytes_text(near.limit)
+    most = sorted(((p.private_bytes or 0, called(p)) for p in snapshot.living()), reverse=True)[:3]
+    return Finding(
+        rule=RULE,
+        severity=near.severity,
+        summary=f"memory of the control group ({limit}) is used up in {near.eta_words}",
+        evidence=(
+            f"{used} of {limit} in use",
+            *near.trend_words("memory", "B"),
+            "most is held by " + ", ".join(f"{who}: {bytes_text(held)}" for held, who in most),
+        ),
+        cause=_CAUSE,
+        advice=_ADVICE,
+        eta_s=near.eta_s,
+    )
+
+
+def _finding(
+    snapshot: Snapshot, process: Process, ended: Ended, reasons: tuple[str, ...]
+) -> Finding:
+    """Put the death into words."""
+    evidence = [f"{called(process)} ended by {ended.words}", *reasons]
+    if process.private_bytes is not None:
+        evidence.append(
+            f"it held {bytes_text(process.private_bytes)} of private memory when last seen"
+        )
+    biggest = max(
+        (p for p in snapshot.processes if p.private_bytes is not None),
+        key=lambda p: p.private_bytes or 0,
+        default=None,
+    )
+    if biggest is not None and biggest.process != process.process:
+        evidence.append(
+            f"the most was held by {called(biggest)}: {bytes_text(biggest.private_bytes)}"
+        )
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} was killed because memory ran out",
+        evidence=tuple(evidence),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+_CAUSE = (
+    "The kernel's out-of-memory killer chose it. Main and its workers look nearly alike to "
+    "it, so the victim is chance and not necessarily the one that grew. Memory of a "
+    "control group includes shared memory in /dev/shm."
+)
+_ADVICE = (
+    "Need less: fewer workers or a lower prefetch_factor (less read-ahead), bounded "
+    "caches, numpy arrays instead of lists of Python objects in the dataset. Or raise "
+    "the limit of the container. The kernel log (dmesg) names the victim and what it held; "
+    "oom_score_adj chooses another victim, it does not prevent the kill."
+)

@@ -1,0 +1,52 @@
+"""A process died of a crash in native code: segmentation fault, abort, illegal instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from signal import Signals
+
+from mpwatch.diagnose.analysis.exits import CRASH_SIGNALS, ended_python, last_seen
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Snapshot
+
+RULE = "worker-segfault"
+# A bus error is about the memory behind a mapping and has a rule of its own.
+_SIGNALS = CRASH_SIGNALS - {Signals.SIGBUS}
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each Python process that ended by a crash signal."""
+    del history
+    for process, ended in ended_python(snapshot):
+        if ended.signal in _SIGNALS:
+            yield _finding(process, ended)
+
+
+def _finding(process: Process, ended: Ended) -> Finding:
+    """Put the death into words."""
+    evidence = [f"{called(process)} ended by {ended.words}"]
+    libraries = process.sample.maps.libraries if process.sample.maps is not None else ()
+    if libraries:
+        evidence.append(f"native libraries it had loaded: {', '.join(libraries[:8])}")
+    evidence += last_seen(process)
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} crashed: {ended.words}",
+        evidence=tuple(evidence),
+        cause=(
+            "Native code crashed: a library used across a fork (LMDB, HDF5, OpenCV, gRPC), mixed "
+            "library versions, or a bug in an extension. Python code alone does not do this, and "
+            "the exception main shows is raised in an innocent line."
+        ),
+        advice=(
+            "Get the Python line: call faulthandler.enable() in worker_init_fn (torch's own "
+            "handler replaces one installed earlier), or run once with num_workers=0, which is "
+            "slow. The kernel log names the faulting library (dmesg). Open handles inside each "
+            "worker instead of before the fork."
+        ),
+    )

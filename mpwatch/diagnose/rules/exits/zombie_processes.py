@@ -1,0 +1,61 @@
+"""Ended children pile up because nobody reaps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "zombie-processes"
+MANY = 5
+VERY_MANY = 50
+LASTING_S = 10.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield one finding when many zombies have been there for a while.
+
+    One or two are the ordinary moment between an exit and its join.
+    """
+    series = history.of_host("zombies")
+    if not series or series[-1].value < MANY:
+        return
+    recent = [point.value for point in series if point.at_s >= series[-1].at_s - LASTING_S]
+    if series[-1].at_s - series[0].at_s < LASTING_S or min(recent) < MANY:
+        return
+    count = int(series[-1].value)
+    parents = Counter(
+        p.sample.parent_pid for p in snapshot.processes if p.sample.state == "Z"
+    ).most_common(1)
+    parent = next((p for p in snapshot.processes if parents and p.pid == parents[0][0]), None)
+    who = "a process" if parent is None else called(parent)
+    rising = growth(series)
+    evidence = [f"{count} children have ended and were not reaped, for {seconds_text(LASTING_S)}"]
+    if rising is not None:
+        evidence.append(f"{rising.gained:.0f} more within {seconds_text(rising.span_s)}")
+    cgroup = snapshot.host.cgroup
+    if cgroup is not None and cgroup.pids_limit and cgroup.pids_current:
+        evidence.append(f"{cgroup.pids_current} of {cgroup.pids_limit} pids in use")
+    yield Finding(
+        rule=RULE,
+        severity=Severity.WARNING if rising is not None or count >= VERY_MANY else Severity.INFO,
+        process=None if parent is None else parent.process,
+        summary=f"{who} leaves {count} ended children unreaped",
+        evidence=tuple(evidence),
+        cause=(
+            "A child that has ended stays as a zombie until its parent asks for its exit code: by "
+            "join(), active_children(), or starting another process. A main process stuck "
+            "elsewhere never does. In a container, a first process that is no init does not reap "
+            "what was handed to it."
+        ),
+        advice=(
+            "Join what was started (a with-statement, or active_children() now and then); in a "
+            "container run with an init (docker run --init). Zombies hold no memory, only pids."
+        ),
+    )

@@ -1,0 +1,74 @@
+"""Processes hold GPU memory that should not be on that GPU."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text
+
+RULE = "cuda-contexts-everywhere"
+STRAY_BYTES = 2 * 2**30
+"""A context alone takes 0.3 to 0.6 GiB; a rank that computes there takes more."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for workers on a GPU, and for ranks with a small stake on a second one."""
+    del history
+    on_gpu: defaultdict[ProcessId, list[tuple[int, int | None]]] = defaultdict(list)
+    processes: dict[ProcessId, Process] = {}
+    for process in snapshot.living():
+        for use in process.gpus:
+            on_gpu[process.process].append((use.index, use.memory_bytes))
+            processes[process.process] = process
+    workers = [processes[p] for p in on_gpu if processes[p].role == "loader-worker"]
+    if workers:
+        held = sum(memory or 0 for p in workers for _, memory in on_gpu[p.process])
+        yield _finding(
+            workers,
+            f"{len(workers)} DataLoader workers hold {bytes_text(held)} of GPU memory",
+            "workers",
+        )
+    strays = [processes[p] for p, uses in on_gpu.items() if _has_stray(processes[p], uses)]
+    if strays:
+        count = len(strays)
+        yield _finding(strays, f"{count} processes hold a context on a second GPU", "strays")
+
+
+def _has_stray(process: Process, uses: list[tuple[int, int | None]]) -> bool:
+    """Whether a process computes on one GPU and has just a context on another."""
+    if process.role == "loader-worker" or len(uses) < 2:
+        return False
+    sizes = sorted(memory for _, memory in uses if memory is not None)
+    return len(sizes) > 1 and sizes[0] < STRAY_BYTES and sizes[-1] > 2 * sizes[0]
+
+
+def _finding(processes: list[Process], summary: str, subject: str) -> Finding:
+    """Put it into words."""
+    uses = [
+        f"{process.label}: "
+        + ", ".join(f"gpu{u.index} {bytes_text(u.memory_bytes)}" for u in process.gpus)
+        for process in processes[:4]
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=processes[0].process,
+        subject=subject,
+        summary=summary,
+        evidence=(all_called(processes), *uses),
+        cause=(
+            "A CUDA context costs 0.3 to 0.6 GiB for each process and device. Workers make one by "
+            "unpickling CUDA tensors or calling set_device; ranks by torch.load without "
+            "map_location, or by threads that use the default device 0."
+        ),
+        advice=(
+            "Keep workers on the CPU and move batches in main; set CUDA_VISIBLE_DEVICES for each "
+            "rank, or set_device in every thread; load checkpoints with map_location."
+        ),
+    )

@@ -1,0 +1,68 @@
+"""So many CUDA tensors are in flight that each send waits for the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.cuda_ipc import cuda_lent
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+
+RULE = "cuda-ipc-counter-files-and-events"
+COUNTER_FILE_BYTES = 10_000 * 8
+"""10,000 counters of 8 bytes in each file (CudaIPCTypes.h, torch 2.13)."""
+EVENTS_LIMIT = 1000
+"""Events between processes, after which a send synchronises the stream (CudaIPCTypes.h)."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each sender with many counter files or too many sends in flight."""
+    del history
+    for process in snapshot.living():
+        lent = cuda_lent(process)
+        if lent is not None and lent.synchronised and lent.unreleased >= EVENTS_LIMIT:
+            yield _finding(
+                process,
+                f"{lent.synchronised:.0f} of {lent.sent:.0f} sends waited for the GPU",
+                f"{lent.unreleased:.0f} tensors sent and not released",
+            )
+            continue
+        fds = process.sample.fds
+        if not process.gpus and not (fds is not None and (fds.by_kind or {}).get("gpu")):
+            continue
+        files = [
+            s
+            for s in snapshot.segments
+            if s.creator == process.process
+            and s.kind == "torch-named"
+            and s.size_bytes is not None
+            and COUNTER_FILE_BYTES <= s.size_bytes <= COUNTER_FILE_BYTES + 8192
+        ]
+        in_flight = sum(
+            flow.in_flight or 0 for flow in snapshot.flows if flow.sender == process.process
+        )
+        if len(files) < 3 and not (files and in_flight >= EVENTS_LIMIT):
+            continue
+        yield _finding(
+            process,
+            f"{len(files)} files of 10,000 reference counters each",
+            f"{in_flight} tensors sent and not received, by the hooks' count",
+        )
+
+
+def _finding(process: Process, *evidence: str) -> Finding:
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=process.process,
+        summary=f"{called(process)} has very many CUDA tensors in flight",
+        evidence=evidence,
+        cause=(
+            "Each sent CUDA tensor takes a counter, and a file is freed only when all of its "
+            "counters are. Beyond 1000 sends in flight every further one synchronises the "
+            "stream, without a word."
+        ),
+        advice="Send fewer and larger tensors, bound the queue, and drop received ones early.",
+    )

@@ -1,0 +1,1 @@
+"""Deadlocks and hangs."""

@@ -1,0 +1,134 @@
+"""Setting an event waits for a sleeper that was killed, or a barrier for a party that is gone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.process_queries import (
+    GAP_TICKS,
+    WORK_ROLES,
+    all_called,
+    called,
+    children_started_by,
+    family_head,
+)
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    frame_words,
+    main_thread,
+    own_frames,
+    threads_calling,
+    user_frame,
+)
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "event-set-hangs"
+STUCK_S = 6.0
+"""Sleepers answer within microseconds of being woken, so nothing healthy stays there."""
+_BARRIER = ("synchronize.py:wait", "threading.py:_wait", "threading.py:wait")
+"""`multiprocessing.Barrier.wait` as others arrive; up to CPython 3.15."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each thread that stands in `Condition.notify`, and for each barrier."""
+    yield from _in_notify(snapshot, history)
+    yield from _at_barriers(snapshot, history)
+
+
+def _in_notify(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Threads that wait for the answer of one they have woken."""
+    for process, thread in threads_calling(snapshot, "synchronize.py:notify"):
+        if thread.state == "R":
+            continue
+        quiet = quiet_s(process, history)
+        dead = violent_deaths_near(snapshot, process)
+        if quiet is None or quiet < STUCK_S:
+            continue
+        user = user_frame(thread.stack)
+        at = "" if user is None else f", from {frame_words(user)}"
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=process.process,
+            tid=thread.tid,
+            summary=f"{called(process)} hangs while it wakes others: one of them is dead",
+            evidence=(
+                f"in Condition.notify for at least {seconds_text(quiet)}{at}",
+                *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
+            ),
+            cause=(
+                "Condition.notify and Event.set wait until every sleeper has said that it woke "
+                "up. One that was killed in its sleep never does."
+            ),
+            advice=(
+                "Let others poll a shared Value, or wait with a time limit, or use a pipe, "
+                "which shows the end of its other side. Replace the Event after a crash. This "
+                "process has to be restarted."
+            ),
+        )
+
+
+def _at_barriers(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Families of which all that live have arrived at a barrier, and one is gone."""
+    at_barrier: defaultdict[ProcessId, list[Process]] = defaultdict(list)
+    for process in snapshot.living():
+        thread = main_thread(process) if process.role in WORK_ROLES else None
+        if thread is None or thread.state == "R":
+            continue
+        if calls(own_frames(thread.stack), *_BARRIER):
+            head = family_head(snapshot, process)
+            if head is not None:
+                at_barrier[head.process].append(process)
+    for head_id, arrived in at_barrier.items():
+        head = snapshot.get(head_id)
+        if head is None:
+            continue
+        family = [p for p in children_started_by(snapshot, head) if p.role in WORK_ROLES]
+        gone = [p for p in family if p.is_gone and _is_of_their_age(p, arrived)]
+        quiet = [quiet_s(process, history) or 0.0 for process in arrived]
+        is_everybody = len(arrived) == sum(not p.is_gone for p in family)
+        if gone and is_everybody and min(quiet) >= STUCK_S:
+            yield _broken_barrier(arrived, gone, min(quiet))
+
+
+def _is_of_their_age(process: Process, others: list[Process]) -> bool:
+    """Whether it was started together with the others."""
+    births = [other.process.start_ticks for other in others]
+    return min(births) - GAP_TICKS <= process.process.start_ticks <= max(births) + GAP_TICKS
+
+
+def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float) -> Finding:
+    """A barrier that is waited at for one that will not come."""
+    thread = main_thread(arrived[0])
+    user = user_frame(thread.stack) if thread is not None else None
+    at = "" if user is None else f", at {frame_words(user)}"
+    is_certain = any(p.ended is not None and death_of(p.ended) != "normal" for p in gone)
+    waits = "wait" if len(arrived) > 1 else "waits"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL if is_certain else Severity.WARNING,
+        process=arrived[0].process,
+        subject="barrier",
+        summary=f"{all_called(arrived)} {waits} at a barrier for {called(gone[0])}, which is gone",
+        evidence=(
+            f"in Barrier.wait for at least {seconds_text(quiet_s)}{at}",
+            *(f"{called(p)} ended: {p.ended.words}" for p in gone[:3] if p.ended),
+            "everybody else who was started with them is there",
+        ),
+        cause=(
+            "A barrier counts arrivals and knows nothing of processes. One that ended before it "
+            "arrived, by an exception or because its data ran out earlier, is waited for for ever."
+        ),
+        advice=(
+            "Give the barrier a timeout, which breaks it for all, and call barrier.abort() where a "
+            "process fails; or have the parent end the others when one is gone, as "
+            "torch.multiprocessing.spawn does."
+        ),
+    )

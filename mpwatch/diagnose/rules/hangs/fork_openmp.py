@@ -1,0 +1,45 @@
+"""A forked child waits for OpenMP threads that exist only in its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.fork_deadlock import forked_alone
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "fork-openmp"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each forked child that stands in a parallel operator."""
+    for stuck in forked_alone(snapshot, history, "openmp"):
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=stuck.process.process,
+            tid=stuck.thread.tid,
+            summary=(
+                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} inside a "
+                "parallel operator for threads that were not forked with it"
+            ),
+            evidence=(
+                *stuck.evidence,
+                "the futex is waited on as native code does (barriers, mutexes), not as Python's "
+                "locks do",
+            ),
+            cause=(
+                "GNU's OpenMP keeps a pool of threads from the first large CPU operator on (about "
+                "32,768 elements). A forked child believes in the pool and waits at a barrier for "
+                "threads that do not exist there. Still so in torch 2.13; DataLoader workers "
+                "escape because they run with one thread, unless worker_init_fn raises that."
+            ),
+            advice=(
+                "Call torch.set_num_threads(1) first thing in the child or before forking (large "
+                "operators then use one core), start children by spawn or forkserver, or do CPU "
+                "tensor work only after forking."
+            ),
+        )

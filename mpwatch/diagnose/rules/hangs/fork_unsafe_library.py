@@ -1,0 +1,39 @@
+"""A forked child waits inside a native library whose threads stayed in the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.fork_deadlock import forked_alone
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "fork-unsafe-library"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each forked child that stands inside such a library."""
+    for stuck in forked_alone(snapshot, history, "library"):
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=stuck.process.process,
+            tid=stuck.thread.tid,
+            summary=(
+                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} inside native "
+                f"code that does not survive a fork ({stuck.library})"
+            ),
+            evidence=(*stuck.evidence, f"it has mapped {stuck.library}"),
+            cause=(
+                "OpenCV, gRPC, HDF5, BLAS and Java clients run threads and pools of their own. "
+                "After a fork the child has their state without their threads."
+            ),
+            advice=(
+                "cv2.setNumThreads(0) before forking; make clients and open files inside the "
+                "worker (worker_init_fn), import such libraries there; or start workers with "
+                "forkserver, which pickles everything."
+            ),
+        )

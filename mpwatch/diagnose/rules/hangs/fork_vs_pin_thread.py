@@ -1,0 +1,84 @@
+"""A second loader forked its workers while the first one's pin thread was running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.fork_deadlock import forked_alone
+from mpwatch.diagnose.analysis.loader_waits import PIN_THREAD
+from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "fork-vs-pin-thread"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each child that stands so, and where it could have happened.
+
+    A loader's own workers are forked before its pin thread starts; only those of a second loader
+    are younger than it.
+    """
+    stuck_children = set()
+    for stuck in forked_alone(snapshot, history, "pin-thread"):
+        stuck_children.add(stuck.process.process)
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=stuck.process.process,
+            tid=stuck.thread.tid,
+            summary=(
+                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} for a lock that "
+                "a pin-memory thread held when it was forked"
+            ),
+            evidence=stuck.evidence,
+            cause=_CAUSE,
+            advice=_ADVICE,
+        )
+    for owner, workers in loader_owners(snapshot):
+        pinning = _pin_threads(owner)
+        exposed = [w for w in workers if any(_is_older(t, w) for t in pinning)]
+        if exposed and not stuck_children:
+            yield _risk(owner, exposed)
+
+
+def _pin_threads(owner: Process) -> list[ThreadSample]:
+    """Its threads that pin memory."""
+    return [t for t in owner.sample.threads or () if t.name.startswith(PIN_THREAD)]
+
+
+def _is_older(thread: ThreadSample, worker: Process) -> bool:
+    """Whether a thread was there when a worker was forked."""
+    if worker.sample.start_method != "fork" or thread.start_ticks is None:
+        return False
+    return thread.start_ticks < worker.process.start_ticks
+
+
+def _risk(owner: Process, exposed: list[Process]) -> Finding:
+    """What may happen at every such fork."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        summary=f"{called(owner)} forks DataLoader workers while another loader pins memory",
+        evidence=(
+            f"{all_called(exposed)} are younger than a living thread {PIN_THREAD} of it",
+            "they were started by fork",
+        ),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+_CAUSE = (
+    "The thread that pins the batches of one DataLoader was running while another DataLoader "
+    "forked its workers; locks of glibc, CUDA or the allocator that it held stay locked in the "
+    "child. Rare, random, at the start of an epoch or of validation."
+)
+_ADVICE = (
+    "Create all loaders with persistent_workers=True and start them before iterating over any "
+    "(costs their memory throughout), or use forkserver or spawn."
+)

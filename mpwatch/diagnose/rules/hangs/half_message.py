@@ -1,0 +1,110 @@
+"""A writer was killed in the middle of a message, and the reader waits for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.exits import violent_deaths_near
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.stack_patterns import calls, own_frames
+from mpwatch.diagnose.analysis.waits.edges import is_busy
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.units import bytes_text, seconds_text
+
+RULE = "half-message"
+STUCK_S = 5.0
+HEAD_BYTES = (4, 8)
+"""`Connection._recv_bytes` reads a length of 4 bytes, then 8 for very long messages."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each thread that reads the body of a message nobody goes on writing.
+
+    A reader that waits for a new message asks for its head, 4 bytes; that is ordinary.
+    """
+    for process in snapshot.living():
+        for thread in process.threads:
+            wait = thread.waits_on
+            if wait is None or not _is_inside_message(thread, wait):
+                continue
+            quiet = quiet_s(process, history)
+            if quiet is None or quiet < STUCK_S:
+                continue
+            others = _holders(wait, pipe_ends(snapshot).writers, process)
+            if any(_writes(snapshot.get(other)) for other in others):
+                continue
+            dead = violent_deaths_near(snapshot, process)
+            if dead or thread.stack:
+                yield _finding(process, thread, wait, quiet, dead)
+
+
+def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
+    """Whether a read asks for more than the head of a message.
+
+    Other readers of pipes ask for whole buffers; where a stack is known it has to be that of
+    `Connection`.
+    """
+    is_body = (
+        wait.kind == "pipe-read"
+        and wait.wanted_bytes is not None
+        and wait.wanted_bytes not in HEAD_BYTES
+        and not wait.queued_bytes
+    )
+    if not is_body:
+        return False
+    return not thread.stack or calls(own_frames(thread.stack), "connection.py:_recv")
+
+
+def _holders(
+    wait: WaitedOn, writers: dict[int, tuple[ProcessId, ...]], process: Process
+) -> list[ProcessId]:
+    """Who else could write into the pipe."""
+    ends = [holder for pipe in pipes_among(wait.targets) for holder in writers.get(pipe, ())]
+    return [holder for holder in ends if holder != process.process]
+
+
+def _writes(process: Process | None) -> bool:
+    """Whether a process is running or blocked writing, and so may send the rest."""
+    if process is None:
+        return False
+    return any(
+        is_busy(t) or (t.waits_on is not None and t.waits_on.kind == "pipe-write")
+        for t in process.threads
+    )
+
+
+def _finding(
+    process: Process,
+    thread: Thread,
+    wait: WaitedOn,
+    quiet: float,
+    dead: tuple[Process, ...],
+) -> Finding:
+    """Put it into words."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        tid=thread.tid,
+        summary=f"{called(process)} waits for the rest of a message whose writer was killed",
+        evidence=(
+            f"it has waited {seconds_text(quiet)} for {bytes_text(wait.wanted_bytes)} more from "
+            f"{', '.join(wait.targets)}, which is empty",
+            *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
+        ),
+        cause=(
+            "A message is its length and its body. A writer killed in between leaves a torso, and "
+            "the reader sees no end of file, because it or its relatives hold the pipe's writing "
+            "end themselves."
+        ),
+        advice=(
+            "Restart the job. Close the ends a process does not use, so that the end of a writer "
+            "shows; stop writers with SIGTERM, not SIGKILL; use poll(timeout) before recv."
+        ),
+    )

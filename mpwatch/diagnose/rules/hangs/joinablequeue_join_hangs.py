@@ -1,0 +1,68 @@
+"""JoinableQueue.join waits for tasks that nobody will report as done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.idle_time import all_stand, quiet_s
+from mpwatch.diagnose.analysis.process_queries import called, children_started_by
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    frame_words,
+    main_thread,
+    own_frames,
+    threads_calling,
+    user_frame,
+)
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "joinablequeue-join-hangs"
+STUCK_S = 6.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each `JoinableQueue.join` while every child stands or is gone."""
+    for process, thread in threads_calling(snapshot, "queues.py:join"):
+        frames = own_frames(thread.stack)
+        if not calls(frames, "synchronize.py:wait", "queues.py:join"):
+            continue
+        quiet = quiet_s(process, history)
+        children = list(children_started_by(snapshot, process))
+        living = [p for p in children if not p.is_gone and p.role != "resource-tracker"]
+        if quiet is None or quiet < STUCK_S or not all_stand(living, history):
+            continue
+        if any(_wakes_by_itself(consumer) for consumer in living):
+            continue
+        user = user_frame(frames)
+        at = "" if user is None else f", at {frame_words(user)}"
+        gone = [f"{called(p)} ended: {p.ended.words}" for p in children if p.ended][:3]
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=process.process,
+            tid=thread.tid,
+            summary=f"{called(process)} waits for queued tasks that nobody works on",
+            evidence=(
+                f"in JoinableQueue.join for {seconds_text(quiet)}{at}",
+                *gone,
+                f"{len(living)} consumers live and do nothing",
+            ),
+            cause=(
+                "join() waits until task_done() was called for every item. A consumer that "
+                "died, or left its loop by an exception, took an item and never called it."
+            ),
+            advice=(
+                "Call task_done() in a finally block, watch the consumers' exit codes, or "
+                "count results instead. This join will not return."
+            ),
+        )
+
+
+def _wakes_by_itself(consumer: Process) -> bool:
+    """Whether it sleeps, as in the middle of a task that takes its time."""
+    thread = main_thread(consumer)
+    wait = thread.waits_on if thread is not None else None
+    return wait is not None and wait.kind == "timer"

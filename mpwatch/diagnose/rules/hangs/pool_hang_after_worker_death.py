@@ -1,0 +1,126 @@
+"""A Pool waits for a task whose worker died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
+from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    frame_words,
+    own_frames,
+    shape_of,
+    user_frame,
+)
+from mpwatch.diagnose.known_errors import number_of
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "pool-hang-after-worker-death"
+STUCK_S = 6.0
+REPLACED_S = 0.5
+"""Forking a Pool takes milliseconds a worker; spawned ones are started back to back as well."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each process that waits for a Pool's result after a worker's death.
+
+    The Pool has replaced the worker, so nothing looks wrong: all its workers are idle. While any of
+    them works, the result may be on its way. A death that nobody saw shows in a worker that is
+    younger than the others.
+    """
+    for process in snapshot.living():
+        waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
+        quiet = quiet_s(process, history) if waits else None
+        if quiet is None or quiet < STUCK_S or _is_fed(process):
+            continue
+        children = list(children_started_by(snapshot, process))
+        living = [p for p in children if not p.is_gone and p.role in ("spawned", "pool-worker")]
+        pools = _pools(process)
+        if pools is not None and not any(number_of(pool, "outstanding") for pool in pools):
+            continue
+        lost = list(_lost(pools or (), living))
+        deaths = [*_seen_deaths(children), *_replaced(living), *lost]
+        if not deaths or not all(stands(p, history, STUCK_S / 2) for p in living):
+            continue
+        frame = user_frame(own_frames(waits[0].stack))
+        at = "" if frame is None else f", at {frame_words(frame)}"
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=process.process,
+            summary=f"{called(process)} waits for a Pool task whose worker died",
+            evidence=(
+                f"waiting for a result for {seconds_text(quiet)}{at}",
+                *deaths[:3],
+                f"its living workers, {len(living)}, do nothing",
+            ),
+            cause=(
+                "A Pool replaces a worker that died, but not the task that died with it. Its "
+                "result never comes, and get() without a timeout waits for ever."
+            ),
+            advice=(
+                "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool, or "
+                "wait with a timeout (get, or next of imap) and submit again, which needs tasks "
+                "that may run twice. Find why the worker died: see the other findings."
+            ),
+        )
+
+
+def _is_fed(process: Process) -> bool:
+    """Whether the user's code is at work on the next task: imap takes them from an iterator."""
+    return any(
+        calls(frames := own_frames(thread.stack), "pool.py:_handle_tasks")
+        and user_frame(frames) is not None
+        for thread in process.threads
+    )
+
+
+def _pools(process: Process) -> list[Mapping[str, object]] | None:
+    """What its hook says of its pools; `None` without a hook or without such a reading."""
+    reading = process.gauges.get("pools")
+    if not isinstance(reading, list):
+        return None
+    return [pool for pool in reading if isinstance(pool, Mapping) and pool.get("kind") == "Pool"]
+
+
+def _lost(pools: Iterable[Mapping[str, object]], living: Sequence[Process]) -> Iterator[str]:
+    """Calls that no worker has and that are not queued either, in words."""
+    for pool in pools:
+        pids, outstanding = pool.get("pids"), number_of(pool, "outstanding")
+        if not outstanding or number_of(pool, "queued") != 0 or not isinstance(pids, list):
+            continue
+        workers = [process for process in living if process.pid in pids]
+        is_known = len(workers) == len(pids) and all(p.hook.state == "ready" for p in workers)
+        if is_known and not any(_has_job(worker) for worker in workers):
+            calls_lost = counted(outstanding, "call")
+            yield f"{calls_lost} without a result, not queued, and no worker is at one"
+
+
+def _has_job(worker: Process) -> bool:
+    """Whether its hook says that it is at a call."""
+    job = worker.gauges.get("job")
+    return isinstance(job, Mapping) and job.get("since_ns") is not None
+
+
+def _seen_deaths(children: Iterable[Process]) -> Iterator[str]:
+    """The children that were killed, crashed, or left with an error, in words."""
+    for process in children:
+        if process.ended is not None and death_of(process.ended) in ("killed", "crash", "failed"):
+            yield f"{called(process)} ended: {process.ended.words}"
+
+
+def _replaced(living: Sequence[Process]) -> Iterator[str]:
+    """Idle workers born well after the first ones, in words: a Pool starts all of its at once."""
+    idle = [p for p in living if any(shape_of(t.stack) == "pool-idle" for t in p.threads)]
+    if not idle or len(idle) < len(living):
+        return
+    first = min(process.process.start_ticks for process in idle)
+    for process in idle:
+        later_s = (process.process.start_ticks - first) / 100
+        if later_s >= REPLACED_S:
+            yield f"{called(process)} was started {seconds_text(later_s)} after the others"

@@ -1,0 +1,93 @@
+"""A parent waits for a child that cannot end before the parent has read its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
+from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
+from mpwatch.diagnose.analysis.waits.edges import is_busy
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.units import seconds_text
+
+RULE = "queue-join-feeder-deadlock"
+STUCK_S = 5.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each child whose feeder thread is blocked while its parent waits for it.
+
+    A full pipe whose reader is alive and busy is back-pressure; the parent's own wait for the exit
+    of the child is what makes it a deadlock.
+    """
+    for child in snapshot.living():
+        feeder = next((t for t in child.threads if _is_blocked(t)), None)
+        parent = family_head(snapshot, child)
+        if feeder is None or feeder.waits_on is None or parent is None or parent.is_gone:
+            continue
+        quiet, parents_quiet = quiet_s(child, history), quiet_s(parent, history)
+        if quiet is None or parents_quiet is None or min(quiet, parents_quiet) < STUCK_S:
+            continue
+        readers_of = pipe_ends(snapshot).readers
+        readers = {
+            reader
+            for pipe in pipes_among(feeder.waits_on.targets)
+            for reader in readers_of.get(pipe, ())
+        }
+        if _joins(parent, child) and not _is_read(snapshot, readers, parent, child):
+            yield _finding(parent, child, feeder, min(quiet, parents_quiet))
+
+
+def _is_blocked(thread: Thread) -> bool:
+    """Whether a thread is blocked writing to a pipe."""
+    return thread.waits_on is not None and thread.waits_on.kind == "pipe-write"
+
+
+def _joins(parent: Process, child: Process) -> bool:
+    """Whether the parent waits for the exit of this child, or of some child."""
+    thread = main_thread(parent)
+    if thread is None:
+        return False
+    if main_shape(parent) in ("joins-process", "shuts-workers-down"):
+        return True
+    wait = thread.waits_on
+    named = wait.targets if wait is not None and wait.kind == "child" else ()
+    return f"pid {child.pid}" in named
+
+
+def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child: Process) -> bool:
+    """Whether anybody besides these two may read the pipe."""
+    others = [snapshot.get(reader) for reader in readers - {parent.process, child.process}]
+    return any(p is not None and any(is_busy(t) for t in p.threads) for p in others)
+
+
+def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) -> Finding:
+    """Put it into words."""
+    wait = feeder.waits_on
+    queued = "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} unread"
+    pipe = "" if wait is None else ", ".join(wait.targets)
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=parent.process,
+        subject=str(child.pid),
+        summary=f"{called(parent)} joins {called(child)} before reading what that has queued",
+        evidence=(
+            f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
+            f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
+        ),
+        cause=(
+            "A process that has put something on a queue waits at its end until all of it is in "
+            "the pipe, and a pipe holds 64 KiB. The parent, which should read it, waits for that "
+            "end. Small results hide this for years."
+        ),
+        advice=(
+            "Take everything off the queue first, then join. cancel_join_thread() lets the child "
+            "go and loses the data; a Manager queue works in any order and is slower."
+        ),
+    )

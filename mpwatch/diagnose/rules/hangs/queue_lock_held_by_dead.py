@@ -1,0 +1,187 @@
+"""A process was killed while it held the lock of a queue; the others wait for it for ever."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.exits import death_of, terminations_near, violent_deaths_near
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    innermost,
+    main_shape,
+    main_thread,
+    own_frames,
+    user_frame,
+)
+from mpwatch.diagnose.analysis.waits.edges import is_busy, surroundings
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.units import seconds_text
+
+RULE = "queue-lock-held-by-dead"
+STUCK_S = 6.0
+UNSEEN_S = 12.0
+"""Without a stack the semaphore may be that of an event, which the next look will show."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each semaphore at zero whose holder can only be a dead process.
+
+    Healthy readers of one queue: one holds the lock and reads, the others wait for the lock. Here
+    nobody reads, everybody waits, and one of the family was killed.
+    """
+    waiters = _waiters(snapshot, history)
+    if not waiters:
+        return
+    users = surroundings(snapshot).semaphore_users()
+    for segment, waiting in waiters.items():
+        dead = violent_deaths_near(snapshot, waiting[0])
+        stopped = () if dead else terminations_near(snapshot, waiting[0])
+        if not dead and not stopped:
+            continue
+        names = {process.process for process in waiting}
+        users_of_it = [p for p in map(snapshot.get, users.get(segment, ())) if p is not None]
+        others = [p for p in users_of_it if not p.is_gone and p.process not in names]
+        readers_code = {code for p in (*waiting, *dead) if (code := _reads_in(p)) is not None}
+        if any(_may_hold(p, readers_code) for p in others):
+            continue
+        if stopped and not (all(map(_takes_a_lock, waiting)) and all(map(_holds_nothing, others))):
+            continue
+        yield _finding(segment, waiting, dead or stopped, history)
+
+
+def _waiters(snapshot: Snapshot, history: History) -> dict[SegmentId, list[Process]]:
+    """Processes whose main thread stands at a semaphore that is zero, by semaphore."""
+    found: defaultdict[SegmentId, list[Process]] = defaultdict(list)
+    for process in snapshot.living():
+        thread = main_thread(process)
+        wait = thread.waits_on if thread is not None else None
+        if thread is None or wait is None or wait.segment is None:
+            continue
+        if wait.value or wait.timeout_s is not None or _is_signalled(own_frames(thread.stack)):
+            continue
+        quiet = quiet_s(process, history)
+        if quiet is not None and quiet >= (STUCK_S if _is_shown(thread, quiet) else UNSEEN_S):
+            found[wait.segment].append(process)
+    return dict(found)
+
+
+def _is_shown(thread: Thread, quiet_s: float) -> bool:
+    """Whether its stack was taken since it stands: an older one is of something else."""
+    return bool(thread.stack) and (thread.stack_age_s or 0.0) <= quiet_s
+
+
+def _is_signalled(frames: Sequence[Frame]) -> bool:
+    """Whether it is inside of a Condition or Event, whose semaphores count and are not held."""
+    return innermost(frames, "synchronize.py:notify", "synchronize.py:wait") is not None
+
+
+def _reads_in(process: Process) -> tuple[str, str] | None:
+    """The file and function of the user's that a process takes from a queue in."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return None if frame is None else (frame.file, frame.function)
+
+
+def _takes_a_lock(process: Process) -> bool:
+    """Whether it is about to enter `with lock:`, which whoever is inside gives back.
+
+    A semaphore may be one that others count up, and be at zero because none of them has.
+    """
+    thread = main_thread(process)
+    return thread is not None and calls(own_frames(thread.stack), "synchronize.py:__enter__")
+
+
+def _holds_nothing(process: Process) -> bool:
+    """Whether it only waits for its children to end, as who stops one of them does then.
+
+    Anybody else may be asleep inside of `with lock:`. A terminated process is no sign of a lock
+    that was taken along, as a killed one is, so nobody may be left who could hold it.
+    """
+    return process.role in SERVICE_ROLES or main_shape(process) == "joins-process"
+
+
+def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
+    """Whether a living process may hold the lock: it reads from a queue, or it runs.
+
+    Who reads in other code than all that wait, and than the dead did, reads another queue: as the
+    parent does that hands out work on one and collects the results from another.
+    """
+    code = _reads_in(process)
+    is_elsewhere = bool(readers_code) and code is not None and code not in readers_code
+    for thread in process.threads:
+        if is_busy(thread):
+            return True
+        if is_elsewhere and thread == main_thread(process):
+            continue
+        wait = thread.waits_on
+        if wait is not None and wait.kind == "pipe-read":
+            return True
+        frames = own_frames(thread.stack)
+        if calls(frames, "queues.py:get") and not calls(frames, "synchronize.py:__enter__"):
+            return True
+    return False
+
+
+def _finding(
+    segment: SegmentId, waiting: list[Process], dead: tuple[Process, ...], history: History
+) -> Finding:
+    """Put it into words."""
+    shortest = min(quiet_s(process, history) or 0.0 for process in waiting)
+    is_queues = any(_is_in_a_queue(process) for process in waiting)
+    ends = [f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended is not None]
+    was_killed = any(p.ended and death_of(p.ended) != "shutdown" for p in dead)
+    how = "killed" if was_killed else "terminated"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=waiting[0].process,
+        subject=str(segment),
+        summary=(
+            f"{all_called(waiting)} wait for a lock that a {how} process took with it"
+            if len(waiting) > 1
+            else f"{called(waiting[0])} waits for a lock that a {how} process took with it"
+        ),
+        evidence=(
+            f"semaphore {segment} is 0 and has been waited for at least {seconds_text(shortest)}",
+            "no living process that maps it is reading or running",
+            *ends,
+        ),
+        cause=_CAUSE_QUEUE if is_queues else _CAUSE_LOCK,
+        advice=_ADVICE_QUEUE if is_queues else _ADVICE_LOCK,
+    )
+
+
+def _is_in_a_queue(process: Process) -> bool:
+    """Whether the lock is that of a queue, or may be for want of a stack."""
+    thread = main_thread(process)
+    frames = own_frames(thread.stack) if thread is not None else ()
+    return not frames or innermost(frames, "queues.py:get", "queues.py:put") is not None
+
+
+_CAUSE_QUEUE = (
+    "A reader of a queue holds the queue's lock while it waits for an item. Killed in that "
+    "moment (SIGKILL, out of memory, a crash), it never gives the lock back: semaphores do "
+    "not notice that their holder died. The same holds for every multiprocessing lock."
+)
+_ADVICE_QUEUE = (
+    "Restart the job: nothing releases this lock. Give each consumer a queue of its own, "
+    "as a DataLoader does, never stop consumers with SIGKILL, and use get(timeout=...) so "
+    "that the others notice."
+)
+_CAUSE_LOCK = (
+    "A process that a signal ends inside of `with lock:` never gives the lock back: the block is "
+    "not left, and semaphores do not notice that their holder died. Process.terminate() is such "
+    "a signal, as are SIGKILL and a crash."
+)
+_ADVICE_LOCK = (
+    "Restart the job: nothing releases this lock. Instead of terminate(), ask processes to stop "
+    "with a Value or an Event that they look at outside of the lock, and join them; or take the "
+    "lock with acquire(timeout=...), so that the others notice."
+)

@@ -1,0 +1,153 @@
+"""A circle of waits, or a wait nobody can end, that no other rule explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.pipe_deadlock import ADVICE as READ_BOTH
+from mpwatch.diagnose.analysis.pipe_deadlock import unread_pipe
+from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.verdicts import is_forked_alone
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
+
+RULE = "standing-still"
+STANDING_S = 20.0
+"""Longer than any other rule takes to see more: who says it first does not matter, what is said
+does."""
+WRITING_S = 8.0
+"""Enough where everybody writes and nobody reads: no other rule is about that."""
+CERTAIN_S = 5.0
+"""Enough where what the chain ends at can be ended by nobody, whatever the others do."""
+
+
+_CAUSE_WRITING = (
+    "Each of them sends to the next and reads nothing until it is through. What was sent before "
+    "fills the pipe or socket between them, so none comes to reading."
+)
+_ADVICE_WRITING = (
+    "Let one side receive before it sends, or read in a thread of its own. A Pipe takes as much as "
+    "the buffer of a socket without a reader; put() of a Queue never blocks like this, as a thread "
+    "sends for it."
+)
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each chain of waits without a way out that has stood for a while."""
+    quiet = (quiet_s(process, history) for process in snapshot.living())
+    if not any(each is not None and each >= CERTAIN_S for each in quiet):
+        return
+    waits = snapshot.waits if snapshot.waits.edges else wait_graph(snapshot)
+    told: list[WaitChain] = []
+    for chain in waits.chains:
+        if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, told):
+            continue
+        certain = _certain_end(snapshot, chain)
+        links = chain.links if certain is None else chain.links[-1:]
+        stood = _stood_s(snapshot, history, links)
+        needed = STANDING_S if certain is None else CERTAIN_S
+        if chain.verdict == "cycle" and _only_writes(waits, chain):
+            needed = WRITING_S
+        if stood is not None and stood >= needed:
+            told.append(chain)
+            yield _finding(snapshot, waits, chain, stood)
+
+
+def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
+    """Whether it only says who else waits for a circle that was told.
+
+    The end of such a chain is the circle, entered at the same point (see `wait_chains`).
+    """
+    return any(
+        chain.verdict == each.verdict == "cycle" and chain.links[-len(each.links) :] == each.links
+        for each in told
+    )
+
+
+def _only_writes(waits: WaitGraph, chain: WaitChain) -> bool:
+    """Whether all of a circle are in the middle of sending: none will read before it is through."""
+    writing = {
+        (edge.waiter, edge.tid)
+        for edge in waits.edges
+        if edge.kind in ("pipe-write", "socket-write")
+    }
+    return all((link.process, link.tid) in writing for link in chain.links)
+
+
+def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:
+    """The end of a chain if it waits, alone in its process, for a thread that does not exist."""
+    process = snapshot.get(chain.links[-1].process)
+    is_certain = process is not None and not process.is_gone and is_forked_alone(process)
+    return process if is_certain and chain.verdict == "dead-end" else None
+
+
+def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) -> float | None:
+    """How long every living member has not moved; `None` if any was not watched.
+
+    Where a member has ended, the others may go on because of that: only what came after counts.
+    """
+    times: list[float] = []
+    is_any_alive = False
+    for link in links:
+        process = snapshot.get(link.process)
+        if process is not None and process.ended is not None:
+            times.append(snapshot.at_s - process.ended.at_s)
+        if process is None or process.is_gone or process.sample.state == "Z":
+            continue
+        is_any_alive = True
+        quiet = quiet_s(process, history)
+        if quiet is None:
+            return None
+        times.append(quiet)
+    return min(times) if is_any_alive else None
+
+
+def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: float) -> Finding:
+    """Put it into words."""
+    first, last = chain.links[0], chain.links[-1]
+    evidence = [chain.sentence, f"nobody in it has moved for {seconds_text(stood_s)}"]
+    evidence += _places(snapshot, chain)
+    cause = (
+        "They wait for each other in a circle."
+        if chain.verdict == "cycle"
+        else f"What {first.who} waits for ends at {last.who}, and nobody can provide it."
+    )
+    advice = (
+        "Take the stacks of the processes named (mpwatch dump) to see the lines that wait. "
+        "Ending the last one of the chain usually makes the others raise an error."
+    )
+    if chain.verdict == "cycle" and _only_writes(waits, chain):
+        cause, advice = _CAUSE_WRITING, _ADVICE_WRITING
+    unread = unread_pipe(snapshot, waits, chain)
+    if unread is not None:
+        evidence.append(unread.evidence)
+        cause, advice = unread.cause, READ_BOTH
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=first.process,
+        tid=first.tid,
+        summary=f"{first.who} stands still and will not move by itself: {chain.conclusion}",
+        evidence=tuple(evidence),
+        cause=cause,
+        advice=advice,
+    )
+
+
+def _places(snapshot: Snapshot, chain: WaitChain) -> Iterator[str]:
+    """The user's own line that each of a chain is at, where its sentence does not say it."""
+    seen: set[ProcessId] = set()
+    for link in chain.links:
+        process = snapshot.get(link.process)
+        if process is None or process.is_gone or process.process in seen:
+            continue
+        seen.add(process.process)
+        frame = user_frame(thread.stack) if (thread := main_thread(process)) is not None else None
+        if frame is not None and frame_words(frame) not in chain.sentence:
+            yield f"{link.who} is at {frame_words(frame)}"

@@ -1,0 +1,45 @@
+"""Idle compile workers hold memory in every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.headroom import memory_room
+from mpwatch.diagnose.analysis.idle_time import stands
+from mpwatch.diagnose.analysis.process_queries import of_role
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import bytes_text
+
+RULE = "compile-worker-pool"
+MANY = 3
+IDLE_S = 8.0
+OF_MEMORY = 0.05
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield one finding for a crowd of compile workers that have nothing to do."""
+    workers = list(of_role(snapshot, "compile-worker"))
+    if len(workers) < MANY or not all(stands(w, history, IDLE_S) for w in workers):
+        return
+    held = sum(worker.private_bytes or 0 for worker in workers)
+    room = memory_room(snapshot)
+    is_much = room is not None and held >= OF_MEMORY * room.total_bytes
+    yield Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_much else Severity.INFO,
+        summary=f"{len(workers)} idle compile workers hold {bytes_text(held)}",
+        evidence=(
+            f"{len(workers)} processes of torch.compile, none has used cpu for {IDLE_S:.0f} s",
+            f"{bytes_text(held)} of private memory together",
+        ),
+        cause=(
+            "torch.compile keeps a pool of up to 32 compile workers for each rank, and keeps it "
+            "when compiling is over."
+        ),
+        advice=(
+            "TORCHINDUCTOR_COMPILE_THREADS=1 compiles in the process itself (the first steps take "
+            "longer); newer versions of torch let the pool sleep."
+        ),
+    )

@@ -1,0 +1,101 @@
+"""Iterators of DataLoaders pile up, each with its workers, threads and pipes."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.process_queries import called, generations, loader_owners
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "loader-iterator-leak"
+SETS = 4
+"""Training, validation and test loaders that persist make three."""
+MANY_SETS = 8
+FEEDER = "QueueFeederThre"
+"""Name of a feeder thread as the kernel cuts it; one for each worker and iterator in main."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each process with ever more sets of DataLoader workers."""
+    for owner, workers in loader_owners(snapshot):
+        sets = _sets(owner, workers)
+        rising = growth(history.of(owner.process, "children"))
+        is_rising = rising is not None and rising.gained >= len(sets[-1])
+        if len(sets) < SETS or not (is_rising or len(sets) >= MANY_SETS):
+            continue
+        yield _finding(
+            snapshot,
+            owner,
+            workers,
+            len(sets),
+            None if rising is None else (rising.gained, rising.span_s),
+        )
+
+
+def _sets(owner: Process, workers: tuple[Process, ...]) -> list[tuple[Process, ...]]:
+    """Workers by iterator: those born close together, parted where main's threads came between.
+
+    An iterator starts all its workers before it hands out the first index, and only that starts
+    the feeder threads, one for each of them: a worker younger than those is another iterator's.
+    """
+    threads = sorted(
+        (thread.start_ticks, thread.tid)
+        for thread in owner.sample.threads or ()
+        if thread.start_ticks is not None
+    )
+    sets: list[list[Process]] = []
+    for together in generations(workers):
+        before: list[int] = []
+        for worker in together:
+            # Within a hundredth of a second it is the ids that tell who came first.
+            born = bisect(threads, (worker.process.start_ticks, worker.pid))
+            if before and born - before[-1] < len(sets[-1]):
+                sets[-1].append(worker)
+            else:
+                sets.append([worker])
+                before.append(born)
+    return [tuple(each) for each in sets]
+
+
+def _finding(
+    snapshot: Snapshot,
+    owner: Process,
+    workers: tuple[Process, ...],
+    sets: int,
+    rise: tuple[float, float] | None,
+) -> Finding:
+    """Put it into words."""
+    feeders = sum(t.name.startswith(FEEDER) for t in owner.sample.threads or ())
+    evidence = [f"{len(workers)} living DataLoader workers, started in {sets} sets"]
+    if rise is not None:
+        evidence.append(f"{rise[0]:.0f} more children within {seconds_text(rise[1])}")
+    if feeders:
+        evidence.append(f"{feeders} queue feeder threads in {called(owner)}")
+    fds = owner.sample.fds
+    if fds is not None:
+        evidence.append(f"{fds.used} of {fds.soft_limit} descriptors in use")
+    live = [loader for loader in snapshot.loaders if loader.process == owner.process]
+    if live:
+        evidence.append(f"{len(live)} live iterators, by the hook's count")
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=owner.process,
+        summary=f"{called(owner)} keeps {sets} DataLoader iterators and their workers alive",
+        evidence=tuple(evidence),
+        cause=(
+            "Every iter(loader) starts a set of workers with their pipes, semaphores and threads. "
+            "Something keeps the old iterators: a list, a closure, a generator not run to its end, "
+            "the traceback of an exception."
+        ),
+        advice=(
+            "Make one iterator and keep it, `del` it before the next, or set "
+            "persistent_workers=True, which uses the same workers for every epoch. "
+            "next(iter(loader)) in each step works and pays for new workers every time."
+        ),
+    )

@@ -1,0 +1,101 @@
+"""Workers that live on keep ever more memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.forecast import Growth, growth
+from mpwatch.diagnose.analysis.headroom import memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text, rate_text, seconds_text
+
+RULE = "persistent-workers-leak"
+WORTH_BYTES = 32 * 2**20
+"""A bounded cache and the heap around it settle within less, in the first half minute."""
+WATCHED_S = 20.0
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each set of workers whose private memory only ever rises.
+
+    Where shared pages shrink as much, it is copying on write and not a leak. Workers made anew for
+    each epoch start small again: a sawtooth.
+    """
+    for owner, workers in loader_owners(snapshot):
+        grown = [
+            (worker, found) for worker in workers if (found := _grown(snapshot, worker, history))
+        ]
+        if grown and 3 * len(grown) >= 2 * len(workers):
+            yield _finding(snapshot, owner, grown)
+
+
+def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | None:
+    """The growth of a worker that keeps what it takes."""
+    found = growth(history.of(worker.process, "rss_bytes"), at_least=WORTH_BYTES)
+    if found is None or found.span_s < WATCHED_S:
+        return None
+    private = history.of(worker.process, "private_bytes")
+    # Resident memory is always fresh; that it is the worker's own is seen now and then.
+    if len(private) < 2 or private[-1].value - private[0].value < 0.4 * found.gained:
+        return None
+    age = age_s(snapshot, worker)
+    if age is not None and age < WATCHED_S + 5:
+        return None
+    shared = history.of(worker.process, "shared_dirty_bytes")
+    lost = shared[0].value - shared[-1].value if shared else 0.0
+    if lost >= 0.5 * found.gained or _shared_gain(worker, history, found) >= 0.5 * found.gained:
+        return None
+    return found
+
+
+def _shared_gain(worker: Process, history: History, found: Growth) -> float:
+    """What the segments it maps grew by meanwhile.
+
+    They are resident too, and the kernel calls private what nobody else has mapped yet: batches on
+    their way are no leak of the worker.
+    """
+    shared = history.of(worker.process, "shm_bytes")
+    within = [point.value for point in shared if point.at_s >= shared[-1].at_s - found.span_s]
+    return within[-1] - within[0] if within else 0.0
+
+
+def _finding(
+    snapshot: Snapshot, owner: Process, grown: Sequence[tuple[Process, Growth]]
+) -> Finding:
+    """Put it into words."""
+    per_s = sum(found.per_s for _, found in grown)
+    room = memory_room(snapshot)
+    severity, eta_s = severity_of_growth(room, per_s)
+    worker, most = max(grown, key=lambda each: each[1].gained)
+    evidence = [
+        f"resident memory of {called(worker)}, its own, +{bytes_text(most.gained)} in "
+        f"{seconds_text(most.span_s)}, {rate_text(most.per_s, 'B')}",
+    ]
+    if len(grown) > 1:
+        evidence.append(f"{len(grown)} workers together {rate_text(per_s, 'B')}")
+    if room is not None:
+        evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=owner.process,
+        summary=(
+            f"{counted(len(grown), 'worker')} of {called(owner)} "
+            f"{'grows' if len(grown) == 1 else 'grow'} by {rate_text(per_s, 'B')} and "
+            f"{'gives' if len(grown) == 1 else 'give'} nothing back"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Something in the worker keeps what it has seen: a dict of decoded samples, an "
+            "unbounded lru_cache, readers' buffers, a fragmented heap. With persistent workers it "
+            "is never reset, and each worker caches its own part of the data."
+        ),
+        advice=(
+            "Bound the caches, or share one between workers (a shared tensor, a memory map). "
+            "persistent_workers=False resets them every epoch and pays for new workers."
+        ),
+        eta_s=eta_s,
+    )

@@ -1,0 +1,98 @@
+"""Batches fetched ahead take a large part of memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.headroom import memory_room
+from mpwatch.diagnose.analysis.process_queries import called, loader_owners
+from mpwatch.diagnose.analysis.resources import segment_bytes
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.model.units import bytes_text
+
+RULE = "prefetch-memory-blowup"
+OF_MEMORY = 0.2
+OF_SHM = 0.5
+"""Shares of memory and of /dev/shm from which prefetched batches are worth a word."""
+MUCH_OF_SHM = 0.8
+LARGE_BYTES = 2**20
+DEEP = 10
+"""Two batches ahead of a few tensors each are usual."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding where the batches in flight hold a large part of what there is.
+
+    A plateau below that is how prefetching works, and what still rises is kept, not in flight.
+    """
+    if growth(history.of_host("segment_bytes")) is not None:
+        return
+    for owner, workers in loader_owners(snapshot):
+        makers = {worker.process for worker in workers}
+        flying = [s for s in snapshot.segments if s.creator in makers and s.kind != "semaphore"]
+        held = segment_bytes(flying)
+        severity, against = _severity(snapshot, held)
+        if severity is None and _is_deep(flying, len(workers)):
+            severity, against = Severity.INFO, "shared memory"
+        if severity is not None:
+            yield _finding(snapshot, owner, workers, flying, against, severity)
+
+
+def _severity(snapshot: Snapshot, held: int) -> tuple[Severity | None, str]:
+    """How much of memory or of /dev/shm that is."""
+    room, shm = memory_room(snapshot), snapshot.host.shm
+    if room is not None and held >= OF_MEMORY * room.total_bytes:
+        return Severity.WARNING, f"{bytes_text(room.total_bytes)} of {room.what}"
+    if shm is not None and shm.total_bytes and held >= OF_SHM * shm.total_bytes:
+        is_much = held >= MUCH_OF_SHM * shm.total_bytes
+        severity = Severity.WARNING if is_much else Severity.INFO
+        return severity, f"{bytes_text(shm.total_bytes)} of {shm.path}"
+    return None, ""
+
+
+def _is_deep(flying: list[Segment], workers: int) -> bool:
+    """Whether each worker has many large segments of one size out at the same time."""
+    sizes = Counter(s.size_bytes for s in flying if (s.size_bytes or 0) >= LARGE_BYTES)
+    return bool(sizes) and max(sizes.values()) >= DEEP * workers
+
+
+def _finding(
+    snapshot: Snapshot,
+    owner: Process,
+    workers: tuple[Process, ...],
+    flying: list[Segment],
+    against: str,
+    severity: Severity,
+) -> Finding:
+    """Put it into words."""
+    held = segment_bytes(flying)
+    evidence = [
+        f"{len(flying)} segments of {len(workers)} workers hold {bytes_text(held)} of {against}",
+        f"{bytes_text(held / len(workers))} a worker",
+    ]
+    evidence += [
+        f"{loader.workers} workers with prefetch_factor {loader.prefetch}: up to "
+        f"{loader.workers * loader.prefetch} batches in flight"
+        for loader in snapshot.loaders
+        if loader.process == owner.process and loader.prefetch is not None
+    ]
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=owner.process,
+        summary=f"batches fetched ahead for {called(owner)} hold {bytes_text(held)} of {against}",
+        evidence=tuple(evidence),
+        cause=(
+            "In flight are workers x prefetch_factor batches, those finished out of order, pinned "
+            "copies, and the one main works on. A second loader doubles it. They count as memory "
+            "of the container and as space in /dev/shm."
+        ),
+        advice=(
+            "Lower prefetch_factor: 1 or 2 is enough where workers keep up (less slack for slow "
+            "samples). Fewer workers, or batches as uint8 and cast after the transfer."
+        ),
+    )

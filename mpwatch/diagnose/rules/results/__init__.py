@@ -1,0 +1,1 @@
+"""Silently wrong results."""

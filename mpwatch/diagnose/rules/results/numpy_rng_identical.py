@@ -1,0 +1,64 @@
+"""Workers draw the same random numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from mpwatch.diagnose.analysis.process_queries import all_called, family_head
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+
+RULE = "numpy-rng-identical"
+KIND = "generators"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each generator that has the same state in several workers of a loader.
+
+    The hook notes hashes of all generators as a worker's first batch begins, so that equal ones
+    were copied and not used alike since. The same worker number in two epochs may well be seeded
+    alike on purpose.
+    """
+    del history
+    same: defaultdict[tuple[ProcessId | None, str, str], dict[object, Process]]
+    same = defaultdict(dict)
+    for entry in snapshot.log:
+        hashes = entry.details.get("hashes") if entry.kind == KIND else None
+        worker = snapshot.get(entry.process)
+        if worker is None or not isinstance(hashes, Mapping):
+            continue
+        head = family_head(snapshot, worker)
+        for path, state in hashes.items():
+            members = same[None if head is None else head.process, f"{path}", f"{state}"]
+            members.setdefault(entry.details.get("worker_id"), worker)
+    for (head_id, path, state), by_number in same.items():
+        if len(by_number) > 1:
+            yield _finding(head_id, path, state, list(by_number.values()))
+
+
+def _finding(head: ProcessId | None, path: str, state: str, workers: list[Process]) -> Finding:
+    """Put it into words."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=head,
+        subject=path,
+        summary=f"{len(workers)} workers draw the same random numbers from {path}",
+        evidence=(
+            f"{path} had the same state, hash {state}, in {all_called(workers)}",
+            "at the beginning of the first batch of each",
+        ),
+        cause=(
+            "A fork copies generators. The DataLoader seeds random, torch and numpy's global "
+            "generator in each worker, but it cannot know numpy.random.default_rng(), "
+            "random.Random or torch.Generator objects kept by the dataset: they are the same in "
+            "all workers, and again in every epoch."
+        ),
+        advice=(
+            "Make generators in worker_init_fn from torch.initial_seed() or the worker's id. "
+            "Results stay reproducible and differ from those of earlier runs."
+        ),
+    )

@@ -1,0 +1,77 @@
+"""Forked workers share one open file, and with it one position."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process, Snapshot
+
+RULE = "shared-file-offset"
+_NOT_DATA = (".log", ".out", ".err", ".lock", ".py", ".pyc", ".so", ".jsonl", ".txt", ".csv")
+"""Endings of files that processes write, or share for other reasons."""
+_NOT_HERE = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/")
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each data file that main and its forked workers hold as one.
+
+    The same number for the same file in all of them is what inheritance leaves; files opened in
+    each worker by itself are not open in main. At position 0 nobody has read through it.
+    """
+    del history
+    for owner, workers in loader_owners(snapshot):
+        mine = _files(owner)
+        if not mine:
+            continue
+        holders: defaultdict[tuple[int, str], list[Process]] = defaultdict(list)
+        for worker in workers:
+            if worker.sample.start_method == "fork":
+                for file in _files(worker) & mine:
+                    holders[file].append(worker)
+        for (fd, path), sharing in holders.items():
+            if len(sharing) > 1:
+                yield _finding(owner, sharing, fd, path)
+
+
+def _files(process: Process) -> set[tuple[int, str]]:
+    """Number and path of each data file a process has open."""
+    fds = process.sample.fds
+    links = fds.links if fds is not None else None
+    return {
+        (link.fd, link.target)
+        for link in links or ()
+        if link.kind == "file"
+        and link.fd > 2
+        and link.is_writable is False
+        and link.position
+        and not link.target.endswith(_NOT_DATA)
+        and not link.target.startswith(_NOT_HERE)
+    }
+
+
+def _finding(owner: Process, sharing: list[Process], fd: int, path: str) -> Finding:
+    """Put it into words."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        subject=path,
+        summary=f"{len(sharing)} workers of {called(owner)} read through one open file: {path}",
+        evidence=(
+            f"descriptor {fd} is {path} in {called(owner)} and in {all_called(sharing)}",
+            "the workers were forked, so it is one open file with one position",
+        ),
+        cause=(
+            "A file opened before the fork is shared with its position. Between a worker's seek "
+            "and its read another one moves it: wrong samples, decoder errors, crashes of HDF5 and "
+            "LMDB, and no error at all in the worst case."
+        ),
+        advice=(
+            "Open the file in each worker at first use (not in __init__), or read with os.pread or "
+            "a memory map, which need no position. If nobody reads from it, all is well."
+        ),
+    )

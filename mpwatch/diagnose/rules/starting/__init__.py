@@ -1,0 +1,1 @@
+"""Start methods and pickling."""

@@ -1,0 +1,85 @@
+"""Spawned children run the main program again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.process_queries import age_s, called
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    frame_words,
+    innermost,
+    is_library,
+    main_thread,
+    own_frames,
+)
+from mpwatch.diagnose.known_errors import told
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Snapshot
+
+RULE = "no-main-guard"
+SETTLED_S = 10.0
+"""Importing a main program with torch takes two or three seconds, more on a busy machine."""
+_CAUSE = (
+    "Spawn and forkserver import the main program in each child. Code at its top level that is not "
+    'below `if __name__ == "__main__":` runs there again: data is loaded, CUDA is initialised, and '
+    "processes are started once more, which multiprocessing refuses."
+)
+_ADVICE = (
+    'Put everything but definitions below `if __name__ == "__main__":`. It costs nothing and also '
+    "makes the program importable by tests."
+)
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each child that was refused, or runs the main program at length.
+
+    While it imports modules on behalf of the main program it does what it should.
+    """
+    del history
+    yield from told(
+        snapshot,
+        RULE,
+        summary="starts processes while it is itself being started: the main guard is missing",
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+    for process in snapshot.processes:
+        frame = _rerun_at(snapshot, process)
+        if frame is not None:
+            yield Finding(
+                rule=RULE,
+                severity=Severity.WARNING,
+                process=process.process,
+                summary=f"{called(process)} runs the main program again instead of its own task",
+                evidence=(f"at {frame_words(frame)}, below spawn's import of the main module",),
+                cause=_CAUSE,
+                advice=_ADVICE,
+            )
+
+
+def _is_telling(snapshot: Snapshot, process: Process) -> bool:
+    """Whether a child has been at it for long, or has failed of it."""
+    if process.ended is not None:
+        return death_of(process.ended) == "failed"
+    age = age_s(snapshot, process)
+    return age is not None and age >= SETTLED_S
+
+
+def _rerun_at(snapshot: Snapshot, process: Process) -> Frame | None:
+    """Where at the top level of the main program a child is, if it has been there too long."""
+    thread = main_thread(process)
+    if thread is None or not _is_telling(snapshot, process):
+        return None
+    frames = own_frames(thread.stack)
+    if not calls(frames, "spawn.py:_fixup_main_from_path"):
+        return None
+    top = innermost(frames, ":<module>")
+    if top is None or is_library(top):
+        return None
+    above = frames[: list(frames).index(top)]
+    is_importing = any(frame.function == "_find_and_load" for frame in above)
+    return None if is_importing else top

@@ -1,0 +1,111 @@
+"""Main waits for data most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.idle_time import all_stand, mean_cpu_percent, wait_share, waiting_s
+from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
+from mpwatch.diagnose.analysis.stack_merge import merge
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Loader, Process, Snapshot
+
+RULE = "loader-starvation"
+WAIT_SHARE = 0.5
+BATCHES = 20
+"""The first batches wait for the workers' start."""
+BUSY_PERCENT = 10.0
+USUAL_S = 15.0
+STALL_S, STALLED_S = 3.0, 5.0
+"""A wait that has lasted this long may be the beginning of a hang: then only what the workers did
+in the last seconds counts, and not how busy they were before."""
+IDLE_SHARE = 0.35
+"""A worker that waits for work more than this part of the time has time to spare."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding where main waits for batches more than half the time, and workers work.
+
+    With the hook it is measured; without, it is the share of looks at which main was found waiting
+    as a DataLoader does.
+    """
+    for owner, workers in loader_owners(snapshot):
+        measured = [x for x in snapshot.loaders if x.process == owner.process]
+        share = max((x.wait_share or 0.0 for x in measured if x.batches >= BATCHES), default=None)
+        if share is not None:
+            waited_s = max(x.waiting_since_s or 0.0 for x in measured)
+            if share >= WAIT_SHARE and _are_busy(workers, history, waited_s):
+                yield _finding(owner, workers, history, share, measured)
+        elif not measured and _looks_starved(owner, workers, history):
+            yield _finding(owner, workers, history, None, ())
+
+
+def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> bool:
+    """Whether the workers do something while main has waited so long; a stall has other rules."""
+    over_s = USUAL_S if waited_s < STALL_S else STALLED_S
+    loads = (mean_cpu_percent(worker, history, over_s) for worker in workers)
+    return any(load is None or load >= BUSY_PERCENT for load in loads)
+
+
+def _looks_starved(owner: Process, workers: Sequence[Process], history: History) -> bool:
+    """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
+    main = wait_share(owner, history)
+    if main is None or main < WAIT_SHARE or all_stand(workers, history):
+        return False
+    # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
+    waited_s = waiting_s(owner, history)
+    if waited_s >= STALL_S and not _are_busy(workers, history, waited_s):
+        return False
+    shares = (wait_share(worker, history) for worker in workers)
+    return all(share is not None and share <= IDLE_SHARE for share in shares)
+
+
+def _all_of(workers: Sequence[Process]) -> str:
+    """All of them as a subject, with its verb."""
+    return "its worker is" if len(workers) == 1 else f"all {len(workers)} workers are"
+
+
+def _finding(
+    owner: Process,
+    workers: Sequence[Process],
+    history: History,
+    share: float | None,
+    loaders: Sequence[Loader],
+) -> Finding:
+    """Put it into words."""
+    evidence = []
+    if share is not None:
+        evidence.append(f"main waited {share:.0%} of the last minute in next(loader)")
+    else:
+        seen = wait_share(owner, history) or 0.0
+        evidence.append(f"main was waiting for a batch at {seen:.0%} of the looks at it")
+    loads = [load for w in workers if (load := mean_cpu_percent(w, history)) is not None]
+    if loads:
+        mean = sum(loads) / len(loads)
+        evidence.append(f"{counted(len(workers), 'worker')} at {mean:.0f} % cpu on average")
+    waiting = [x for x in loaders if x.outstanding is not None]
+    evidence += [f"{x.outstanding} batches outstanding, {x.parked or 0} ready" for x in waiting[:1]]
+    top = merge(workers)
+    if top.groups:
+        evidence.append(f"workers: {top.sentence}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        summary=(
+            f"{called(owner)} waits for data {share:.0%} of the time"
+            if share is not None
+            else f"{called(owner)} waits for data, and {_all_of(workers)} at work"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "The workers together make fewer batches a second than a training step takes away, so "
+            "the accelerator idles. The queue of results is empty whenever main comes."
+        ),
+        advice=(
+            "More workers up to the number of cores; move work out of __getitem__ (decode and "
+            "resize once, offline); larger reads; pin_memory with non_blocking copies. The "
+            "workers' stacks show where their time goes."
+        ),
+    )

@@ -1,0 +1,125 @@
+"""A process that keeps the tensors it receives runs out of file descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.headroom import Approach, approach
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.resources import (
+    creators_in_words,
+    fd_limit,
+    fds_used,
+    foreign_share,
+    torch_fd_series,
+    torch_fds,
+    torch_maps,
+)
+from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+from mpwatch.model.units import rate_text
+
+RULE = "fd-exhaustion-receiver"
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each process whose received tensors use up its descriptors, or did.
+
+    A received storage costs one descriptor and one mapping, so both counts move together; a
+    sender's tickets have no mapping. A count that settles at prefetch times tensors is normal.
+    """
+    failed = {entry.process: entry for entry in tagged(snapshot, RULE)}
+    for process in snapshot.living():
+        held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
+        if not held or used is None or not limit or not _is_receiver(process, held, used):
+            continue
+        near = approach(
+            used, limit, torch_fd_series(process, history), series_limit=limit - (used - held)
+        )
+        if near is not None:
+            said_so = evidence_of(failed.pop(process.process)) if process.process in failed else ()
+            yield _finding(snapshot, process, held, near, said_so)
+    for entry in failed.values():
+        yield _failed(snapshot, entry)
+
+
+def _is_receiver(process: Process, held: int, used: int) -> bool:
+    """Whether torch's descriptors prevail, are mapped as well, and came from other processes."""
+    mapped = torch_maps(process)
+    if held < 0.5 * used or (mapped is not None and mapped < 0.7 * held):
+        return False
+    foreign = foreign_share(process)
+    return foreign is None or foreign >= 0.5
+
+
+def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """A receiver that could not take in a descriptor: the kernel dropped it for want of room."""
+    process = snapshot.get(entry.process)
+    who = called(process) if process is not None else "a process of the job"
+    evidence = list(evidence_of(entry))
+    used, limit = (None, None) if process is None else (fds_used(process), fd_limit(process))
+    if process is not None and used is not None and limit:
+        held = torch_fds(process)
+        of_torch = "" if held is None else f", {held} on torch segments"
+        evidence.append(f"when last read: {used} of {limit} descriptors in use{of_torch}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=entry.process,
+        summary=f"{who} could not receive a tensor: its table of descriptors was full",
+        evidence=tuple(evidence),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _finding(
+    snapshot: Snapshot, process: Process, held: int, near: Approach, said_so: tuple[str, ...]
+) -> Finding:
+    """Put the numbers into words."""
+    used, limit, mapped = int(near.used), int(near.limit), torch_maps(process)
+    evidence = [f"{used} of {limit} descriptors in use, {held} on torch segments"]
+    if mapped is not None:
+        evidence.append(f"{mapped} mappings of torch segments: received and kept, not in transit")
+    if (makers := creators_in_words(snapshot, process)) is not None:
+        evidence.append(f"segments made: {makers}")
+    evidence += (*near.trend_words("torch descriptors"), *said_so)
+    summary = f"{called(process)} has {used} of {limit} descriptors open, most on tensors it keeps"
+    if near.ahead is not None:
+        summary = (
+            f"{called(process)} reaches its limit of {limit} fds in {near.eta_words}: "
+            f"{rate_text(near.ahead.per_s)}, one per tensor received and kept"
+        )
+    return Finding(
+        rule=RULE,
+        severity=near.severity,
+        process=process.process,
+        summary=summary,
+        evidence=tuple(evidence),
+        cause=_CAUSE,
+        advice=_ADVICE + _hook_advice(process),
+        eta_s=near.eta_s,
+    )
+
+
+def _hook_advice(process: Process) -> str:
+    """What only the hook can add."""
+    if process.hook.state == "ready":
+        return ""
+    return " Bring the hook in to see which line of code holds them."
+
+
+_CAUSE = (
+    "Under the strategy file_descriptor every tensor received from another process costs "
+    "one descriptor for as long as it lives, and something keeps them: a list of batches, "
+    "indices or losses. With the table full, receiving fails with 'received 0 items of "
+    "ancdata' or 'Too many open files'."
+)
+_ADVICE = (
+    "Do not keep received tensors: store .clone(), .item() or .numpy().copy() instead (one "
+    "more copy each), and collate many small tensors into few. Raising the soft limit to "
+    "the hard one (resource.setrlimit, ulimit -n) is free and buys time only. The strategy "
+    "file_system needs no descriptors, but leaks named files when the job is killed."
+)

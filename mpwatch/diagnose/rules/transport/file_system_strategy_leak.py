@@ -1,0 +1,133 @@
+"""Named torch segments that nobody will ever remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.resources import segment_bytes
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.segments import SegmentUse
+from mpwatch.model.snapshot import Segment, Snapshot
+from mpwatch.model.units import bytes_text
+
+RULE = "file-system-strategy-leak"
+SETTLED_S = 10.0
+"""torch_shm_manager removes what its clients left 2 s after the last of them is gone."""
+WORTH_BYTES = 2**20
+WORTH_FILES = 100
+"""Less than this is litter of no consequence."""
+WORTH_WARNING = 0.1
+"""Part of /dev/shm from which what leaked matters."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for named segments whose maker is dead and that nobody maps.
+
+    One is for what this job left and one for what others on the machine did.
+
+    A segment that some process still maps may have outlived its maker on purpose: that is what the
+    strategy is for.
+    """
+    del history
+    in_use = {s.segment for s in snapshot.segments if s.mappers or s.holders}
+    left = {s.segment: s for s in snapshot.host.left_segments or () if _is_old(snapshot, s)}
+    known: dict[SegmentId, Segment | SegmentUse] = {
+        k: s for k, s in left.items() if k not in in_use
+    }
+    known |= {s.segment: s for s in snapshot.segments if _is_left(snapshot, s)}
+    own_pids = {process.pid for process in snapshot.processes}
+    ours = [segment for segment in known.values() if segment.creator_pid in own_pids]
+    others = [segment for segment in known.values() if segment.creator_pid not in own_pids]
+    if _is_worth(ours):
+        yield _ours(snapshot, ours)
+    if _is_worth(others):
+        yield _others(others)
+
+
+def _held_bytes(left: Sequence[Segment | SegmentUse]) -> int:
+    return segment_bytes(left)
+
+
+def _is_worth(left: Sequence[Segment | SegmentUse]) -> bool:
+    """Whether it is more than litter."""
+    return len(left) >= WORTH_FILES or _held_bytes(left) >= WORTH_BYTES
+
+
+def _ours(snapshot: Snapshot, left: Sequence[Segment | SegmentUse]) -> Finding:
+    """What ended processes of this job left."""
+    total, shm = _held_bytes(left), snapshot.host.shm
+    is_much = shm is not None and total >= WORTH_WARNING * shm.total_bytes
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_much else Severity.INFO,
+        summary=(
+            f"{_count(left)} made by ended processes of this job "
+            f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(total)} of /dev/shm"
+        ),
+        evidence=_evidence(left, "ended processes of this job"),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _others(left: Sequence[Segment | SegmentUse]) -> Finding:
+    """What was there before, or comes from beside: this job is not at fault, whatever it holds."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        subject="other jobs",
+        summary=(
+            f"not of this job: {_count(left)} of dead processes elsewhere on this machine "
+            f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(_held_bytes(left))} of /dev/shm"
+        ),
+        evidence=_evidence(left, "no process of this job, and gone"),
+        cause=f"Another job left them. {_CAUSE}",
+        advice=_ADVICE,
+    )
+
+
+def _count(left: Sequence[Segment | SegmentUse]) -> str:
+    return f"{len(left)} segment{'' if len(left) == 1 else 's'}"
+
+
+def _evidence(left: Sequence[Segment | SegmentUse], who: str) -> tuple[str, ...]:
+    """Who made them, and one of them."""
+    makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
+    return (
+        f"made by {', '.join(map(str, makers[:6]))}: {who}",
+        f"mapped by no process of this job, for example {left[0].path}",
+    )
+
+
+_CAUSE = (
+    "Under the strategy file_system a shared tensor is a named file. A process that crashes leaves "
+    "it to torch_shm_manager, and when the whole tree is killed at once (container stop, "
+    "scheduler, kill of the group) that dies too."
+)
+_ADVICE = (
+    "mpwatch clean lists what nobody maps and whose maker is dead, mpwatch clean --yes removes it; "
+    "where containers share a /dev/shm pids are ambiguous, so look at the list first. Prefer the "
+    "strategy file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
+)
+
+
+def _is_old(snapshot: Snapshot, use: SegmentUse) -> bool:
+    """Whether a file has lain there long enough for a cleaner to have come by."""
+    return use.changed_wall_s is None or snapshot.wall_s - use.changed_wall_s >= SETTLED_S
+
+
+def _is_left(snapshot: Snapshot, segment: Segment) -> bool:
+    """Whether a segment has neither maker nor user."""
+    if segment.kind != "torch-named" or not segment.is_linked:
+        return False
+    if segment.mappers or segment.holders or segment.creator_pid is None:
+        return False
+    age_s = segment.age_s(snapshot.wall_s)
+    if age_s is not None and age_s < SETTLED_S:
+        return False
+    maker = snapshot.get(segment.creator)
+    if maker is not None:
+        return maker.is_gone
+    return all(p.pid != segment.creator_pid for p in snapshot.living())

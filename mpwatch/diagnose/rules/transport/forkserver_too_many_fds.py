@@ -1,0 +1,76 @@
+"""More descriptors are handed to a new process than the fork server accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.resources import burden_words
+from mpwatch.diagnose.known_errors import evidence_of, number_of, tagged, told
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+
+RULE = "forkserver-too-many-fds"
+MOST_FDS = 251
+NEAR_FDS = 200
+"""One tensor a layer or a sample: what grows with the data is past the limit soon."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each process whose hook heard it, or saw that not much is missing."""
+    del history
+    refused = next(tagged(snapshot, RULE), None)
+    if refused is None:
+        yield from _near(snapshot)
+        return
+    maker = snapshot.get(refused.process)
+    for finding in told(
+        snapshot,
+        RULE,
+        summary=(
+            "cannot start a process: its argument holds more tensors than the fork server accepts"
+        ),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    ):
+        where = () if maker is None else tuple(burden_words(snapshot, maker))
+        yield replace(finding, evidence=(*finding.evidence, *where))
+
+
+def _near(snapshot: Snapshot) -> Iterator[Finding]:
+    """Starts that were accepted with nearly as many descriptors as there may be."""
+    for entry in snapshot.log:
+        if entry.kind != "birth" or entry.details.get("method") != "forkserver":
+            continue
+        count = number_of(entry.details, "fds")
+        process = snapshot.get(entry.process)
+        if process is None or count is None or count < NEAR_FDS:
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.WARNING,
+            process=process.process,
+            summary=(
+                f"{called(process)} hands {count:.0f} descriptors to a new process; the fork "
+                f"server accepts {MOST_FDS}"
+            ),
+            evidence=(*evidence_of(entry), *burden_words(snapshot, process)),
+            cause=_CAUSE,
+            advice=_ADVICE,
+        )
+        return
+
+
+_CAUSE = (
+    "The fork server passes all descriptors of a new process in one message and "
+    "refuses more than 251. Each separate tensor in the dataset or model is "
+    "one. The limit is fixed in CPython: ulimit has nothing to do with it. Fork "
+    "server is the default from Python 3.14 on."
+)
+_ADVICE = (
+    "Pack the tensors into few (one tensor and offsets), or pass "
+    'multiprocessing_context="fork" or "spawn" explicitly; the strategy '
+    "file_system also works, with its leaks on a kill."
+)

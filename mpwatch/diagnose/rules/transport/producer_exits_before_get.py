@@ -1,0 +1,154 @@
+"""Tensors were sent by a process that ended before they were fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.exits import TOGETHER_S, death_of
+from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.stack_patterns import main_shape
+from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+from mpwatch.model.units import seconds_text
+
+RULE = "producer-exits-before-get"
+SAME_LOOK_S = 0.3
+SETTLED_S = 2.0
+"""By then it shows whether whoever started it goes on with a loader's next workers."""
+RECENT_S = 60.0
+"""What was not fetched by then is hardly waited for."""
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each process that redeemed a void ticket.
+
+    Tickets outstanding when a producer ends are ordinary: a DataLoader's workers leave with what
+    they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
+    """
+    entries = [e for e in tagged(snapshot, RULE) if not _is_shutdown(snapshot, e)]
+    for entry in entries:
+        yield _void_ticket(snapshot, entry)
+    if not entries:
+        yield from _unfetched(snapshot, history)
+
+
+def _unfetched(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Producers that ended while tensors they had sent lay unfetched, as far as that shows.
+
+    A descriptor without a mapping is a tensor on its way. That it was still wanted cannot be seen
+    from outside, so this is no more than information. Where a parent has DataLoader workers, one
+    that lived only briefly may not have been known as such.
+    """
+    loading = {head.process for p in snapshot.processes if (head := _loads_for(snapshot, p))}
+    for process in snapshot.processes:
+        if process.ended is None or process.role not in ("spawned", "pool-worker"):
+            continue
+        head = family_head(snapshot, process)
+        own = (process.pid, process.sample.ns_pid)
+        sent = [
+            use
+            for use in process.sample.segments or ()
+            if use.kind == "torch" and use.creator_pid in own and use.fds and not use.ranges
+        ]
+        is_recent = SETTLED_S <= snapshot.at_s - process.ended.at_s <= RECENT_S
+        if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
+            continue
+        lost = {use.segment for use in sent}.isdisjoint(_held(snapshot))
+        if lost and len(sent) > _closed(process, history):
+            yield _left_unfetched(process, process.ended, len(sent), snapshot)
+
+
+def _held(snapshot: Snapshot) -> Iterator[SegmentId]:
+    """Segments that living processes hold."""
+    return (use.segment for p in snapshot.living() for use in p.sample.segments or ())
+
+
+def _closed(process: Process, history: History) -> float:
+    """Descriptors it closed after they were listed: perhaps those of tensors that were fetched."""
+    fds, counts = process.sample.fds, history.of(process.process, "fds")
+    if fds is None or fds.read_at_s is None or not counts:
+        return 0
+    at_list = [point.value for point in counts if point.at_s <= fds.read_at_s + SAME_LOOK_S]
+    return at_list[-1] - counts[-1].value if at_list else 0
+
+
+def _loads_for(snapshot: Snapshot, process: Process) -> Process | None:
+    """Whose DataLoader worker a process is, if it is one, or one of another library's loader.
+
+    Such loaders run a loop of the same name, which a stack shows.
+    """
+    is_worker = process.role == "loader-worker" or main_shape(process).startswith("worker-")
+    return family_head(snapshot, process) if is_worker else None
+
+
+def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:
+    """A producer that was in a hurry."""
+    tensors = "a tensor it had sent was" if count == 1 else f"{count} tensors it had sent were"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        summary=f"{called(process)} ended while {tensors} not yet fetched",
+        evidence=(
+            f"{count} of its segments were open in nobody else when it was last seen",
+            f"{called(process)} ended {seconds_text(snapshot.at_s - ended.at_s)} ago: "
+            f"{ended.words}",
+            "no living process has them: whoever takes them from the queue now gets an error",
+        ),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _is_shutdown(snapshot: Snapshot, entry: LogEntry) -> bool:
+    """Whether all that was gone by then are loader workers that left as their main told them."""
+    gone = [
+        (process, process.ended)
+        for process in snapshot.processes
+        if process.ended is not None
+        and process.process != entry.process
+        and process.ended.at_s <= entry.at_s + TOGETHER_S
+    ]
+    return bool(gone) and all(
+        process.role == "loader-worker"
+        and death_of(ended) == "normal"
+        and (head := family_head(snapshot, process)) is not None
+        and head.process == entry.process
+        for process, ended in gone
+    )
+
+
+def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """A receiver that found nobody."""
+    process = snapshot.get(entry.process)
+    who = called(process) if process is not None else "a process of the job"
+    address = entry.details.get("address")
+    evidence = evidence_of(entry)
+    if isinstance(address, str):
+        evidence = (*evidence, f"the ticket names the socket {address}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=entry.process,
+        summary=f"{who} cannot fetch a tensor: the process that sent it is gone",
+        evidence=evidence,
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+_CAUSE = (
+    "Under the strategy file_descriptor a queue carries tickets, not tensors: the receiver fetches "
+    "the memory from its sender. If that has ended, FileNotFoundError means it ended normally, "
+    "ConnectionRefusedError that it crashed. A cleaner that removes pymp-* directories from TMPDIR "
+    "looks like the former."
+)
+_ADVICE = (
+    "Keep producers alive until consumers have taken everything: an Event, a Barrier, or join "
+    "them last. Small results can be sent as numpy arrays, which travel whole. The strategy "
+    "file_system lets tensors outlive their producer, at the price of files that leak on a kill."
+)

@@ -1,0 +1,63 @@
+"""A finalizer receives or sends a tensor inside the code that does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.stack_patterns import (
+    frame_words,
+    innermost,
+    own_frames,
+    threads_calling,
+)
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Snapshot
+
+RULE = "sharedcache-lock-reentry"
+_LOCKED = frozenset(("get", "__setitem__", "free_dead_references"))
+_TAKES_IT = tuple(f"reductions.py:{name}" for name in sorted(_LOCKED))
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding for each thread that waits for SharedCache's lock and holds it itself."""
+    del history
+    for process, thread in threads_calling(snapshot, *_TAKES_IT):
+        frames = tuple(own_frames(thread.stack))
+        inside = [index for index, frame in enumerate(frames) if _is_locked(frame)]
+        if len(inside) < 2 or thread.state == "R":
+            continue
+        between = frames[inside[0] + 1 : inside[-1]]
+        via = innermost(between, ":__del__") or next(
+            (f for f in between if not f.file.endswith("reductions.py")), None
+        )
+        if via is None:
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=process.process,
+            tid=thread.tid,
+            summary=f"{called(process)} waits for a lock that the same thread holds",
+            evidence=(
+                f"thread {thread.name}: {frame_words(frames[inside[0]])} inside of "
+                f"{frame_words(frames[inside[-1]])}",
+                f"by way of {frame_words(via)}",
+            ),
+            cause=(
+                "torch guards its table of shared storages by a lock that cannot be taken "
+                "twice. A finalizer or signal handler ran while the lock was held and "
+                "received or sent a tensor itself. This thread will never go on."
+            ),
+            advice=(
+                "Do not use queues of tensors in __del__, weakref callbacks or signal "
+                "handlers: note there what is to be done, and do it in the main loop."
+            ),
+        )
+
+
+def _is_locked(frame: Frame) -> bool:
+    """Whether a frame is of one of the functions that take SharedCache's lock."""
+    return frame.function.rsplit(".", 1)[-1] in _LOCKED and frame.file.endswith("reductions.py")

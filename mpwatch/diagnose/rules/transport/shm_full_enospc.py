@@ -1,0 +1,205 @@
+"""`/dev/shm` is full or about to be, in bytes or in files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.forecast import slope
+from mpwatch.diagnose.analysis.headroom import AT_LIMIT, NEAR_LIMIT, Approach, approach
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes
+from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History, Series
+from mpwatch.model.host import RoomSample
+from mpwatch.model.snapshot import LogEntry, Segment, Snapshot
+from mpwatch.model.units import bytes_text, count_text, rate_text
+
+RULE = "shm-full-enospc"
+WORTH_FORECASTING = 0.3
+"""Prefetched batches fill part of it within seconds of a start and then stay."""
+GROWS_BY_NEW = 0.5
+"""Part of a rise that new segments must account for, where those that are there are not full."""
+
+
+class _Room(NamedTuple):
+    """One of the two things that can run out."""
+
+    subject: str
+    used: float
+    total: float
+    series: Series
+    text: Callable[[float | None], str]
+    unit: str
+
+
+def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    """Yield a finding if the file system for shared memory has no room left, or soon none."""
+    failed = next(tagged(snapshot, RULE), None)
+    if failed is not None:
+        yield _failed(snapshot, failed)
+    shm = snapshot.host.shm
+    if shm is None or not snapshot.living():
+        return
+    refused = _refused(snapshot, shm)
+    for room in _rooms(shm, history):
+        near = approach(room.used, room.total, room.series, worth_forecasting=WORTH_FORECASTING)
+        if near is not None and not _ends_by_itself(snapshot, history, room, near):
+            yield _finding(snapshot, shm, room, near)
+        elif refused and failed is None and room.subject == "bytes":
+            yield _without_room(snapshot, shm, refused)
+
+
+def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """What the job itself said when it could not have the memory."""
+    process, shm = snapshot.get(entry.process), snapshot.host.shm
+    total = "" if shm is None else f" ({bytes_text(shm.total_bytes)})"
+    who = called(process) if process is not None else "a process of the job"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        subject="bytes",
+        summary=f"/dev/shm{total} was full when {who} shared a tensor",
+        evidence=evidence_of(entry),
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
+    """Segments that got no memory: the call that fails leaves an empty file of the full size.
+
+    Torch reserves a segment as a whole when it makes it, so one without a single page for which
+    there is no room now is one that failed.
+    """
+    return [
+        s
+        for s in snapshot.segments
+        if s.kind == "torch-named"
+        and s.allocated_bytes == 0
+        and (s.size_bytes or 0) > shm.free_bytes
+    ]
+
+
+def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -> Finding:
+    """Segments were refused although there is some room left: they are larger than it."""
+    largest = max(refused, key=lambda s: s.size_bytes or 0)
+    made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
+    evidence = (
+        f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",
+        f"{len(refused)} files in it are empty, for example {largest.path} of "
+        f"{bytes_text(largest.size_bytes)}: making them failed",
+        *((f"made by {', '.join(sorted(made)[:4])}",) if made else ()),
+    )
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        subject="bytes",
+        summary=(
+            f"{shm.path} ({bytes_text(shm.total_bytes)}) has no room for tensors of "
+            f"{bytes_text(largest.size_bytes)}: {bytes_text(shm.free_bytes)} are free"
+        ),
+        evidence=evidence,
+        cause=_CAUSE,
+        advice=_ADVICE,
+    )
+
+
+def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:
+    """Bytes, and inodes where the file system limits them."""
+    if shm.total_bytes > 0:
+        series = history.of_host("shm_used_bytes")
+        used = used_bytes(shm)
+        yield _Room("bytes", used, shm.total_bytes, series, bytes_text, "B")
+    if shm.total_inodes and shm.free_inodes is not None:
+        taken = shm.total_inodes - shm.free_inodes
+        series = history.of_host("shm_used_inodes")
+        yield _Room("files", taken, shm.total_inodes, series, count_text, "")
+
+
+def _ends_by_itself(snapshot: Snapshot, history: History, room: _Room, near: Approach) -> bool:
+    """Whether what rises only fills segments that are there, all of which have room to be full.
+
+    `multiprocessing.shared_memory` takes its pages when they are first written.
+    """
+    ahead = near.ahead
+    if ahead is None or room.subject != "bytes" or room.used >= NEAR_LIMIT * room.total:
+        return False
+    missing = sparse_bytes(snapshot.segments)
+    # torch takes all pages of a segment when it makes it.
+    promised = [
+        segment
+        for segment in snapshot.segments
+        if segment.kind not in ("torch", "torch-named", "semaphore")
+    ]
+    risen = ahead.per_s * ahead.span_s
+    made_per_s = slope(history.of_host("segment_bytes")) or 0.0
+    return (
+        segment_bytes(promised) >= GROWS_BY_NEW * risen
+        and made_per_s < GROWS_BY_NEW * ahead.per_s
+        and room.used + missing < AT_LIMIT * room.total
+    )
+
+
+def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -> Finding:
+    """Put the numbers into words."""
+    filled = f"{room.text(room.used)} of {room.text(room.total)}"
+    noun = "" if room.subject == "bytes" else " files"
+    evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, room)]
+    evidence += near.trend_words(room.subject, room.unit)
+    summary = f"{shm.path} is nearly full: {filled}{noun} in use"
+    if near.ahead is not None:
+        summary = (
+            f"{shm.path} ({room.text(room.total)}{noun}) is full in {near.eta_words} "
+            f"at {rate_text(near.ahead.per_s, room.unit)}"
+        )
+    return Finding(
+        rule=RULE,
+        severity=near.severity,
+        subject=room.subject,
+        summary=summary,
+        evidence=tuple(evidence),
+        cause=_CAUSE,
+        advice=_ADVICE if room.subject == "bytes" else _ADVICE_FILES,
+        eta_s=near.eta_s,
+    )
+
+
+def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
+    """How much of it this job holds, and who made the most."""
+    own = [s for s in snapshot.segments if s.kind != "semaphore"]
+    if room.subject != "bytes":
+        yield f"{len(own)} segments of this job"
+        return
+    held = segment_bytes(own)
+    yield f"{len(own)} segments of this job hold {bytes_text(held)}"
+    if held < 0.5 * room.used:
+        yield f"the other {bytes_text(room.used - held)} belong to no process of this job"
+    by_maker: defaultdict[str, list[Segment]] = defaultdict(list)
+    for segment in own:
+        maker = snapshot.get(segment.creator)
+        unknown = "an unknown process" if segment.creator_pid is None else f"{segment.creator_pid}"
+        by_maker[maker.label if maker is not None else unknown].append(segment)
+    most = sorted(by_maker.items(), key=lambda item: -segment_bytes(item[1]))[:3]
+    if most:
+        yield "made by " + ", ".join(f"{who}: {bytes_text(segment_bytes(s))}" for who, s in most)
+
+
+_CAUSE = (
+    "Tensors on their way between processes live in /dev/shm, and a container gives it 64 MiB "
+    "unless told otherwise. Needed is about workers x prefetch_factor x bytes of a batch, plus "
+    "what main still holds. Full, sharing a tensor fails with 'No space left on device (28)'; in "
+    "a worker's feeder thread the batch is lost silently and main waits for ever."
+)
+_ADVICE = (
+    "Give the container more: docker run --shm-size=8g or --ipc=host (which shares it with the "
+    "host), a memory-backed volume in Kubernetes; it counts as memory of the job. Or need less: "
+    "lower prefetch_factor or num_workers (less read-ahead), smaller types (uint8 images, cast "
+    "after the transfer), and keep no batches."
+)
+_ADVICE_FILES = (
+    "Each shared tensor is one file: collate many small tensors into few, and keep none. The "
+    "number of files is a mount option of the tmpfs (nr_inodes) and needs root to raise."
+)

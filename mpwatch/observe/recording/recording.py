@@ -1,0 +1,308 @@
+"""Recordings: everything that came in, in a file, so that it can be looked at again later.
+
+What is stored is what was measured, never what was concluded: new rules run on old files. See
+`recording_members` for the container and `recording_lines` for what is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import mpwatch
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.inputs import Input
+from mpwatch.model.samples import TreeSample
+from mpwatch.observe.recording.codec import (
+    CANNOT_ENCODE,
+    SCHEMA,
+    Header,
+    LineDecoder,
+    LineEncoder,
+    moment_of,
+    read_header,
+)
+from mpwatch.observe.recording.container import (
+    CannotRecord,
+    Member,
+    MemberFile,
+    NewerFormat,
+    NotAMember,
+    inflate,
+    pack,
+    read_head,
+    scan,
+)
+
+MEMBER_S = 0.5
+"""A member is written once its first line is this old: what a crash loses is below a second."""
+MEMBER_BYTES = 4 << 20
+"""A member is written after this many bytes of lines, whatever the time."""
+KEY_S = 30.0
+"""Whole trees are written this often, so that reading can begin in the middle."""
+
+
+class NotARecording(ValueError):
+    """A file cannot be read as a recording; the text is one sentence for a person."""
+
+
+class RecordingWriter:
+    """Appends inputs to a new file.
+
+    Not thread-safe: its owner calls it where inputs are folded, one at a time. Once it is made it
+    never raises: what goes wrong is in `problem`, and observing goes on.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        root: ProcessId | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Create the file and write its header.
+
+        Raises:
+            CannotRecord: It exists already, or cannot be written.
+        """
+        self.path = path
+        self.lost = 0
+        """Inputs that could not be written, in total."""
+        self._clock = clock
+        self._encoder = LineEncoder()
+        self._lines = _Lines(clock())
+        self._file = MemberFile(path)
+        self._shortage: str | None = None
+        self._reason = ""
+        at_s = clock()
+        header = Header(SCHEMA, mpwatch.__version__, socket.gethostname(), root, at_s, wall_clock())
+        problem = self._file.append(pack(self._encoder.header(header), at_s, at_s, is_key=False))
+        if problem is not None:
+            self._file.close()
+            os.unlink(path)
+            raise CannotRecord(f"{path} cannot be written: {problem}.")
+
+    @property
+    def problem(self) -> str | None:
+        """What is missing and why, as a sentence for the screen; `None` while all is well."""
+        if self.lost:
+            readings = "1 reading" if self.lost == 1 else f"{self.lost} readings"
+            return f"The recording {self.path} misses {readings}: {self._reason}."
+        if self._shortage:
+            return f"The recording {self.path} waits for its disk: {self._shortage}."
+        return None
+
+    def write(self, input: Input) -> None:
+        """Take one input; it is in the file within a second."""
+        now_s = self._clock()
+        if not self._file.is_open or self._file.is_full:
+            self._lose(1, self._shortage or "it was closed")
+            return
+        if isinstance(input, TreeSample) and now_s - self._lines.key_s >= KEY_S:
+            self._encoder.forget()
+        is_whole = isinstance(input, TreeSample) and not self._encoder.follows_a_tree
+        try:
+            line = self._encoder.line(input)
+        except CANNOT_ENCODE as error:
+            self._lose(1, str(error))
+            return
+        if is_whole:
+            self.flush()  # so that a whole tree begins a member, where reading can begin
+        self._lines.add(line, moment_of(input), now_s, is_whole_tree=is_whole)
+        if self._lines.size >= MEMBER_BYTES or now_s - self._lines.since_s >= MEMBER_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what was taken to the kernel, as one member."""
+        count = self._lines.count
+        member = self._lines.member()
+        if member or self._file.waiting:
+            self._shortage = self._file.append(member, count)
+
+    def close(self) -> None:
+        """Write what was taken and close the file; closing twice is harmless."""
+        if self._file.is_open:
+            self.flush()
+            if self._shortage:
+                self._lose(self._file.waiting, self._shortage)
+            self._file.close()
+
+    def _lose(self, count: int, reason: str) -> None:
+        self.lost += count
+        self._reason = reason
+        # What comes next must not refer to a tree that was never written.
+        self._encoder.forget()
+
+
+class Recording:
+    """A recording opened for reading; usable as a context manager.
+
+    Attributes:
+        path: Where it lies.
+        header: Who recorded what, where and when.
+        members: Its index, in the order of the file.
+        problems: What could not be read, as sentences; grows while reading.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Open it and find its members.
+
+        Raises:
+            OSError: The file cannot be opened.
+            NotARecording: It is none, or it was made by a later mpwatch.
+        """
+        self.path = path
+        self.problems: list[str] = []
+        self._file = open(path, "rb")  # noqa: SIM115 - closed by `close`
+        try:
+            self.header = self._read_header()
+            self.members: tuple[Member, ...] = tuple(self._index())
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def length_s(self) -> float:
+        """Seconds from its beginning to its last input."""
+        ends = [member.last_s for member in self.members]
+        return max(0.0, max(ends, default=0.0) - self.header.at_s)
+
+    def inputs(
+        self, first_member: int = 0, on_part: Callable[[float], None] | None = None
+    ) -> Iterator[Input]:
+        """Inputs in the order they came.
+
+        Args:
+            first_member: Index of the member to begin at: 0, or that of a key member.
+            on_part: Is told how much of the recording was read, 0 to 1, after each input.
+        """
+        for member, each in self.numbered_inputs(first_member):
+            yield each
+            if on_part is not None:
+                on_part(member / len(self.members))
+
+    def numbered_inputs(self, first_member: int = 0) -> Iterator[tuple[int, Input]]:
+        """As `inputs`, each with the index of the member it lies in."""
+        decoder = LineDecoder()
+        for index in range(first_member, len(self.members)):
+            member = self.members[index]
+            lines, is_whole = inflate(self._file, member)
+            for line in lines.splitlines():
+                decoded = decoder.input(line)
+                if decoded is not None:
+                    yield index, decoded
+            if not is_whole:
+                decoder.forget()
+                self._note(self._damage(member))
+        if decoder.not_understood:
+            self._note(
+                f"{decoder.not_understood} lines of {self.path} were not understood;"
+                " it may have been written by a later mpwatch."
+            )
+
+    def _read_header(self) -> Header:
+        try:
+            first = read_head(self._file, 0)
+            lines = inflate(self._file, first)[0] if first else b""
+        except NewerFormat as error:
+            raise NotARecording(f"{self.path} was written by a later mpwatch: {error}.") from None
+        except NotAMember:
+            raise NotARecording(f"{self.path} is not a recording of mpwatch.") from None
+        header = read_header(lines.partition(b"\n")[0])
+        if header is None:
+            raise NotARecording(f"{self.path} is not a recording of mpwatch, or was cut at once.")
+        if header.schema > SCHEMA:
+            raise NotARecording(
+                f"{self.path} was written by mpwatch {header.mpwatch} (schema {header.schema});"
+                f" this is {mpwatch.__version__} (schema {SCHEMA})."
+            )
+        return header
+
+    def _index(self) -> Iterator[Member]:
+        end = 0
+        try:
+            for member in scan(self._file):
+                end = member.offset + member.length
+                yield member
+        except NotAMember:
+            self._note(f"{self.path} is damaged; what follows the damage is not shown.")
+            return
+        if os.fstat(self._file.fileno()).st_size > end:
+            self._note(self._cut())
+
+    def _damage(self, member: Member) -> str:
+        if member is self.members[-1]:
+            return self._cut()
+        after_s = member.first_s - self.header.at_s
+        return f"{self.path} is damaged {after_s:.0f} s after its beginning; a part is missing."
+
+    def _cut(self) -> str:
+        return f"{self.path} is cut off at its end; what was complete is shown."
+
+    def _note(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def read_recording(path: str) -> Iterator[Input]:
+    """All inputs of a recording, in the order they came; a cut end is read as far as it goes.
+
+    Raises:
+        OSError: The file cannot be opened.
+        NotARecording: It is none, or it was made by a later mpwatch.
+    """
+    with Recording(path) as recording:
+        yield from recording.inputs()
+
+
+class _Lines:
+    """Lines that are not a member yet, and what times they cover."""
+
+    def __init__(self, now_s: float) -> None:
+        self.size = 0
+        """Bytes of all lines."""
+        self.since_s = now_s
+        """When the first of them was taken."""
+        self.key_s = now_s
+        """When a whole tree was last written."""
+        self._lines: list[bytes] = []
+        self._times_s: list[float] = []
+        self._is_key = False
+
+    def add(self, line: bytes, at_s: float, now_s: float, *, is_whole_tree: bool) -> None:
+        """Append one line that tells of a moment."""
+        if not self._lines:
+            self.since_s = now_s
+            self._is_key = is_whole_tree
+        if is_whole_tree:
+            self.key_s = now_s
+        self._lines.append(line)
+        self._times_s.append(at_s)
+        self.size += len(line)
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
+    def member(self) -> bytes:
+        """All lines as a member, and none are left; nothing if there were none."""
+        if not self._lines:
+            return b""
+        first_s, last_s = min(self._times_s), max(self._times_s)
+        member = pack(b"".join(self._lines), first_s, last_s, is_key=self._is_key)
+        self._lines, self._times_s, self.size = [], [], 0
+        return member

@@ -1,0 +1,1 @@
+"""Where inputs come from: a live job, one look, a recording."""

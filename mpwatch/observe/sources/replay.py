@@ -1,0 +1,271 @@
+"""A recording as a source of snapshots: the same screens and reports as on a running job."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from mpwatch.model.commands import (
+    Command,
+    Follow,
+    Pause,
+    Seek,
+    SetRefresh,
+    SetSpeed,
+    StartRecording,
+    Step,
+    TakeStacks,
+)
+from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.observe.recording.recording import Recording
+from mpwatch.observe.recording.summary import Course
+from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.sources.source import Deliver
+
+FRAME_S = 0.25
+"""Snapshots are delivered this often while it plays."""
+SLOWEST, FASTEST = 0.01, 10_000.0
+"""Limits of the speed; above some hundred, the machine decides how fast it really is."""
+
+
+class ReplaySource:
+    """Plays a recording on a thread of its own; see `mpwatch.observe.sources.source.Source`."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        speed: float = 1.0,
+        is_paused: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open the recording and fold its first reading.
+
+        Raises:
+            OSError: The file cannot be opened.
+            NotARecording: It is none, or it ends before the job was read once.
+        """
+        self._recording = Recording(path)
+        try:
+            self._tape = Tape(self._recording)
+            self._wish = _Wish(self._tape.at_s, speed, is_paused)
+            self._last = self._shown()
+        except BaseException:
+            self._recording.close()
+            raise
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="mpwatch-replay", daemon=True)
+        self._deliver: Deliver = _nowhere
+
+    @property
+    def is_live(self) -> bool:
+        """Never: it can be sought."""
+        return False
+
+    def start(self, deliver: Deliver) -> None:
+        """Begin to play; the first snapshot comes at once."""
+        self._deliver = deliver
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop playing and close the file."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._recording.close()
+
+    def ask(self, command: Command) -> str | None:
+        """Do what a person asked for; see `Source.ask`."""
+        match command:
+            case TakeStacks():
+                return "This is a recording: only the stacks taken then can be shown."
+            case SetRefresh():
+                return "This is a recording: it holds the readings that were taken then."
+            case StartRecording(path=path):
+                return None if path is None else "This is a recording already."
+            case Seek() | SetSpeed() | Pause() | Step():
+                with self._changed:
+                    self._wish.change(command, self._tape)
+                    self._changed.notify()
+            case Follow():
+                pass  # the stacks that were followed then are followed now
+        return None
+
+    def _run(self) -> None:
+        last_s = self._clock()
+        while not self._is_stopping:
+            began_s = self._clock()
+            with self._changed:
+                self._wish.go_on(began_s - last_s)
+                goal_s, steps = self._wish.taken()
+            last_s = began_s
+            self._deliver(self._guarded(goal_s, steps, began_s + FRAME_S))
+            last_s = self._rest(last_s)
+
+    def _guarded(self, goal_s: float, steps: int, until_s: float) -> Snapshot:
+        """Move and return what to show; after an error the last snapshot, paused, with the error.
+
+        Seeking, stepping and playing go on working as far as the rest of the recording allows.
+        """
+        try:
+            self._wind(goal_s, steps, until_s)
+            with self._changed:
+                self._wish.settle(self._tape)
+            self._last = self._shown()
+        except Exception as error:  # noqa: BLE001 - the one boundary of the replaying thread
+            with self._changed:
+                self._wish.give_up(self._tape)
+            problem = f"Replaying failed near {goal_s:.1f} s: {type(error).__name__}: {error}"
+            return replace(
+                self._last,
+                playback=self._playback(),
+                problems=(*self._last.problems, f"{problem}. Seek elsewhere to go on."),
+            )
+        return self._last
+
+    def _wind(self, goal_s: float, steps: int, until_s: float) -> None:
+        """Go towards where it should be; a long way is shown on the way."""
+        if steps:
+            self._tape.step(steps)
+            return
+        self._tape.approach(goal_s)
+        self._tape.advance(goal_s, lambda: self._wish.is_new or self._clock() >= until_s)
+
+    def _rest(self, last_s: float) -> float:
+        """Wait for the next frame or the next wish; time spent paused is not played later."""
+        with self._changed:
+            while not (self._is_stopping or self._wish.is_new or self._wish.is_seeking):
+                left_s = last_s + FRAME_S - self._clock()
+                if self._wish.is_paused:
+                    self._changed.wait()
+                    last_s = self._clock()
+                elif left_s > 0:
+                    self._changed.wait(left_s)
+                else:
+                    break
+        return last_s
+
+    def _shown(self) -> Snapshot:
+        return replayed(
+            self._tape.snapshot(),
+            self._tape,
+            self._recording,
+            self._playback(),
+        )
+
+    def _playback(self) -> Playback:
+        wish = self._wish
+        return Playback(self._tape.at_s, self._tape.length_s, wish.speed, wish.is_paused)
+
+
+OnPart: TypeAlias = Callable[[float], None]
+"""Is told how much of a recording was read, 0 to 1."""
+
+
+def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
+    """The job as it was when the recording ended, with everything that was ever found.
+
+    What held when its process ended counts as present; what passed before is marked resolved.
+
+    Raises:
+        OSError: The file cannot be opened.
+        NotARecording: It is none, or it ends before the job was read once.
+    """
+    return replay_course(path, on_part)[0]
+
+
+def replay_course(path: str, on_part: OnPart | None = None) -> tuple[Snapshot, Course]:
+    """As `replay_to_end`, with how numbers moved on the way."""
+    course = Course()
+    with Recording(path) as recording:
+
+        def take(snapshot: Snapshot) -> None:
+            course.take(snapshot)
+            if on_part is not None and recording.length_s:
+                on_part((snapshot.at_s - recording.header.at_s) / recording.length_s)
+
+        tape = Tape(recording, keeps=False, on_reading=take)
+        tape.advance(float("inf"))
+        position = Playback(tape.at_s, tape.length_s, is_paused=True)
+        end = replayed(tape.conclusion(), tape, recording, position)
+        course.take(end)
+    return replace(end, findings=course.findings(end)), course
+
+
+def replayed(snapshot: Snapshot, tape: Tape, recording: Recording, position: Playback) -> Snapshot:
+    """A snapshot of a recording, marked as a replay."""
+    return replace(
+        snapshot,
+        mode="replay",
+        playback=position,
+        problems=(*snapshot.problems, *recording.problems, *tape.problems),
+    )
+
+
+@dataclass
+class _Wish:
+    """Where the tape should be and how it should move; guarded by the source's condition."""
+
+    goal_s: float
+    speed: float
+    is_paused: bool
+    steps: int = 0
+    is_seeking: bool = False
+    """The goal was set by a person: it is not given up because folding takes long."""
+    is_new: bool = True
+    """Something was asked that has not been looked at."""
+
+    def change(self, command: Seek | SetSpeed | Pause | Step, tape: Tape) -> None:
+        """Take in one command."""
+        self.is_new = True
+        match command:
+            case Seek(at_s=at_s):
+                self.goal_s = min(max(0.0, at_s), tape.length_s)
+                self.is_seeking, self.steps = True, 0
+            case SetSpeed(factor=factor):
+                self.speed = min(max(SLOWEST, factor), FASTEST)
+            case Pause(paused=paused):
+                if self.is_paused and not paused and self.goal_s >= tape.length_s:
+                    self.goal_s, self.is_seeking = 0.0, True
+                self.is_paused = paused
+            case Step(readings=readings):
+                self.steps += readings
+                self.is_paused = True
+
+    def go_on(self, elapsed_s: float) -> None:
+        """Move the goal on by what was played since."""
+        if not (self.is_paused or self.is_seeking):
+            self.goal_s += elapsed_s * self.speed
+
+    def taken(self) -> tuple[float, int]:
+        """Goal and steps to do now."""
+        steps, self.steps, self.is_new = self.steps, 0, False
+        return self.goal_s, steps
+
+    def give_up(self, tape: Tape) -> None:
+        """Stay where the tape is, after an error on the way; a newer command is still followed."""
+        self.is_paused = True
+        if not self.is_new:
+            self.goal_s, self.is_seeking = tape.at_s, False
+
+    def settle(self, tape: Tape) -> None:
+        """Compare with how far it came: a machine that is too slow plays more slowly."""
+        if self.is_new:
+            return
+        if self.is_seeking and tape.at_s < self.goal_s and not tape.is_at_end:
+            return
+        self.is_seeking = False
+        self.goal_s = tape.at_s
+        if tape.is_at_end and tape.at_s >= tape.length_s:
+            self.is_paused = True
+
+
+def _nowhere(_snapshot: Snapshot) -> None:
+    """Where snapshots go before `start`."""

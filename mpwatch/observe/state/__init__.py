@@ -1,0 +1,1 @@
+"""From inputs to snapshots: the fold and the state it keeps."""

@@ -1,0 +1,196 @@
+"""The log of a job, bounded: what the events view shows, and the errors that rules read."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from mpwatch.diagnose.known_errors import tags_of
+from mpwatch.model.events import HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+from mpwatch.model.snapshot import LogEntry
+
+KEPT = 2000
+ERRORS_KEPT = 500
+"""Entries with a known error message that are kept after the log has dropped them."""
+REPEATS_KEPT = 8
+"""Of these, entries of one process with the same tags: one that fails in a loop must not displace
+the errors of other processes. All of them are in the log, and `dropped` counts them there."""
+
+
+class Journal:
+    """A bounded log; what is dropped at its old end is counted."""
+
+    def __init__(self) -> None:
+        self._entries: deque[LogEntry] = deque(maxlen=KEPT)
+        self._errors: deque[LogEntry] = deque()
+        self._repeats: Counter[tuple[ProcessId | None, tuple[str, ...]]] = Counter()
+        """How many of `_errors` each process has of each kind."""
+        self._sequence = 0
+        self._wall_minus_monotonic_s = 0.0
+        self._view: tuple[LogEntry, ...] | None = ()
+        self._errors_view: tuple[LogEntry, ...] | None = ()
+
+    def set_clock(self, at_s: float, wall_s: float) -> None:
+        """Learn how monotonic and wall time relate, from a sample that has both."""
+        self._wall_minus_monotonic_s = wall_s - at_s
+
+    def add(
+        self,
+        at_s: float,
+        kind: str,
+        process: ProcessId | None,
+        words: str,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write one line; known error messages are matched here, once."""
+        wall_s = at_s + self._wall_minus_monotonic_s
+        details = details or {}
+        tags = tags_of(kind, words, details)
+        entry = LogEntry(self._sequence, at_s, wall_s, kind, process, words, details, tags)
+        self._sequence += 1
+        self._entries.append(entry)
+        self._view = None
+        if tags:
+            self._keep_error(entry)
+
+    @property
+    def entries(self) -> tuple[LogEntry, ...]:
+        """The lines kept, oldest first; the same object until a line is added."""
+        if self._view is None:
+            self._view = tuple(self._entries)
+        return self._view
+
+    @property
+    def errors(self) -> tuple[LogEntry, ...]:
+        """The lines with a known error message that are kept, oldest first."""
+        if self._errors_view is None:
+            self._errors_view = tuple(self._errors)
+        return self._errors_view
+
+    @property
+    def dropped(self) -> int:
+        """How many lines are no longer kept."""
+        return self._sequence - len(self._entries)
+
+    def _keep_error(self, entry: LogEntry) -> None:
+        """Keep an error beyond the log, within the two limits."""
+        if self._repeats[entry.process, entry.tags] >= REPEATS_KEPT:
+            return
+        self._repeats[entry.process, entry.tags] += 1
+        self._errors.append(entry)
+        self._errors_view = None
+        if len(self._errors) > ERRORS_KEPT:
+            oldest = self._errors.popleft()
+            self._repeats[oldest.process, oldest.tags] -= 1
+            self._repeats += Counter()  # removes what is down to zero
+
+
+SILENCE_TOLD_S = 1.0
+"""On a busy machine many an answer takes longer than the quarter of a second after which a hook is
+shown as silent. A log of those would push out of it what happened."""
+
+
+class HookLog:
+    """Writes the states of hooks into the log of a job."""
+
+    def __init__(self) -> None:
+        self._told: dict[ProcessId, str] = {}
+        """The state of each hook that the log told last."""
+        self._silences: dict[ProcessId, HookStatus] = {}
+        """Those that have begun and are not told yet."""
+
+    def take(self, status: HookStatus, journal: Journal) -> None:
+        """Take in a state; a silence is told later, if it still lasts then."""
+        begun = self._silences.pop(status.process, None)
+        if status.state == "silent":
+            self._silences[status.process] = begun or status
+        else:
+            self._tell(status, journal)
+
+    def tell_silences(self, at_s: float, journal: Journal) -> None:
+        """Tell of silences that have lasted by this moment."""
+        for process, status in list(self._silences.items()):
+            if at_s - status.at_s >= SILENCE_TOLD_S:
+                del self._silences[process]
+                self._tell(status, journal)
+
+    def forget(self, process: ProcessId) -> None:
+        """Drop a process that nobody shows any more."""
+        self._told.pop(process, None)
+        self._silences.pop(process, None)
+
+    def _tell(self, status: HookStatus, journal: Journal) -> None:
+        if self._told.get(status.process, "absent") == status.state:
+            return
+        self._told[status.process] = status.state
+        reason = f": {status.reason}" if status.reason else ""
+        words = f"hook of {status.process.pid} is {status.state}{reason}"
+        journal.add(status.at_s, "hook", status.process, words)
+
+
+_FIELDS = ("what", "where", "type", "text", "message", "method", "child", "path", "reason", "site")
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "birth": {
+        "name": "{}",
+        "pid": "process {}",
+        "method": "by {}",
+        "target": "{}",
+    },
+    "generators": {"dataset": "of {}", "hashes": "{}"},
+    "first-samples": {"dataset": "of {}", "parts": "{}"},
+    "foreign-shutdown": {"owner": "of the DataLoader of process {}"},
+    "thread-died": {"thread": "{}", "type": "{}", "text": "{}"},
+    "lost-item": {"item": "{}", "type": "{}", "text": "{}"},
+    "unpicklable": {"path": "{}", "object": "of {}", "type": "{}", "text": "{}"},
+    "ticket-failed": {"address": "at {}", "type": "{}", "text": "{}"},
+    "cuda-init": {"frames": "{}"},
+    "exit": {"code": "code {}", "how": "by {}"},
+    "fork": {
+        "threads": "{} threads alive",
+        "python_threads": "{}",
+        "torch_threads": "torch uses {}",
+        "libraries": "{}",
+    },
+    "many-storages": {"storages": "{}", "path": "in {}", "object": "of {}"},
+    "dangling-view": {"path": "{}", "dtype": "{}", "shape": "of shape {}"},
+    "parameters-not-shared": {
+        "what": "{}",
+        "model": "of {}",
+        "how": "{}",
+        "processes": "{} processes",
+    },
+}
+"""What is said of a note, where the general fields would not do, and in which words."""
+
+CALLS = 6
+"""How many calls of a stack are told in one line."""
+
+
+def note_words(kind: str, data: Mapping[str, object]) -> str:
+    """One line about a note: its kind and the fields that say most, in a fixed order."""
+    worded = _WORDS.get(kind, dict.fromkeys(_FIELDS, "{}"))
+    parts = [
+        clean(words.format(_shown(data[name])))
+        for name, words in worded.items()
+        if data.get(name) not in (None, "", [], {})
+    ]
+    words = kind.replace("-", " ").replace("_", " ")
+    return f"{words}: {'; '.join(parts)}" if parts else words
+
+
+def _shown(value: object) -> str:
+    """A value as text: names in a list stand beside each other, calls from the innermost out."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+    if not isinstance(value, list):
+        return str(value)
+    calls = [each for each in value if isinstance(each, list) and len(each) == 3]
+    if value and len(calls) == len(value):
+        return " < ".join(f"{name} {_file(path)}:{line}" for name, path, line in calls[:CALLS])
+    return ", ".join(map(str, value))
+
+
+def _file(path: object) -> str:
+    return str(path).rpartition("/")[2]

@@ -1,0 +1,215 @@
+"""The lines around every page: what is watched and how, the host, the keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpwatch.model.cmdline import python_program
+from mpwatch.model.host import HostSample
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
+from mpwatch.tui.elements.sparkline import trend
+from mpwatch.tui.elements.styled_text import Line, Part, Span, Tone, cell, fitted, line
+
+
+@dataclass(frozen=True, slots=True)
+class Viewing:
+    """How a person looks at the job, as far as the status line says it."""
+
+    title: str
+    refresh_hz: float
+    is_paused: bool = False
+    filter: str = ""
+    recording: str | None = None
+    is_readonly: bool = False
+    lost_before: int = 0
+    """Records of hooks that were overwritten before this person came."""
+
+
+def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
+    """LIVE, PAUSED, REPLAY or ENDED, with the rate or the position."""
+    playback = snapshot.playback
+    if snapshot.mode == "ended" and playback is None:
+        return line(("ENDED", "critical"), (" last state kept", "dim"))
+    if playback is not None or snapshot.mode == "replay":
+        if playback is None:
+            return cell("REPLAY", "accent")
+        where = f" {clock(playback.at_s)} of {clock(playback.length_s)}"
+        speed = " paused" if playback.is_paused or viewing.is_paused else f" x{playback.speed:g}"
+        return line(("REPLAY", "accent"), where, speed)
+    if viewing.is_paused or snapshot.mode == "paused":
+        return line(("PAUSED", "warning"), (" collecting goes on", "dim"))
+    return line(("LIVE", "good"), f" {viewing.refresh_hz:g}/s")
+
+
+def clock(seconds: float) -> str:
+    """Seconds as `4:07` or `1:04:07`."""
+    whole = max(0, int(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
+    """The top line: what is watched, and how well it is seen."""
+    root = snapshot.get(snapshot.root)
+    left = [
+        Part(cell(" mpwatch", "title"), 7),
+        Part(line((program(root) or viewing.title, "title")), 9),
+        Part(cell(str(snapshot.root.pid)), 8),
+        *_facts(root),
+    ]
+    right = [
+        Part(mode_line(snapshot, viewing), 11),
+        Part(hooks_line(snapshot), 6),
+        Part(lost_line(snapshot, viewing.lost_before), 5),
+    ]
+    right += _costs(snapshot)
+    if viewing.filter:
+        right.insert(0, Part(line(("filter ", "accent"), viewing.filter), 10))
+    if viewing.recording:
+        right.insert(0, Part(cell("REC", "critical"), 10))
+    if viewing.is_readonly and snapshot.playback is None:
+        right.append(Part(cell("readonly"), 4))
+    return fitted(left, right, width - 1)
+
+
+def _costs(snapshot: Snapshot) -> list[Part]:
+    """What watching takes of one core: this program, and the hooks inside the job together."""
+    own = snapshot.own
+    found = []
+    if own.cpu_percent is not None:
+        found.append(Part(cell(f"own {percent_text(own.cpu_percent)}%"), 1))
+    if own.target_ns_per_s is not None:
+        percent = own.target_ns_per_s / 1e7
+        if own.calls_ns_per_s is None:
+            found.append(Part(cell(f"hook threads {percent:.2g}%"), 0))
+        else:
+            # The part in the program's own threads is counted by calls, so this is about.
+            found.append(Part(cell(f"in the job ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0))
+    return found
+
+
+def program(root: Process | None) -> str:
+    """The script or module a process runs."""
+    return "" if root is None else python_program(root.sample.cmdline).name or root.sample.name
+
+
+def _facts(root: Process | None) -> list[Part]:
+    if root is None:
+        return []
+    facts = []
+    version = root.hook.python or root.sample.python_version
+    if version:
+        facts.append(Part(cell(f"python {version}", "dim"), 2))
+    if root.hook.torch:
+        facts.append(Part(cell(f"torch {root.hook.torch}", "dim"), 3))
+    if root.start_method:
+        facts.append(Part(cell(root.start_method, "dim"), 2))
+    if root.sharing_strategy:
+        facts.append(Part(cell(root.sharing_strategy, "dim"), 1))
+    return facts
+
+
+def hooks_line(snapshot: Snapshot) -> Line:
+    """How many of the processes that could have a hook have one that answers."""
+    able = [p for p in snapshot.living() if can_have_hook(p)]
+    if not able:
+        return cell("hook -", "dim")
+    ready = sum(p.hook.state == "ready" for p in able)
+    tone: Tone = "good" if able and ready == len(able) else "dim" if ready == 0 else "warning"
+    spans = [Span("hook "), Span(f"{ready}/{len(able)}", tone)]
+    for state in ("pending", "silent"):
+        count = sum(p.hook.state == state for p in able)
+        if count:
+            spans.append(Span(f" {count} {state}", "warning"))
+    return tuple(spans)
+
+
+def can_have_hook(process: Process) -> bool:
+    """Whether a hook in this process would make sense: torch's helpers are left alone."""
+    if process.role in ("resource-tracker", "shm-manager", "forkserver", "compile-worker"):
+        return False
+    return process.sample.is_python or process.hook.state != "absent"
+
+
+def lost_line(snapshot: Snapshot, before: int = 0) -> Line:
+    """Records that were overwritten before they could be read, without those of old."""
+    lost = max(0, sum(p.hook.lost for p in snapshot.processes) - before)
+    return cell(f"lost {count_text(lost)}", "warning" if lost else "")
+
+
+def host_line(snapshot: Snapshot, width: int) -> Line:
+    """The bottom line of the overview: room and load of the machine around the job."""
+    host = snapshot.host
+    parts = [Part(cell(" host", "title"), 10)]
+    parts += [Part(found, rank) for found, rank in _rooms(snapshot) if found]
+    if host.usable_cpus or host.cpu_count:
+        parts.append(Part(cell(f"cores {host.usable_cpus or host.cpu_count}"), 4))
+    if host.runnable is not None:
+        parts.append(Part(cell(f"runnable {host.runnable}"), 5))
+    elif host.load_1m is not None:
+        parts.append(Part(cell(f"load {host.load_1m:.1f}"), 5))
+    parts += _gpu_parts(snapshot)
+    return fitted(parts, [], width)
+
+
+def _rooms(snapshot: Snapshot) -> list[tuple[Line, int]]:
+    host = snapshot.host
+    return [(_shm_room(host), 9), (_memory_room(host), 8)]
+
+
+def _shm_room(host: HostSample) -> Line:
+    if host.shm is None:
+        return line("/dev/shm ", ("unknown", "dim"))
+    used = host.shm.total_bytes - host.shm.free_bytes
+    share = used / host.shm.total_bytes if host.shm.total_bytes else 1.0
+    total = bytes_text(host.shm.total_bytes)
+    return line(
+        "/dev/shm ",
+        (f"{bytes_text(used)} of {total}", share_tone(share)),
+        f" free {bytes_text(host.shm.free_bytes)}",
+    )
+
+
+def _memory_room(host: HostSample) -> Line:
+    group = host.cgroup
+    if group is not None and group.memory_limit_bytes and group.memory_bytes is not None:
+        share = group.memory_bytes / group.memory_limit_bytes
+        words = f"{bytes_text(group.memory_bytes)} of {bytes_text(group.memory_limit_bytes)}"
+        return line("cgroup ", (words, share_tone(share)))
+    if host.memory_total_bytes and host.memory_available_bytes is not None:
+        share = 1 - host.memory_available_bytes / host.memory_total_bytes
+        words = f"{bytes_text(host.memory_available_bytes)} free"
+        return line("memory ", (words, share_tone(share)))
+    return ()
+
+
+def share_tone(share: float | None) -> Tone:
+    """The tone of a limit by how much of it is used: from 0.8 a warning, from 0.95 critical."""
+    if share is None or share < 0.8:
+        return ""
+    return "critical" if share >= 0.95 else "warning"
+
+
+def _gpu_parts(snapshot: Snapshot) -> list[Part]:
+    parts = []
+    for gpu in (snapshot.gpus or ())[:4]:
+        if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
+            continue
+        share = gpu.memory_used_bytes / gpu.memory_total_bytes
+        used, total = bytes_text(gpu.memory_used_bytes), bytes_text(gpu.memory_total_bytes)
+        parts.append(Part(line(f"gpu{gpu.index} ", (f"{used}/{total}", share_tone(share))), 3))
+    return parts
+
+
+def approach(share: float | None, eta_s: float | None) -> str:
+    """How near a limit is, in words: `full in 6 min`."""
+    if eta_s is not None:
+        return f"full in {seconds_text(eta_s)}"
+    return "" if share is None else f"{share:.0%} used"
+
+
+def activity(values: tuple[float | None, ...], width: int = 4) -> str:
+    """Cpu percentages as blocks against one full core."""
+    return trend(values, width, top=100.0)

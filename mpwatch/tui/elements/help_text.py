@@ -1,0 +1,70 @@
+"""Help texts: what a page shows and which keys do what, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from mpwatch.tui.elements.styled_text import Line, cell, headed, line, wrapped
+
+EVERYWHERE = (
+    "Green, yellow and red always come with a word or a letter: C critical, w warning, i info.",
+    "A dash is a number that could not be read, never zero.",
+    "Rows keep their order while keys are pressed; the cursor stays on its process.",
+)
+_KEY_WIDTH = 16
+
+
+class KeyHelp(NamedTuple):
+    """Keys and what they do."""
+
+    keys: str
+    words: str
+
+
+MOVING = (
+    KeyHelp("up down  k j", "move the cursor; page up, page down, home g, end G"),
+    KeyHelp("left right  h l", "fold and unfold in the tree; sideways in text"),
+    KeyHelp("enter", "open what is under the cursor; a second click does the same"),
+    KeyHelp("tab", "to the findings on top, the rows, or the text below if it is cut"),
+)
+
+
+class Manual(NamedTuple):
+    """The help of one screen."""
+
+    title: str
+    about: Sequence[str]
+    keys: Sequence[KeyHelp]
+
+    def lines(self, width: int) -> tuple[Line, ...]:
+        """All of it, broken into lines that fit."""
+        lines: list[Line] = [line((f"mpwatch: {self.title}", "title")), cell("")]
+        lines += _paragraphs(self.about, width)
+        lines += [cell(""), line(("Keys", "title"))]
+        for key in (*MOVING, *self.keys):
+            lines += headed(f"  {key.keys:<{_KEY_WIDTH}} ", "accent", key.words, width)
+        lines += [cell(""), line(("Everywhere", "title"))]
+        lines += _paragraphs(EVERYWHERE, width)
+        lines += [cell(""), cell("esc leads back", "dim")]
+        return tuple(lines)
+
+
+def _paragraphs(texts: Sequence[str], width: int) -> list[Line]:
+    """Sentences; one that does not fit goes on in the next line, beside the word it explains."""
+    lines: list[Line] = []
+    for text in texts:
+        if cell_len(text) <= width:
+            lines.append(cell(text))
+            continue
+        words = text.lstrip()
+        gap = words.find("  ") if words == text else 0
+        head = text[: len(text) - len(words[gap:].lstrip())] if 0 <= gap <= _KEY_WIDTH else ""
+        lines += (
+            headed(head, "", text[len(head) :], width)
+            if head
+            else wrapped(text, width, indent="  ")
+        )
+    return lines

@@ -1,0 +1,127 @@
+"""What a page is made of: a table with lines above it, and the line under the cursor explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row
+
+T = TypeVar("T")
+
+
+def _no_lines(moment: Moment, width: int) -> tuple[Line, ...]:
+    return ()
+
+
+def _no_details(item: object, moment: Moment, width: int) -> tuple[Line, ...]:
+    return ()
+
+
+def _no_process(item: object) -> ProcessId | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page as data; every function in it is pure."""
+
+    name: str
+    title: str
+    short: str
+    """Title where there is little room."""
+    columns: tuple[Column, ...]
+    items: Callable[[Moment], Sequence[T]]
+    """In the natural order of the page."""
+    key: Callable[[T], Hashable]
+    row: Callable[[T, Moment], Row]
+    text: Callable[[T, Moment], str]
+    """What the filter searches."""
+    empty: Callable[[Moment], tuple[str, ...]]
+    """Why there is nothing, and what would fill the page."""
+    above: Callable[[Moment, int], tuple[Line, ...]] = _no_lines
+    details: Callable[[T, Moment, int], tuple[Line, ...]] = _no_details
+    """About the item under the cursor."""
+    details_share: float = 0.0
+    """Part of the page's height for the details; zero is two lines."""
+    process: Callable[[T], ProcessId | None] = _no_process
+    """The process an item belongs to: what `enter` opens."""
+    sorts: Mapping[str, Callable[[T], float | str | None]] = field(default_factory=dict)
+    """By column name. Numbers sort largest first, words in order, unknown values last."""
+    arrange: Callable[[Moment, Order], list[T]] | None = None
+    """Items in an order where plain sorting would lose their structure, as in a tree."""
+    goes_on: bool = False
+    """Whether new items come on top: a cursor that is there stays there, on the newest."""
+    help: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a person wants a table ordered."""
+
+    column: str | None = None
+    """`None` is the natural order."""
+    is_reversed: bool = False
+
+    def clicked(self, column: str) -> Order:
+        """The order after choosing a column: first as is, then reversed, then natural again."""
+        if self.column != column:
+            return Order(column)
+        return Order() if self.is_reversed else Order(column, is_reversed=True)
+
+
+def ordered(page: Page[T], items: Sequence[T], order: Order) -> list[T]:
+    """The items in the order asked for; equal ones keep their natural order."""
+    measure = page.sorts.get(order.column or "")
+    if measure is None:
+        return list(items)[::-1] if order.is_reversed else list(items)
+    known = [(value, item) for item in items if (value := measure(item)) is not None]
+    unknown = [item for item in items if measure(item) is None]
+    is_number = bool(known) and not isinstance(known[0][0], str)
+    known.sort(key=lambda pair: pair[0], reverse=is_number != order.is_reversed)
+    return [item for _, item in known] + unknown
+
+
+def held(page: Page[T], items: Sequence[T], before: Sequence[Hashable]) -> list[T]:
+    """The items in the order they had on screen; new ones at the end.
+
+    While a person moves through a table, rows must not run away under the cursor.
+    """
+    position = {key: index for index, key in enumerate(before)}
+    return sorted(items, key=lambda item: position.get(page.key(item), len(position)))
+
+
+def filtered(page: Page[T], items: Sequence[T], moment: Moment, wanted: str) -> list[T]:
+    """The items whose text holds every word of the filter; case does not matter.
+
+    A word that begins with `-` must not occur.
+    """
+    words = wanted.lower().split()
+    if not words:
+        return list(items)
+    return [item for item in items if _matches(page.text(item, moment).lower(), words)]
+
+
+def _matches(text: str, words: Sequence[str]) -> bool:
+    for word in words:
+        if word.startswith("-") and len(word) > 1:
+            if word[1:] in text:
+                return False
+        elif word not in text:
+            return False
+    return True
+
+
+def without_column(page: Page[T], name: str) -> Page[T]:
+    """The page without a column that would say the same in every row."""
+    index = next(n for n, column in enumerate(page.columns) if column.name == name)
+
+    def row(item: T, moment: Moment) -> Row:
+        found = page.row(item, moment)
+        return replace(found, cells=(*found.cells[:index], *found.cells[index + 1 :]))
+
+    columns = (*page.columns[:index], *page.columns[index + 1 :])
+    return replace(page, columns=columns, row=row)

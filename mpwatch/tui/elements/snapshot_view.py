@@ -1,0 +1,218 @@
+"""One snapshot with what pages look up in it again and again, worked out once."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.waits import WaitEdge
+from mpwatch.tui.elements.styled_text import Row, Span, Tone
+
+TONES: dict[Severity, Tone] = {
+    Severity.INFO: "accent",
+    Severity.WARNING: "warning",
+    Severity.CRITICAL: "critical",
+}
+MARKS: dict[Severity, Span] = {
+    Severity.INFO: Span("i", "accent"),
+    Severity.WARNING: Span("w", "warning"),
+    Severity.CRITICAL: Span("C", "critical"),
+}
+"""The letter before a row that a finding is about."""
+
+_STATE_WORDS: dict[str, str] = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "disk",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "zombie",
+    "X": "dead",
+    "x": "dead",
+    "I": "idle",
+}
+_STATE_TONES: dict[str, Tone] = {
+    "running": "good",
+    "waiting": "warning",
+    "idle": "dim",
+    "sleeping": "dim",
+    "disk": "warning",
+    "stopped": "warning",
+    "traced": "warning",
+    "zombie": "critical",
+    "dead": "critical",
+    "ended": "dim",
+}
+
+
+def letter_words(letter: str) -> str:
+    """The word for a state letter of `/proc/PID/stat`."""
+    return _STATE_WORDS.get(letter, letter or "unknown")
+
+
+def state_tone(word: str) -> Tone:
+    """How a state word is toned."""
+    return _STATE_TONES.get(word, "")
+
+
+T = TypeVar("T")
+KnownRow: TypeAlias = tuple[Process, tuple[object, ...], Row]
+KnownRows: TypeAlias = Mapping[ProcessId, KnownRow]
+
+
+class Moment:
+    """A snapshot made ready for pages; everything in it is computed at most once.
+
+    Attributes:
+        snapshot: What it is about.
+        scope: The one process a page is limited to, or `None` for the whole job.
+        rows: The rows of the tree that were asked for, with what they were made of.
+        rows_before: Those of the moment that was shown before this one.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scope: ProcessId | None = None,
+        rows_before: KnownRows = MappingProxyType({}),
+    ) -> None:
+        self.snapshot = snapshot
+        self.scope = scope
+        self.rows: dict[ProcessId, KnownRow] = {}
+        self.rows_before = rows_before
+        self._kept: dict[str, Any] = {}
+
+    def scoped(self, scope: ProcessId | None) -> Moment:
+        """The same moment, limited to one process."""
+        return self if scope == self.scope else Moment(self.snapshot, scope)
+
+    @cached_property
+    def by_id(self) -> dict[ProcessId, Process]:
+        """Processes by identity."""
+        return {process.process: process for process in self.snapshot.processes}
+
+    @cached_property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes in scope."""
+        if self.scope is None:
+            return self.snapshot.processes
+        found = self.by_id.get(self.scope)
+        return () if found is None else (found,)
+
+    @cached_property
+    def current(self) -> tuple[Process, ...]:
+        """The processes in scope that live; all of them once the whole job has ended."""
+        living = tuple(p for p in self.processes if not p.is_gone)
+        return living if living or self.snapshot.living() else self.processes
+
+    @cached_property
+    def children(self) -> dict[ProcessId | None, list[Process]]:
+        """Direct children by parent; processes whose parent is not observed are under `None`.
+
+        An orphan stays below the parent it had: that parent's row says how it ended.
+        """
+        found: dict[ProcessId | None, list[Process]] = defaultdict(list)
+        for process in self.snapshot.processes:
+            found[self._parent(process)].append(process)
+        return found
+
+    def _parent(self, process: Process) -> ProcessId | None:
+        """The parent it has or had, if that is observed."""
+        known = (p for p in (process.parent, process.original_parent) if p in self.by_id)
+        return next(known, None)
+
+    @cached_property
+    def findings_of(self) -> dict[ProcessId | None, list[Finding]]:
+        """Findings that still hold, by the process they are about."""
+        found: dict[ProcessId | None, list[Finding]] = defaultdict(list)
+        for finding in self.snapshot.findings:
+            if finding.resolved_s is None:
+                found[finding.process].append(finding)
+        return found
+
+    @cached_property
+    def edges_of(self) -> dict[ProcessId, list[WaitEdge]]:
+        """Waits by the process that waits."""
+        found: dict[ProcessId, list[WaitEdge]] = defaultdict(list)
+        for edge in self.snapshot.waits.edges:
+            found[edge.waiter].append(edge)
+        return found
+
+    def once(self, name: str, compute: Callable[[Moment], T]) -> T:
+        """What a page computes from this moment, remembered under a name of its own."""
+        if name not in self._kept:
+            self._kept[name] = compute(self)
+        found: T = self._kept[name]
+        return found
+
+    def severity(self, process: ProcessId) -> Severity | None:
+        """The worst finding about a process, or `None`."""
+        return max((f.severity for f in self.findings_of.get(process, ())), default=None)
+
+    @cached_property
+    def names(self) -> Mapping[ProcessId, str]:
+        """What to call each process where it stands alone, told apart from all others.
+
+        Each rank has a worker 0, so there it is `worker 0 of rank 3`; a second `spawned` has its
+        pid, and so has a worker of an epoch that is over.
+        """
+        living, everybody = (
+            Counter(key for process in found for key in ((process.label, None), self._kin(process)))
+            for found in (self.snapshot.living(), self.snapshot.processes)
+        )
+        found = {}
+        for process in self.snapshot.processes:
+            label, parent = self._kin(process)
+            count = everybody if process.is_gone else living
+            if count[label, None] == 1:
+                found[process.process] = label
+            elif parent and count[label, parent] == 1 and count[parent, None] == 1:
+                found[process.process] = f"{label} of {parent}"
+            else:
+                found[process.process] = f"{label} {process.pid}"
+        return found
+
+    def _kin(self, process: Process) -> tuple[str, str]:
+        """What a process is called and, of a worker, what its parent is."""
+        parent = self._parent(process) if process.sample.worker_id is not None else None
+        return process.label, self.by_id[parent].label if parent is not None else ""
+
+    def name(self, process: ProcessId | None) -> str:
+        """How people call a process: `worker 3`; unknown ones by their pid."""
+        if process is None:
+            return "?"
+        return self.names.get(process, f"pid {process.pid}")
+
+    def full_name(self, process: ProcessId | None) -> str:
+        """Name and pid: `worker 3 (41829)`."""
+        if process is None:
+            return "?"
+        found = self.by_id.get(process)
+        return f"{found.label} ({process.pid})" if found else f"pid {process.pid}"
+
+    def state(self, process: Process) -> str:
+        """One word: what it does, from its waits where they are known, else from the kernel.
+
+        `idle` waits for something that need not come, `waiting` for something that should.
+        """
+        if process.is_gone:
+            return "ended"
+        letter = process.sample.state
+        if letter != "S":
+            return letter_words(letter)
+        main = [e for e in self.edges_of.get(process.process, ()) if e.tid == process.pid]
+        if main:
+            return "idle" if all(edge.is_ordinary for edge in main) else "waiting"
+        if (process.cpu_percent or 0) >= BUSY_PERCENT:
+            return "running"
+        return "sleeping"
+
+
+BUSY_PERCENT = 20.0
+"""A process caught asleep that used this much of a core since the last look is at work."""

@@ -1,0 +1,265 @@
+"""Text with a meaning attached, and tables of it: what every page is made of.
+
+A tone names why a piece of text looks different; which colour that is belongs to the theme. What a
+tone says is always said in letters as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+
+from mpwatch.tui.elements.sparkline import bar, drift, trend
+
+Tone: TypeAlias = Literal[
+    "",
+    "title",
+    "dim",
+    "good",
+    "accent",
+    "trend",
+    "chosen",
+    "warning",
+    "critical",
+    "block",
+    "block-other",
+]
+
+
+class Span(NamedTuple):
+    """A piece of one line in one tone."""
+
+    text: str
+    tone: Tone = ""
+
+
+Line: TypeAlias = tuple[Span, ...]
+"""One line of a screen, left to right."""
+
+NOTHING: Line = ()
+
+
+def cell(text: str, tone: Tone = "") -> Line:
+    """A line of one piece."""
+    return (Span(text, tone),)
+
+
+def line(*pieces: str | tuple[str, Tone]) -> Line:
+    """A line of several pieces: plain text, or text with its tone."""
+    return tuple(Span(p) if isinstance(p, str) else Span(*p) for p in pieces)
+
+
+def gauge(share: float | None, width: int, tone: Tone = "") -> Line:
+    """A share from 0 to 1 as a bar; the part that is free is dim."""
+    used, free = bar(share, width)
+    return (Span(used, tone or "trend"), Span(free, "dim"))
+
+
+def headed(head: str, tone: Tone, text: str, width: int) -> tuple[Line, ...]:
+    """A text behind a head of its own tone, broken at spaces, all of it beside the head."""
+    taken = cell_len(head)
+    lines = wrapped(text, max(20, width - taken)) or (NOTHING,)
+    return (
+        (Span(head, tone), *lines[0]),
+        *((Span(" " * taken), *each) for each in lines[1:]),
+    )
+
+
+def width_of(content: Iterable[Span]) -> int:
+    """Terminal cells a line takes; wide characters take two."""
+    return sum(cell_len(span.text) for span in content)
+
+
+def text_of(content: Iterable[Span]) -> str:
+    """The line without its tones."""
+    return "".join(span.text for span in content)
+
+
+def cut(content: Line, width: int) -> Line:
+    """The line in at most `width` cells; what is cut off is marked with an ellipsis."""
+    if width_of(content) <= width:
+        return content
+    kept: list[Span] = []
+    left = width - 1
+    for span in content:
+        size = cell_len(span.text)
+        if size > left:
+            kept.append(Span(set_cell_size(span.text, max(0, left)) + "…", span.tone))
+            break
+        kept.append(span)
+        left -= size
+    return tuple(kept) if width > 0 else NOTHING
+
+
+def wrapped(text: str, width: int, tone: Tone = "", indent: str = "") -> tuple[Line, ...]:
+    """A text broken at spaces into lines of at most `width` cells, all but the first indented."""
+    lines: list[Line] = []
+    current = ""
+    for word in text.split():
+        start = indent if lines else ""
+        candidate = f"{current} {word}" if current else start + word
+        if current and cell_len(candidate) > width:
+            lines.append(cell(current, tone))
+            current = indent + word
+        else:
+            current = candidate
+    if current:
+        lines.append(cell(current, tone))
+    return tuple(lines)
+
+
+class Part(NamedTuple):
+    """A piece of a status line that may be left out; the least important leaves first."""
+
+    content: Line
+    importance: int
+
+
+def fitted(left: Sequence[Part], right: Sequence[Part], width: int, gap: int = 3) -> Line:
+    """One line with pieces at both ends, without those there is no room for.
+
+    Args:
+        left: Pieces from the left edge.
+        right: Pieces that end at the right edge.
+        width: Cells of the line.
+        gap: Spaces between pieces.
+    """
+    chosen = [*left, *right]
+    while len(chosen) > 1 and _needed(chosen, gap) > width:
+        chosen.remove(min(chosen, key=lambda part: part.importance))
+    lefts = _joined([part for part in left if part in chosen], gap)
+    rights = _joined([part for part in right if part in chosen], gap)
+    space = width - width_of(lefts) - width_of(rights)
+    return cut((*lefts, Span(" " * max(0, space)), *rights), width)
+
+
+def _needed(parts: Sequence[Part], gap: int) -> int:
+    return sum(width_of(part.content) for part in parts) + gap * (len(parts) - 1)
+
+
+def _joined(parts: Sequence[Part], gap: int) -> Line:
+    spans: list[Span] = []
+    for part in parts:
+        if spans:
+            spans.append(Span(" " * gap))
+        spans.extend(part.content)
+    return tuple(spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    width: int
+    """Cells; the least it can do with if it grows."""
+    align: Literal["left", "right"] = "left"
+    keep: int = 9
+    """Importance: columns with the lowest value leave first when the screen is narrow."""
+    most: int = 0
+    """Takes of the spare width up to this many cells, before any other."""
+    spreads: int = 0
+    """Takes up to this many cells once those that grow have `ROOMY` to spare."""
+    grows: bool = False
+    """Takes what is left over."""
+    letter: str = ""
+    """Key that sorts by this column."""
+
+
+class Placed(NamedTuple):
+    """A column that has room on the screen."""
+
+    column: int
+    """Its index among all columns."""
+    width: int
+
+
+ROOMY = 42
+
+
+def place(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
+    """Choose the columns that fit and share out the rest of the width."""
+    chosen = list(range(len(columns)))
+    while len(chosen) > 1 and _taken(columns, chosen) > width:
+        chosen.remove(min(chosen, key=lambda i: (columns[i].keep, -i)))
+    sizes = {i: columns[i].width for i in chosen}
+    spare = max(0, width - _taken(columns, chosen))
+    for i in chosen:
+        extra = min(spare, max(0, columns[i].most - columns[i].width))
+        sizes[i] += extra
+        spare -= extra
+    spreading = [i for i in chosen if columns[i].spreads > sizes[i]]
+    for n, i in enumerate(spreading):
+        share = max(0, spare - ROOMY) // (len(spreading) - n)
+        extra = min(share, columns[i].spreads - sizes[i])
+        sizes[i] += extra
+        spare -= extra
+    growing = [i for i in chosen if columns[i].grows]
+    for n, i in enumerate(growing):
+        share = spare // (len(growing) - n)
+        sizes[i] += share
+        spare -= share
+    return tuple(Placed(i, sizes[i]) for i in chosen)
+
+
+def _taken(columns: Sequence[Column], chosen: Sequence[int]) -> int:
+    return sum(columns[i].width + 1 for i in chosen) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Numbers to be drawn as wide as their column turns out to be."""
+
+    values: Sequence[float | None]
+    """Oldest first."""
+    top: float | None = None
+    """The value of a full block; `None` draws from the smallest value shown to the largest."""
+    least_span: float = 0.0
+    """Without a top: a smaller change than this is drawn as small as it is."""
+
+    def looks_like(self, other: Trend, width: int) -> bool:
+        """Whether the values that are drawn are the same, so that drawing would tell no more."""
+        return (
+            self.values[-width:] == other.values[-width:]
+            and self.top == other.top
+            and self.least_span == other.least_span
+        )
+
+    def drawn(self, width: int) -> Line:
+        """The newest values as blocks."""
+        if self.top is not None:
+            return cell(trend(self.values, width, top=self.top), "trend")
+        return cell(drift(self.values, width, self.least_span), "trend")
+
+
+Cell: TypeAlias = Line | Trend
+
+
+def drawn(content: Cell, width: int) -> Line:
+    """A cell as text."""
+    return content.drawn(width) if isinstance(content, Trend) else content
+
+
+def looks_alike(old: Cell, new: Cell, width: int) -> bool:
+    """Whether two cells are the same text."""
+    if isinstance(old, Trend) and isinstance(new, Trend) and old.looks_like(new, width):
+        return True
+    return old == new or drawn(old, width) == drawn(new, width)
+
+
+NO_MARK = Span(" ")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: what it is about and what it says."""
+
+    key: Hashable
+    cells: tuple[Cell, ...]
+    tone: Tone = ""
+    """For pieces that have no tone of their own."""
+    mark: Span = NO_MARK
+    """One letter before the row."""

@@ -1,0 +1,179 @@
+"""Two moments side by side: what has grown, who has come and who has gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text, seconds_text
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, line
+
+COLUMNS = (
+    Column("PROCESS", 20, keep=9, most=28),
+    Column("PRIVATE", 8, align="right", keep=8, letter="P"),
+    Column("CHANGE", 8, align="right", keep=9),
+    Column("SHM", 7, align="right", keep=5),
+    Column("CHANGE", 8, align="right", keep=7),
+    Column("FDS", 5, align="right", keep=6, letter="F"),
+    Column("CHANGE", 6, align="right", keep=8),
+    Column("MAPS", 6, align="right", keep=4, letter="M"),
+    Column("CHANGE", 6, align="right", keep=5),
+    Column("", 10, keep=6, grows=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One process then and now."""
+
+    before: Process | None
+    after: Process | None
+
+    @property
+    def process(self) -> ProcessId:
+        """Whose."""
+        found = self.after or self.before
+        assert found is not None
+        return found.process
+
+    @property
+    def label(self) -> str:
+        """Its pid and name."""
+        found = self.after or self.before
+        assert found is not None
+        return f"{found.pid} {found.label}"
+
+
+Measure = Callable[[Process], "int | None"]
+
+
+def _private(process: Process) -> int | None:
+    return process.private_bytes
+
+
+def _shm(process: Process) -> int | None:
+    return process.shm_bytes
+
+
+def _fds(process: Process) -> int | None:
+    return process.sample.fds.used if process.sample.fds else None
+
+
+def _maps(process: Process) -> int | None:
+    return process.sample.maps.used if process.sample.maps else None
+
+
+def change(pair: Pair, measure: Measure) -> int | None:
+    """After minus before; `None` where either is unknown."""
+    if pair.before is None or pair.after is None:
+        return None
+    then, now = measure(pair.before), measure(pair.after)
+    return None if then is None or now is None else now - then
+
+
+def pairs(before: Snapshot, after: Snapshot) -> list[Pair]:
+    """Processes of both moments, those whose private memory grew most first."""
+    then = {p.process: p for p in before.processes}
+    now = {p.process: p for p in after.processes}
+    found = [Pair(then.get(key), now.get(key)) for key in {**now, **then}]
+    return sorted(found, key=lambda pair: -(change(pair, _private) or 0))
+
+
+def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
+    """The page that compares with a moment kept earlier."""
+
+    def items(moment: Moment) -> list[Pair]:
+        then = before()
+        return pairs(then, moment.snapshot) if then is not None else []
+
+    def above(moment: Moment, width: int) -> tuple[Line, ...]:
+        then = before()
+        return () if then is None else (head(then, moment.snapshot),)
+
+    return Page(
+        name="compare",
+        title="Compare",
+        short="Compare",
+        columns=COLUMNS,
+        items=items,
+        key=lambda pair: pair.process,
+        row=_row,
+        text=lambda pair, moment: f"{pair.label} {_fate(pair)}",
+        empty=lambda moment: ("No moment is kept to compare with.", "b keeps the one on screen."),
+        above=above,
+        details=_details,
+        process=lambda pair: pair.process,
+        sorts={
+            "PRIVATE": lambda pair: _sortable(change(pair, _private)),
+            "SHM": lambda pair: _sortable(change(pair, _shm)),
+            "FDS": lambda pair: _sortable(change(pair, _fds)),
+            "MAPS": lambda pair: _sortable(change(pair, _maps)),
+        },
+        help=(
+            "Now against the moment kept with b: what has grown, who has come, who has gone.",
+            "Sorting by a column sorts by its change. b on this screen keeps the moment anew.",
+        ),
+    )
+
+
+def _sortable(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def head(before: Snapshot, after: Snapshot) -> Line:
+    """How far apart the moments are, and what changed about the machine."""
+    words = f" now against {seconds_text(abs(after.at_s - before.at_s))} "
+    words += "earlier" if after.at_s >= before.at_s else "later"
+    spans: list[str | tuple[str, Tone]] = [(words, "title")]
+    if before.host.shm and after.host.shm:
+        grown = before.host.shm.free_bytes - after.host.shm.free_bytes
+        spans.append(f"   /dev/shm {signed(grown, is_bytes=True)}")
+    spans.append(f"   segments {signed(len(after.segments) - len(before.segments))}")
+    then = {p.process for p in before.living()}
+    now = {p.process for p in after.living()}
+    spans.append(f"   processes came {len(now - then)}, went {len(then - now)}")
+    return line(*spans)
+
+
+def signed(value: int | None, *, is_bytes: bool = False) -> str:
+    """A change with its sign; nothing for no change."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "="
+    size = bytes_text(abs(value)) if is_bytes else str(abs(value))
+    return f"{'+' if value > 0 else '-'}{size}"
+
+
+def _row(pair: Pair, moment: Moment) -> Row:
+    found = pair.after or pair.before
+    assert found is not None
+    cells: list[Line] = [cell(pair.label, "title")]
+    for measure, is_bytes in ((_private, True), (_shm, True), (_fds, False), (_maps, False)):
+        value = measure(found)
+        cells.append(cell(bytes_text(value) if is_bytes else "-" if value is None else str(value)))
+        moved = change(pair, measure)
+        tone: Tone = "" if not moved else "warning" if moved > 0 else "good"
+        cells.append(cell(signed(moved, is_bytes=is_bytes), tone))
+    cells.append(cell(_fate(pair), "accent"))
+    return Row(pair.process, tuple(cells))
+
+
+def _fate(pair: Pair) -> str:
+    if pair.before is None:
+        return "new"
+    if pair.after is None:
+        return "gone"
+    if pair.after.is_gone and not pair.before.is_gone:
+        return f"ended: {pair.after.ended.words}" if pair.after.ended else "ended"
+    return ""
+
+
+def _details(pair: Pair, moment: Moment, width: int) -> tuple[Line, ...]:
+    then = pair.before.doing if pair.before else "did not exist yet"
+    now = pair.after.doing if pair.after else "is not watched any more"
+    return (line((" then  ", "dim"), then), line((" now   ", "dim"), now))

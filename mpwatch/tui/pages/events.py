@@ -1,0 +1,111 @@
+"""Events: what happened, newest first, in words."""
+
+from __future__ import annotations
+
+import time
+
+from rich.cells import cell_len
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import LogEntry
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, headed, line
+
+COLUMNS = (
+    Column("TIME", 12, keep=8),
+    Column("KIND", 13, keep=7),
+    Column("PROCESS", 14, keep=6, most=22, spreads=32),
+    Column("WHAT HAPPENED", 36, keep=9, grows=True),
+)
+_TONES: dict[str, Tone] = {
+    "born": "good",
+    "ended": "warning",
+    "exception": "critical",
+    "finding": "warning",
+    "hook": "accent",
+}
+
+
+def items(moment: Moment) -> list[LogEntry]:
+    """The log, newest first: a hook tells of what it did a moment later than others."""
+    log = moment.snapshot.log
+    if moment.scope is not None:
+        log = tuple(entry for entry in log if entry.process == moment.scope)
+    return sorted(log, key=lambda entry: (entry.at_s, entry.sequence), reverse=True)
+
+
+def wall_time(wall_s: float) -> str:
+    """Time of day with milliseconds, in the local time zone."""
+    return time.strftime("%H:%M:%S", time.localtime(wall_s)) + f".{int(wall_s * 1000) % 1000:03}"
+
+
+def _row(entry: LogEntry, moment: Moment) -> Row:
+    return Row(
+        entry.sequence,
+        (
+            cell(wall_time(entry.wall_s), "dim"),
+            cell(entry.kind, _TONES.get(entry.kind, "")),
+            cell(moment.name(entry.process) if entry.process else "job", "title"),
+            cell(entry.words),
+        ),
+    )
+
+
+def above(moment: Moment, width: int) -> tuple[Line, ...]:
+    """How much was dropped, if anything was."""
+    if not moment.snapshot.log_dropped:
+        return ()
+    return (cell(f" {moment.snapshot.log_dropped} older events are no longer kept", "dim"),)
+
+
+def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
+    """Everything known about the event under the cursor."""
+    who = moment.full_name(entry.process) if entry.process else "job"
+    lines = list(headed(f" {wall_time(entry.wall_s)} {who}  ", "title", entry.words, width))
+    for name, value in entry.details.items():
+        if value is None:
+            continue
+        texts = value if isinstance(value, (list, tuple)) else (value,)
+        for number, text in enumerate(texts):
+            head, words = f"   {name if number == 0 else '':<14} ", str(text)
+            fits = cell_len(head) + cell_len(words) <= width
+            # What is indented stays so while it can.
+            lines += [line((head, "dim"), words)] if fits else headed(head, "dim", words, width)
+    return tuple(lines)
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    return (
+        "Nothing has happened since watching began.",
+        "Births and ends of processes, hooks, exceptions and findings appear here.",
+    )
+
+
+def _process(entry: LogEntry) -> ProcessId | None:
+    return entry.process
+
+
+PAGE: Page[LogEntry] = Page(
+    name="events",
+    title="Events",
+    short="Log",
+    columns=COLUMNS,
+    items=items,
+    key=lambda entry: entry.sequence,
+    row=_row,
+    text=lambda entry, moment: f"{entry.kind} {moment.full_name(entry.process)} {entry.words}",
+    empty=_empty,
+    above=above,
+    details=details,
+    details_share=0.3,
+    process=_process,
+    sorts={"KIND": lambda entry: entry.kind},
+    goes_on=True,
+    help=(
+        "What happened in the job since watching began, newest first.",
+        "A cursor on the newest goes on to the next that comes; on any other it stays.",
+        "Below: everything known about the event under the cursor, exceptions with their text.",
+        "The list is bounded; how many older events are gone is said on top.",
+    ),
+)

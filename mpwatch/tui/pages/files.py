@@ -1,0 +1,206 @@
+"""File descriptors: who has how many of what, how near the limit, and what they point to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from mpwatch.model.samples import FdKind, FdLink, FdSample
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import count_text, seconds_text
+from mpwatch.tui.elements.header import share_tone
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import MARKS, Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Trend, cell, gauge, line
+from mpwatch.tui.pages.tree import TREND_WIDTH, short_count
+
+KINDS: tuple[FdKind, ...] = (
+    "torch",
+    "shm",
+    "file",
+    "pipe",
+    "socket",
+    "device",
+    "gpu",
+    "epoll",
+    "other",
+)
+_MERGED: tuple[FdKind, ...] = ("other", "event", "timer")
+"""Shown together under OTHER."""
+
+COLUMNS = (
+    Column("PROCESS", 14, keep=9, most=24),
+    Column("USED", 5, align="right", keep=9, letter="F"),
+    Column("LIMIT", 5, align="right", keep=8),
+    Column("OF LIMIT", 12, keep=5),
+    Column("TREND", 6, align="right", keep=7, spreads=TREND_WIDTH),
+    Column("TORCH", 5, align="right", keep=8, letter="T"),
+    Column("SHM", 4, align="right", keep=4),
+    Column("FILE", 4, align="right", keep=6),
+    Column("PIPE", 4, align="right", keep=6),
+    Column("SOCKET", 6, align="right", keep=6),
+    Column("DEVICE", 6, align="right", keep=2),
+    Column("GPU", 4, align="right", keep=1),
+    Column("EPOLL", 5, align="right", keep=1),
+    Column("OTHER", 5, align="right", keep=3),
+    Column("READ", 6, align="right", keep=0),
+)
+
+
+def items(moment: Moment) -> list[Process]:
+    """Living processes whose descriptors were counted, those nearest their limit first."""
+    found = [p for p in moment.current if p.sample.fds is not None]
+    return sorted(found, key=lambda p: -_share(p))
+
+
+def _share(process: Process) -> float:
+    fds = process.sample.fds
+    # Shares that differ by less than a hundredth must not swap rows all the time.
+    return round(fds.used / fds.soft_limit, 2) if fds and fds.soft_limit else 0.0
+
+
+def _row(process: Process, moment: Moment) -> Row:
+    fds = process.sample.fds or FdSample(0, None, None)
+    share = fds.used / fds.soft_limit if fds.soft_limit else None
+    severity = next(
+        (
+            f.severity
+            for f in moment.findings_of.get(process.process, ())
+            if f.rule.startswith("fd-")
+        ),
+        None,
+    )
+    row = Row(
+        process.process,
+        (
+            cell(moment.name(process.process), "title"),
+            cell(short_count(fds.used), share_tone(share)),
+            cell(short_count(fds.soft_limit)),
+            gauge(share, 12, share_tone(share)),
+            Trend(process.trends.fds, least_span=16),
+            *(cell(_of_kind(fds, kind)) for kind in KINDS),
+            cell(_age_text(fds, moment), "dim"),
+        ),
+    )
+    return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
+
+
+def _age_text(fds: FdSample, moment: Moment) -> str:
+    """How long ago the kinds were read."""
+    age = None if fds.read_at_s is None else max(0.0, moment.snapshot.at_s - fds.read_at_s)
+    return "now" if age is not None and age < 1 else seconds_text(age)
+
+
+def _of_kind(fds: FdSample, kind: FdKind) -> str:
+    if fds.by_kind is None:
+        return "-"
+    kinds = _MERGED if kind == "other" else (kind,)
+    return short_count(sum(fds.by_kind.get(k, 0) for k in kinds))
+
+
+_NUMBER = re.compile(r"\[\d+\]")
+_TORCH = re.compile(r".*/torch_(\d+)_[0-9a-zA-Z]+_\d+")
+
+
+def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
+    """What a descriptor points to, without what tells two of a kind apart.
+
+    Args:
+        link: The descriptor.
+        moment: Whose processes are named.
+        holders: Who holds which socket, by inode.
+    """
+    if link.kind == "pipe":
+        return "pipe"
+    if link.address is not None:
+        other = holders.get(link.peer) if link.peer is not None else None
+        return link.address if other is None else f"{link.address}, to {other}"
+    target = link.target.removesuffix(" (deleted)")
+    made = _TORCH.fullmatch(target)
+    if made:
+        pid = int(made.group(1))
+        maker = next((p for p in moment.snapshot.processes if p.pid == pid), None)
+        return f"torch segments made by {moment.name(maker.process) if maker else f'pid {pid}'}"
+    return _NUMBER.sub("", target).removesuffix(":")
+
+
+def socket_holders(moment: Moment) -> dict[int, str]:
+    """Who holds which socket, by inode; the first of several that inherited it."""
+    found: dict[int, str] = {}
+    for process in moment.snapshot.living():
+        for link in (process.sample.fds.links or ()) if process.sample.fds else ():
+            if link.kind == "socket" and link.inode is not None:
+                found.setdefault(link.inode, moment.name(process.process))
+    return found
+
+
+def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The descriptors of the process under the cursor, by what they point to, most first."""
+    fds = process.sample.fds
+    if fds is None:
+        return ()
+    hard = count_text(fds.hard_limit)
+    head = line(
+        (f" {process.label} ({process.pid})", "title"), f"  {fds.used} open, hard limit {hard}"
+    )
+    if fds.links is None:
+        return (head, cell("   what they point to was not read", "dim"))
+    age = _age_text(fds, moment)
+    when = "now" if age == "now" else f"{age} ago"
+    head = (*head, *cell(f", listed {when}", "dim"))
+    holders = socket_holders(moment)
+    counts = Counter((link.kind, pointed_to(link, moment, holders)) for link in fds.links)
+    lines = [head]
+    for (kind, target), count in counts.most_common(60):
+        lines.append(line(f"   {count:>5}  ", (f"{kind:<7}", "accent"), target))
+    listed = sum((fds.by_kind or {}).values()) or len(fds.links)
+    if listed > len(fds.links):
+        unseen = listed - len(fds.links)
+        lines.append(cell(f"   {unseen:>5}  more that were not read one by one", "dim"))
+    if fds.used != listed:
+        than = "more" if fds.used > listed else "fewer"
+        lines.append(cell(f"   {abs(fds.used - listed):>5}  {than} by now", "dim"))
+    return tuple(lines)
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    if not moment.snapshot.living():
+        return ("No descriptors: every process of this job has ended.",)
+    return (
+        "No process let its descriptors be counted.",
+        "/proc/PID/fd is readable for the same user or with CAP_SYS_PTRACE; try with sudo.",
+    )
+
+
+PAGE: Page[Process] = Page(
+    name="files",
+    title="Files",
+    short="Files",
+    columns=COLUMNS,
+    items=items,
+    key=lambda process: process.process,
+    row=_row,
+    text=lambda process, moment: (
+        f"{moment.name(process.process)} {process.pid} {process.role} "
+        + " ".join(process.sample.fds.by_kind or () if process.sample.fds else ())
+    ),
+    empty=_empty,
+    details=details,
+    details_share=0.4,
+    process=lambda process: process.process,
+    sorts={
+        "USED": lambda p: float(p.sample.fds.used) if p.sample.fds else None,
+        "TORCH": lambda p: (
+            float((p.sample.fds.by_kind or {}).get("torch", 0)) if p.sample.fds else None
+        ),
+        "PROCESS": lambda p: p.label,
+    },
+    help=(
+        "Open file descriptors of each process against its soft limit, nearest to it first.",
+        "TORCH  tensors kept through file_descriptor sharing; they are freed with the tensor.",
+        "TREND  shows change, not height. READ  how long ago the kinds were read: counts are",
+        "       always fresh, kinds only when the count has moved.",
+        "Below: what the descriptors under the cursor point to, most first. A leak stands on top.",
+    ),
+)

@@ -1,0 +1,222 @@
+"""Findings in words: the short list on top of the overview, the page, and one in full."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+from mpwatch.tui.elements.header import can_have_hook
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import MARKS, TONES, Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, cell, line, wrapped
+
+BRIEF_COLUMNS = (
+    Column("SEVERITY", 8, keep=8),
+    Column("WHAT IS WRONG", 40, grows=True, keep=9),
+)
+COLUMNS = (
+    Column("SEVERITY", 8, keep=8),
+    Column("RULE", 28, keep=5),
+    Column("PROCESS", 16, keep=6, spreads=30),
+    Column("IN", 8, align="right", keep=4),
+    Column("SINCE", 8, align="right", keep=3),
+    Column("WHAT IS WRONG", 34, grows=True, keep=9),
+)
+
+
+def with_effects(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings with those caused by another one directly below it; resolved ones last."""
+    causes = {finding.rule for finding in findings if finding.effect_of is None}
+    tops = [f for f in findings if f.effect_of is None or f.effect_of not in causes]
+    tops.sort(key=lambda finding: finding.resolved_s is not None)
+    ordered: list[Finding] = []
+    placed: set[str] = set()
+    for top in tops:
+        ordered.append(top)
+        if top.rule not in placed:
+            placed.add(top.rule)
+            ordered += [f for f in findings if f.effect_of == top.rule and f not in tops]
+    return ordered
+
+
+def standing(snapshot: Snapshot) -> list[Finding]:
+    """The findings that hold now, effects below causes."""
+    return with_effects([f for f in snapshot.findings if f.resolved_s is None])
+
+
+def severity_word(finding: Finding) -> str:
+    """Its severity as shown: critical ones shout."""
+    if finding.severity is Severity.CRITICAL:
+        return "CRITICAL"
+    return finding.severity.word
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """One line of the list on the overview: what is wrong, or below it what to do."""
+
+    finding: Finding
+    is_advice: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        """The finding, and which of its lines."""
+        return (self.finding.key, self.is_advice)
+
+
+def briefs(snapshot: Snapshot, height: int) -> list[Brief]:
+    """The list on the overview: every finding that holds, with advice where there is room.
+
+    Args:
+        snapshot: What it is about.
+        height: Lines there is room for; there may be more, the list scrolls.
+    """
+    found = standing(snapshot)
+    room = height - len(found)
+    lines = []
+    for finding in found:
+        lines.append(Brief(finding))
+        if room > 0 and finding.severity is Severity.CRITICAL:
+            lines.append(Brief(finding, is_advice=True))
+            room -= 1
+    return lines
+
+
+def brief_row(brief: Brief, moment: Moment) -> Row:
+    """One line of the list on the overview."""
+    finding = brief.finding
+    indent = "  └ " if finding.effect_of else ""
+    if brief.is_advice:
+        words = line(indent, ("do  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
+        return Row(brief.key, (cell(""), words))
+    severity = cell(severity_word(finding), TONES[finding.severity])
+    return Row(brief.key, (severity, line(indent, finding.summary)))
+
+
+def health(moment: Moment) -> Line:
+    """What is said where no finding holds: healthy, and how far that can be known."""
+    living = moment.snapshot.living()
+    hidden = [p for p in living if p.sample.exe is None and p.sample.problems]
+    if hidden:
+        why = "; ".join(hidden[0].sample.problems)
+        few = f"   {len(hidden)} of {len(living)} processes may not be looked into   {why}"
+        return line((" unknown ", "warning"), "nothing wrong found", (few, "dim"))
+    able = [p for p in living if can_have_hook(p)]
+    ready = sum(p.hook.state == "ready" for p in able)
+    seen = (
+        f"{len(living)} processes, hook ready in {ready} of {len(able)}"
+        if ready
+        else f"{len(living)} processes, seen from outside only"
+    )
+    return line((" healthy ", "good"), "nothing wrong found", (f"   {seen}", "dim"))
+
+
+def _row(finding: Finding, moment: Moment) -> Row:
+    resolved = finding.resolved_s is not None
+    since = None
+    if finding.first_seen_s is not None:
+        since = max(0.0, moment.snapshot.at_s - finding.first_seen_s)
+    return Row(
+        finding.key,
+        (
+            cell("resolved" if resolved else severity_word(finding), TONES[finding.severity]),
+            cell(finding.rule),
+            cell(moment.name(finding.process) if finding.process else "job"),
+            cell(seconds_text(finding.eta_s)),
+            cell("now" if since is not None and since < 1 else seconds_text(since)),
+            line("  └ " if finding.effect_of else "", finding.summary),
+        ),
+        tone="dim" if resolved else "",
+        mark=Span(" ") if resolved else MARKS[finding.severity],
+    )
+
+
+def in_full(finding: Finding, moment: Moment, width: int) -> tuple[Line, ...]:
+    """Everything a finding says: evidence, cause, advice."""
+    inner = max(20, width - 12)
+    summary = wrapped(finding.summary, max(20, width - 1), "title")
+    lines: list[Line] = [line(" ", *content) for content in summary]
+    lines.append(
+        line(" ", (severity_word(finding), TONES[finding.severity]), _about(finding, moment))
+    )
+    blocks = [("evidence", e) for e in finding.evidence]
+    blocks += [("cause", finding.cause), ("do", finding.advice)]
+    if finding.effect_of:
+        blocks.append(("effect of", finding.effect_of))
+    shown = ""
+    for label, text in blocks:
+        for number, content in enumerate(wrapped(text, inner)):
+            head = label if label != shown and number == 0 else ""
+            lines.append(line((f" {head:<10} ", "dim"), *content))
+        shown = label
+    return tuple(lines)
+
+
+def _about(finding: Finding, moment: Moment) -> str:
+    words = f"  {finding.rule}"
+    if finding.process:
+        words += f"  {moment.full_name(finding.process)}"
+    if finding.tid and finding.process and finding.tid != finding.process.pid:
+        words += f"  thread {finding.tid}"
+    if finding.eta_s is not None:
+        words += f"  in {seconds_text(finding.eta_s)}"
+    if finding.resolved_s is not None:
+        ago = seconds_text(max(0.0, moment.snapshot.at_s - finding.resolved_s))
+        words += f"  resolved {ago} ago"
+    return words
+
+
+def _items(moment: Moment) -> list[Finding]:
+    found = with_effects(moment.snapshot.findings)
+    if moment.scope is None:
+        return found
+    return [finding for finding in found if finding.process == moment.scope]
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    lines = ["No findings: nothing that is known to go wrong is going wrong, and no limit is near."]
+    if not any(p.hook.state == "ready" for p in moment.snapshot.living()):
+        lines.append(
+            "Without the hook, leaks inside a process and slow workers cannot be told apart;"
+        )
+        lines.append("attach without --no-hook, or call mpwatch.instrument() in the program.")
+    return tuple(lines)
+
+
+def _process(finding: Finding) -> ProcessId | None:
+    return finding.process
+
+
+PAGE: Page[Finding] = Page(
+    name="findings",
+    title="Findings",
+    short="Find",
+    columns=COLUMNS,
+    items=_items,
+    key=lambda finding: finding.key,
+    row=_row,
+    text=lambda finding, moment: (
+        f"{finding.rule} {severity_word(finding)} {finding.summary} {moment.name(finding.process)}"
+    ),
+    empty=_empty,
+    details=in_full,
+    details_share=0.55,
+    process=_process,
+    sorts={
+        "SEVERITY": lambda finding: float(finding.severity),
+        "RULE": lambda finding: finding.rule,
+        "IN": lambda finding: finding.eta_s,
+        "SINCE": lambda finding: finding.first_seen_s,
+    },
+    help=(
+        "What is wrong or about to go wrong, worst first; effects stand below their cause.",
+        "IN is the forecast until the damage, SINCE how long the finding has held.",
+        "Below the list: the numbers seen, the cause, and what to do about it.",
+        "A finding that no longer holds stays in the list as resolved.",
+        "enter opens the process it is about.",
+    ),
+)

@@ -1,0 +1,228 @@
+"""Where one process spends its time: sampled stacks as a flame picture and as a list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rich.cells import set_cell_size
+
+from mpwatch.model.samples import Frame
+from mpwatch.model.units import seconds_text
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell, gauge, line
+from mpwatch.tui.pages.threads import short_path
+
+DEEPEST = 14
+"""Lines of the picture; deeper calls are in the list only."""
+
+
+class Sampled(NamedTuple):
+    """One stack of the followed process."""
+
+    at_s: float
+    frames: tuple[Frame, ...]
+    """Innermost first."""
+
+
+class Place(NamedTuple):
+    """A function, wherever in it the samples were."""
+
+    function: str
+    file: str
+
+
+@dataclass(slots=True)
+class Branch:
+    """A function with how many samples passed through it on this path."""
+
+    place: Place
+    count: int = 0
+    below: dict[Place, Branch] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """A function with its share of the samples."""
+
+    place: Place
+    line: int
+    """Where it was most often."""
+    own: int
+    """Samples it was innermost in."""
+    total: int
+    """Samples it was anywhere in."""
+    all_samples: int
+
+
+def grow(samples: Sequence[Sampled]) -> Branch:
+    """The tree of calls, outermost at the root."""
+    root = Branch(Place("all", ""), len(samples))
+    for sample in samples:
+        at = root
+        for frame in reversed(sample.frames):
+            place = Place(frame.function, frame.file)
+            branch = at.below.get(place)
+            if branch is None:
+                branch = at.below[place] = Branch(place)
+            branch.count += 1
+            at = branch
+    return root
+
+
+def picture(samples: Sequence[Sampled], width: int) -> tuple[Line, ...]:
+    """Calls as blocks, outermost on top, as wide as their share of the samples."""
+    if not samples or width < 20:
+        return ()
+    lines: list[Line] = []
+    layer = [(_crown(grow(samples)), 0, width)]
+    while layer and len(lines) < DEEPEST:
+        lines.append(_layer_line(layer, len(lines), len(samples)))
+        layer = [
+            block
+            for branch, start, size in layer
+            for block in _split(list(branch.below.values()), start, size, branch.count)
+        ]
+    return tuple(lines)
+
+
+TRUNK_KEPT = 3
+
+
+def _crown(root: Branch) -> Branch:
+    """The tree without the outermost calls that every sample shares: they say nothing.
+
+    The last few of them stay, to say what it is that branches.
+    """
+    trunk = [root]
+    while len(trunk[-1].below) == 1:
+        (only,) = trunk[-1].below.values()
+        if only.count != root.count:
+            break
+        trunk.append(only)
+    return trunk[max(0, len(trunk) - TRUNK_KEPT)]
+
+
+def _split(
+    branches: Sequence[Branch], start: int, size: int, whole: int
+) -> list[tuple[Branch, int, int]]:
+    """Blocks side by side, the largest first; those too narrow to see are left out."""
+    blocks = []
+    at = start
+    for branch in sorted(branches, key=lambda b: -b.count):
+        cells = round(size * branch.count / whole)
+        cells = min(cells, start + size - at)
+        if cells >= 2:
+            blocks.append((branch, at, cells))
+            at += cells
+    return blocks
+
+
+def _layer_line(layer: Sequence[tuple[Branch, int, int]], depth: int, everything: int) -> Line:
+    spans: list[Span] = []
+    at = 0
+    for number, (branch, start, size) in enumerate(layer):
+        if start > at:
+            spans.append(Span(" " * (start - at)))
+        share = f" {branch.count / everything:.0%}"
+        # The edge of a block must be seen without colours as well.
+        edge = "│" if number else " "
+        name = f"{edge}{branch.place.function}{share}"
+        tone: Tone = "block" if (number + depth) % 2 else "block-other"
+        spans.append(Span(set_cell_size(name, size - 1) + " ", tone))
+        at = start + size
+    return tuple(spans)
+
+
+def hottest(samples: Sequence[Sampled]) -> list[Hot]:
+    """Functions by the samples they were innermost in, then by those they were in at all."""
+    own: Counter[Place] = Counter()
+    total: Counter[Place] = Counter()
+    lines: dict[Place, Counter[int]] = {}
+    for sample in samples:
+        for depth, frame in enumerate(sample.frames):
+            place = Place(frame.function, frame.file)
+            own[place] += depth == 0
+            lines.setdefault(place, Counter())[frame.line] += 1
+        total.update({Place(frame.function, frame.file) for frame in sample.frames})
+    found = [
+        Hot(place, lines[place].most_common(1)[0][0], own[place], count, len(samples))
+        for place, count in total.items()
+    ]
+    return sorted(found, key=lambda hot: (-hot.own, -hot.total))
+
+
+COLUMNS = (
+    Column("OWN", 5, align="right", keep=9),
+    Column("", 12, keep=5),
+    Column("TOTAL", 5, align="right", keep=8),
+    Column("FUNCTION", 26, keep=9, most=34),
+    Column("WHERE", 24, keep=7, grows=True),
+)
+
+
+def _row(hot: Hot, moment: Moment) -> Row:
+    own = hot.own / hot.all_samples
+    return Row(
+        hot.place,
+        (
+            cell(f"{own:.0%}"),
+            gauge(own, 12),
+            cell(f"{hot.total / hot.all_samples:.0%}"),
+            cell(hot.place.function, "title" if hot.own else ""),
+            cell(f"{short_path(hot.place.file)}:{hot.line}", "accent"),
+        ),
+    )
+
+
+def _details(hot: Hot, moment: Moment, width: int) -> tuple[Line, ...]:
+    words = f"  innermost in {hot.own} and anywhere in {hot.total} of {hot.all_samples} samples"
+    return (
+        line((f" {hot.place.function}", "title"), words),
+        cell(f"   {hot.place.file}:{hot.line}", "dim"),
+    )
+
+
+def page(samples: Callable[[], Sequence[Sampled]]) -> Page[Hot]:
+    """The flame page over samples that are still being taken."""
+
+    def above(moment: Moment, width: int) -> tuple[Line, ...]:
+        taken = samples()
+        if not taken:
+            return ()
+        over = seconds_text(taken[-1].at_s - taken[0].at_s)
+        head = cell(
+            f" {len(taken)} samples of its main thread over {over}, outermost call on top", "dim"
+        )
+        return (head, *picture(taken, width))
+
+    return Page(
+        name="flame",
+        title="Flame",
+        short="Flame",
+        columns=COLUMNS,
+        items=lambda moment: hottest(samples()),
+        key=lambda hot: hot.place,
+        row=_row,
+        text=lambda hot, moment: f"{hot.place.function} {hot.place.file}",
+        empty=lambda moment: (
+            "No samples yet: they are taken twice a second while this process is followed.",
+            "f switches following on and off; a process that has ended or is stopped gives none.",
+        ),
+        above=above,
+        details=_details,
+        sorts={
+            "OWN": lambda hot: float(hot.own),
+            "TOTAL": lambda hot: float(hot.total),
+            "FUNCTION": lambda hot: hot.place.function,
+        },
+        help=(
+            "Where the main thread of this process was, in stacks taken twice a second.",
+            "The picture: each block is a call, as wide as its share of the samples; what it",
+            "calls stands below it. Calls that all samples share at the outside are left out.",
+            "OWN  innermost; TOTAL  anywhere in the stack. Waiting counts like working.",
+        ),
+    )

@@ -1,0 +1,143 @@
+"""Flows as a picture: who sends tensors to whom, drawn as lines that meet at the receiver."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Flow
+from mpwatch.model.units import bytes_text, count_text, seconds_text
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, line
+
+COLUMNS = (
+    Column("SENDER", 12, keep=9, most=22),
+    Column("TENSORS/s", 9, align="right", keep=7),
+    Column("BYTES/s", 8, align="right", keep=8, letter="B"),
+    Column("p50", 7, align="right", keep=6),
+    Column("p99", 7, align="right", keep=5),
+    Column("COPIED", 6, align="right", keep=4),
+    Column("IN FLIGHT", 9, align="right", keep=3),
+    Column("TOTAL", 6, align="right", keep=2),
+    Column("RECEIVER", 22, keep=9, grows=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A flow at its place in the picture."""
+
+    flow: Flow
+    position: int
+    """Among the flows to the same receiver."""
+    together: int
+    """How many there are to that receiver."""
+
+
+def items(moment: Moment) -> list[Arrow]:
+    """The flows, those to one receiver together, in the order of the tree."""
+    rank = {p.process: n for n, p in enumerate(moment.snapshot.processes)}
+    to: dict[ProcessId, list[Flow]] = defaultdict(list)
+    for flow in moment.snapshot.flows:
+        if moment.scope in (None, flow.sender, flow.receiver):
+            to[flow.receiver].append(flow)
+    arrows = []
+    for receiver in sorted(to, key=lambda process: rank.get(process, len(rank))):
+        flows = sorted(to[receiver], key=lambda flow: rank.get(flow.sender, len(rank)))
+        arrows += [Arrow(flow, n, len(flows)) for n, flow in enumerate(flows)]
+    return arrows
+
+
+def bracket(position: int, together: int) -> str:
+    """The piece of the picture that joins one sender to the common receiver."""
+    if together == 1:
+        return "────▶ "
+    middle = (together - 1) // 2
+    if position == 0:
+        return "──┬─▶ " if middle == 0 else "──┐   "
+    if position == together - 1:
+        return "──┘   "
+    return "──┼─▶ " if position == middle else "──┤   "
+
+
+def _often(per_s: float | None) -> str:
+    """How many a second; one in a few seconds is not none."""
+    if per_s is not None and 0 < per_s < 0.95:
+        return f"{per_s:.2f}" if per_s < 0.095 else f"{per_s:.1f}"
+    return count_text(per_s)
+
+
+def _row(arrow: Arrow, moment: Moment) -> Row:
+    flow = arrow.flow
+    copied = flow.copied_bytes / flow.bytes if flow.bytes else None
+    piece = bracket(arrow.position, arrow.together)
+    target = moment.full_name(flow.receiver) if "▶" in piece else ""
+    return Row(
+        (flow.sender, flow.receiver),
+        (
+            cell(moment.name(flow.sender), "title"),
+            cell(_often(flow.tensors_per_s)),
+            cell("-" if flow.bytes_per_s is None else bytes_text(flow.bytes_per_s)),
+            cell(seconds_text(flow.latency_p50_s)),
+            cell(seconds_text(flow.latency_p99_s)),
+            cell("-" if copied is None else f"{copied:.0%}", _copied_tone(copied)),
+            cell(count_text(flow.in_flight)),
+            cell(bytes_text(flow.bytes), "dim"),
+            line((piece, "accent"), (target, "title")),
+        ),
+    )
+
+
+def _copied_tone(copied: float | None) -> Tone:
+    return "warning" if copied is not None and copied >= 0.5 else ""
+
+
+def details(arrow: Arrow, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The flow under the cursor in words."""
+    flow = arrow.flow
+    sender, receiver = moment.full_name(flow.sender), moment.full_name(flow.receiver)
+    words = f"{count_text(flow.tensors)} tensors, {bytes_text(flow.bytes)} so far"
+    copied = f"{bytes_text(flow.copied_bytes)} of it copied into shared memory anew"
+    return (
+        line((f" {sender} sends to {receiver}", "title"), f"  {words}"),
+        cell(f"   {copied}; latency is from sharing to rebuilding a tensor"),
+    )
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    ready = sum(p.hook.state == "ready" for p in moment.snapshot.living())
+    if ready < 2:
+        return (
+            f"No flows: both sides need a hook, and one is ready in {ready} process.",
+            "Attach without --no-hook, or call mpwatch.instrument() in the program.",
+        )
+    return (
+        "No tensor has gone from one process of this job to another since the hooks came in.",
+        "A batch from a worker or a tensor through a torch.multiprocessing queue fills this page.",
+    )
+
+
+PAGE: Page[Arrow] = Page(
+    name="flows",
+    title="Flows",
+    short="Flows",
+    columns=COLUMNS,
+    items=items,
+    key=lambda arrow: (arrow.flow.sender, arrow.flow.receiver),
+    row=_row,
+    text=lambda arrow, moment: (
+        f"{moment.full_name(arrow.flow.sender)} {moment.full_name(arrow.flow.receiver)}"
+    ),
+    empty=_empty,
+    details=details,
+    process=lambda arrow: arrow.flow.sender,
+    help=(
+        "Who sends tensors to whom: one line a sender, joined at the receiver.",
+        "p50 and p99  time from sharing a tensor to rebuilding it on the other side.",
+        "COPIED  share of the bytes that were copied into shared memory anew; buffers that are",
+        "        sent back and used again save that copy.",
+        "IN FLIGHT  sent and not yet received.",
+    ),
+)

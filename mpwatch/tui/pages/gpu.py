@@ -1,0 +1,159 @@
+"""GPUs: how full each is, and which process of the job holds how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import GpuSample
+from mpwatch.model.snapshot import GpuUse, Process
+from mpwatch.model.units import bytes_text, percent_text
+from mpwatch.tui.elements.header import share_tone
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, cell, gauge, line
+
+COLUMNS = (
+    Column("GPU / PROCESS", 24, keep=9, most=40),
+    Column("MEMORY", 7, align="right", keep=9),
+    Column("OF", 7, align="right", keep=8),
+    Column("USED", 16, keep=6),
+    Column("TENSORS", 7, align="right", keep=7),
+    Column("RESERVED", 8, align="right", keep=7),
+    Column("UTIL", 4, align="right", keep=6),
+    Column("TEMP", 4, align="right", keep=3),
+    Column("POWER", 6, align="right", keep=3),
+    Column("", 1, keep=0, grows=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """A device, or a process on one."""
+
+    gpu: GpuSample
+    process: Process | None = None
+    pid: int | None = None
+    memory_bytes: int | None = None
+    use: GpuUse | None = None
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """Device and process."""
+        return (self.gpu.uuid, self.pid)
+
+
+def items(moment: Moment) -> list[OnGpu]:
+    """Each device with its processes below it, those of the job first."""
+    found: list[OnGpu] = []
+    by_pid = {p.pid: p for p in moment.snapshot.living()}
+    for gpu in moment.snapshot.gpus or ():
+        users = []
+        for user in gpu.processes:
+            process = by_pid.get(user.pid)
+            use = next((u for u in process.gpus if u.index == gpu.index), None) if process else None
+            users.append(OnGpu(gpu, process, user.pid, user.memory_bytes, use))
+        if moment.scope is not None:
+            users = [u for u in users if u.process and u.process.process == moment.scope]
+            if not users:
+                continue
+        found.append(OnGpu(gpu))
+        found += sorted(users, key=lambda u: (u.process is None, -(u.memory_bytes or 0)))
+    return found
+
+
+def _row(item: OnGpu, moment: Moment) -> Row:
+    return _device_row(item.gpu) if item.pid is None else _process_row(item)
+
+
+def _device_row(gpu: GpuSample) -> Row:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    share = used / total if used is not None and total else None
+    return Row(
+        (gpu.uuid, None),
+        (
+            cell(f"gpu{gpu.index} {gpu.name}", "title"),
+            cell(bytes_text(used), share_tone(share)),
+            cell(bytes_text(total)),
+            gauge(share, 16, share_tone(share)),
+            cell(""),
+            cell(""),
+            cell(percent_text(gpu.utilization_percent)),
+            cell("-" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}C"),
+            cell("-" if gpu.power_w is None else f"{gpu.power_w:.0f}W"),
+            cell(""),
+        ),
+    )
+
+
+def _process_row(item: OnGpu) -> Row:
+    label = item.process.label if item.process else "not of this job"
+    total = item.gpu.memory_total_bytes
+    share = item.memory_bytes / total if item.memory_bytes is not None and total else None
+    use = item.use or GpuUse(item.gpu.index, None)
+    return Row(
+        item.key,
+        (
+            line(("   ", "dim"), f"{item.pid} ", (label, "title" if item.process else "dim")),
+            cell(bytes_text(item.memory_bytes)),
+            cell(""),
+            gauge(share, 16) if share is not None else cell(""),
+            cell(bytes_text(use.allocated_bytes)),
+            cell(bytes_text(use.reserved_bytes)),
+            cell(""),
+            cell(""),
+            cell(""),
+            cell(""),
+        ),
+        tone="" if item.process else "dim",
+    )
+
+
+def _process(item: OnGpu) -> ProcessId | None:
+    return item.process.process if item.process else None
+
+
+def details(item: OnGpu, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The device or process under the cursor in words."""
+    if item.pid is None:
+        problems = "; ".join(item.gpu.problems)
+        return (
+            line((f" {item.gpu.name}", "title"), f"  {item.gpu.uuid}"),
+            cell(f"   {problems}", "warning"),
+        )
+    if item.process is None:
+        return (cell(f" pid {item.pid} is not one of the processes watched"),)
+    return (cell(f" {moment.full_name(item.process.process)}  {item.process.doing}"),)
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    if moment.snapshot.gpus is None:
+        reasons = [p for p in moment.snapshot.problems if "nvml" in p.lower() or "gpu" in p.lower()]
+        return (
+            "No GPU can be seen from here: "
+            + (reasons[0] if reasons else "NVML is not available."),
+            "With an NVIDIA driver and its libnvidia-ml.so, devices and who uses them appear here.",
+        )
+    return ("The driver answers and says this machine has no GPU.",)
+
+
+PAGE: Page[OnGpu] = Page(
+    name="gpu",
+    title="GPU",
+    short="GPU",
+    columns=COLUMNS,
+    items=items,
+    key=lambda item: item.key,
+    row=_row,
+    text=lambda item, moment: (
+        f"{item.gpu.name} {item.pid} {item.process.label if item.process else ''}"
+    ),
+    empty=_empty,
+    details=details,
+    process=_process,
+    help=(
+        "Each GPU with the processes that hold memory on it.",
+        "MEMORY is what the driver counts; TENSORS and RESERVED what torch's allocator says.",
+        "The difference is the CUDA context, libraries, and memory other allocators hold.",
+    ),
+)

@@ -1,0 +1,207 @@
+"""DataLoader: where the time goes, and which worker everybody waits for."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from mpwatch.diagnose.analysis.process_queries import counted
+from mpwatch.model.snapshot import Loader, Process, WorkerLoad
+from mpwatch.model.units import count_text, seconds_text
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import MARKS, Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, Trend, cell, line
+
+RECENT_WIDTH = 60
+STRAGGLER_FACTOR = 3.0
+"""A worker this many times slower than the middle one is marked."""
+
+COLUMNS = (
+    Column("WORKER", 9, keep=9, most=12),
+    Column("PID", 7, align="right", keep=3),
+    Column("FETCH p50", 9, align="right", keep=8),
+    Column("p99", 8, align="right", keep=6),
+    Column("LAST BATCHES", 14, align="right", keep=7, most=24, spreads=RECENT_WIDTH),
+    Column("QUEUED", 6, align="right", keep=6),
+    Column("PARKED", 6, align="right", keep=6),
+    Column("DONE", 6, align="right", keep=2),
+    Column("NOW", 20, keep=9, grows=True),
+)
+
+
+def items(moment: Moment) -> list[Process]:
+    """The loader workers that live, by loader and number."""
+    found = [p for p in moment.current if p.role == "loader-worker"]
+    return sorted(found, key=_number)
+
+
+def _number(process: Process) -> tuple[int, int]:
+    load = process.loader
+    number = load.worker_id if load and load.worker_id is not None else process.sample.worker_id
+    return ((load.loader or 0) if load else 0, number if number is not None else process.pid)
+
+
+def _row(process: Process, moment: Moment) -> Row:
+    load = process.loader or WorkerLoad(process.sample.worker_id)
+    tone = _speed_tone(load, moment)
+    slowest = moment.once("slowest fetch", _slowest)
+    severity = moment.severity(process.process)
+    row = Row(
+        process.process,
+        (
+            cell(_who(process, moment), "title"),
+            cell(str(process.pid), "dim"),
+            cell(seconds_text(load.fetch_p50_s), tone),
+            cell(seconds_text(load.fetch_p99_s)),
+            Trend(load.recent_s, top=slowest or 1.0),
+            cell(count_text(load.queued)),
+            cell(count_text(load.parked), "accent" if load.parked else ""),
+            cell(count_text(load.fetched) if process.loader else "-"),
+            _now(process, load, moment),
+        ),
+    )
+    return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
+
+
+def _who(process: Process, moment: Moment) -> str:
+    """`worker 3`; `3 of rank 1` where others have a worker of that number too."""
+    name = moment.name(process.process)
+    return name if name == process.label else name.removeprefix("worker ")
+
+
+def _speed_tone(load: WorkerLoad, moment: Moment) -> Tone:
+    middle = moment.once("middle fetch", _middle)
+    if load.fetch_p50_s is None or middle is None:
+        return ""
+    return "warning" if load.fetch_p50_s > STRAGGLER_FACTOR * middle else ""
+
+
+def _slowest(moment: Moment) -> float | None:
+    return max((s for p in items(moment) if p.loader for s in p.loader.recent_s), default=None)
+
+
+def _middle(moment: Moment) -> float | None:
+    """The middle of the workers' median fetch times; of one worker there is none."""
+    known = [p.loader.fetch_p50_s for p in items(moment) if p.loader and p.loader.fetch_p50_s]
+    return median(known) if len(known) > 1 else None
+
+
+def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
+    if process.loader is None:
+        return cell(process.doing or "-", "dim")
+    since = load.task_since_s
+    if load.task is None:
+        return cell(
+            f"waits for work {seconds_text(since) if since is not None else ''}".rstrip(), "dim"
+        )
+    owned = any(
+        loader.next_task == load.task and loader.owner_worker == load.worker_id
+        for loader in moment.snapshot.loaders
+    )
+    words = f"batch {load.task}"
+    if load.index:
+        words += f", index {load.index}"
+    if since is not None:
+        words += f", {seconds_text(since)}"
+    return line(words, (", main waits" if owned else "", "warning"))
+
+
+def above(moment: Moment, width: int) -> tuple[Line, ...]:
+    """Two lines for each live loader: how much of its time main waits, and for which batch."""
+    return tuple(
+        content
+        for loader in moment.snapshot.loaders
+        for content in (share_line(loader, moment), order_line(loader))
+    )
+
+
+def share_line(loader: Loader, moment: Moment) -> Line:
+    """`DataLoader of main  4 workers  prefetch 2  main waited 71 % of the last minute`."""
+    spans: list[str | tuple[str, Tone]] = [
+        (f" DataLoader of {moment.name(loader.process)}", "title"),
+        # A hook that came in later than the loader does not know how many it has.
+        f"  {counted(loader.workers or len(items(moment)), 'worker')}",
+    ]
+    if loader.prefetch is not None:
+        spans.append(f"  prefetch {loader.prefetch}")
+    if loader.wait_share is not None:
+        tone: Tone = "warning" if loader.wait_share >= 0.5 else ""
+        who = moment.by_id.get(loader.process)
+        it = "main" if who is None or who.role == "main" else "it"
+        spans.append((f"  {it} waited {loader.wait_share:.0%} of the last minute", tone))
+    return line(*spans)
+
+
+def order_line(loader: Loader) -> Line:
+    """`next in order: 417, owner worker 3  outstanding 8  parked 3`."""
+    spans: list[str | tuple[str, Tone]] = ["  "]
+    if loader.next_task is not None:
+        spans.append(f" next in order: {loader.next_task}")
+        if loader.owner_worker is not None:
+            spans.append(f", owner worker {loader.owner_worker}")
+    if loader.outstanding is not None:
+        spans.append((f"  outstanding {loader.outstanding}", "dim"))
+    if loader.parked is not None:
+        spans.append((f"  parked {loader.parked}", "warning" if loader.parked else "dim"))
+    return line(*spans)
+
+
+def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The worker under the cursor in words."""
+    found = moment.findings_of.get(process.process)
+    if found:
+        return (line((f" {found[0].rule}  ", "warning"), found[0].summary), *_doing(process))
+    return (
+        line((f" {process.label} ({process.pid})  ", "title"), moment.state(process)),
+        *_doing(process),
+    )
+
+
+def _doing(process: Process) -> tuple[Line, ...]:
+    return (cell(f"   {process.doing}"),) if process.doing else ()
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    if any(p.hook.state == "ready" for p in moment.snapshot.living()):
+        return (
+            "No DataLoader with workers is alive in this job.",
+            "Its workers appear here once an iterator with num_workers > 0 has been started.",
+        )
+    return (
+        "No DataLoader workers were found in this job, and no hook tells of its loaders.",
+        "Fetch times, queues and waiting need the hook: attach without --no-hook.",
+    )
+
+
+def _text(process: Process, moment: Moment) -> str:
+    return f"{process.label} {process.pid} {process.doing} {moment.state(process)}"
+
+
+PAGE: Page[Process] = Page(
+    name="loader",
+    title="Loader",
+    short="Load",
+    columns=COLUMNS,
+    items=items,
+    key=lambda process: process.process,
+    row=_row,
+    text=_text,
+    empty=_empty,
+    above=above,
+    details=details,
+    process=lambda process: process.process,
+    sorts={
+        "FETCH p50": lambda p: p.loader.fetch_p50_s if p.loader else None,
+        "p99": lambda p: p.loader.fetch_p99_s if p.loader else None,
+        "QUEUED": lambda p: p.loader.queued if p.loader else None,
+        "PARKED": lambda p: p.loader.parked if p.loader else None,
+        "DONE": lambda p: float(p.loader.fetched) if p.loader else None,
+    },
+    help=(
+        "DataLoader workers with the time a batch takes in each, as their hooks measured it.",
+        "LAST BATCHES  one block a batch, all workers on one scale: a straggler stands out.",
+        "main takes batches in order; the owner of the next one holds up all others.",
+        "QUEUED  batches it was told to fetch and has not begun.",
+        "PARKED  batches it has finished that main has not taken: they wait for an earlier one,",
+        "or for main. DONE  batches fetched since its hook came in.",
+    ),
+)

@@ -1,0 +1,99 @@
+"""Stacks of all workers or ranks, those that do the same taken together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpwatch.diagnose.analysis.stack_merge import MergedStacks, StackGroup, merge
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, cell, gauge, line, wrapped
+from mpwatch.tui.pages.threads import stack_lines
+
+COLUMNS = (
+    Column("COUNT", 5, align="right", keep=9),
+    Column("", 14, keep=6),
+    Column("WHO", 18, keep=8, most=30),
+    Column("WHAT THEY DO", 30, keep=9, grows=True),
+)
+
+
+_ROLES = ("loader-worker", "rank", "spawned", "pool-worker")
+
+
+def _merged(moment: Moment) -> MergedStacks:
+    return moment.once("merged stacks", lambda found: merge(_alike(found)))
+
+
+def _alike(moment: Moment) -> Sequence[Process]:
+    """The processes that should do the same: workers and ranks; everything where there are none."""
+    living = moment.snapshot.living()
+    return [p for p in living if p.role in _ROLES] or living
+
+
+def _items(moment: Moment) -> list[StackGroup]:
+    return list(_merged(moment).groups)
+
+
+def _row(group: StackGroup, moment: Moment) -> Row:
+    total = max(1, _merged(moment).total)
+    return Row(
+        group.words,
+        (
+            cell(str(len(group.processes))),
+            gauge(len(group.processes) / total, 14),
+            cell(_names(group, moment), "title"),
+            cell(group.words, "warning" if group.is_outlier else ""),
+        ),
+        mark=Span("w", "warning") if group.is_outlier else Span(" "),
+    )
+
+
+def _names(group: StackGroup, moment: Moment) -> str:
+    """`workers 0-2`, or the label where the group is one process."""
+    if len(group.processes) == 1:
+        return moment.name(group.processes[0])
+    return group.called
+
+
+def _above(moment: Moment, width: int) -> tuple[Line, ...]:
+    merged = _merged(moment)
+    if not merged.groups:
+        return ()
+    return tuple(line(" ", *content) for content in wrapped(merged.sentence, max(20, width - 2)))
+
+
+def _details(group: StackGroup, moment: Moment, width: int) -> tuple[Line, ...]:
+    head = line((f" one stack of {_names(group, moment)}", "title"), f"  {group.words}")
+    return (head, *stack_lines(group.frames, width))
+
+
+def _process(group: StackGroup) -> ProcessId | None:
+    return group.processes[0] if group.processes else None
+
+
+PAGE: Page[StackGroup] = Page(
+    name="merged",
+    title="Merged stacks",
+    short="Merged",
+    columns=COLUMNS,
+    items=_items,
+    key=lambda group: group.words,
+    row=_row,
+    text=lambda group, moment: f"{group.names} {group.words}",
+    empty=lambda moment: (
+        "No stacks have been taken of this job yet.",
+        "s takes one of every process, through the hook where it is ready, else with py-spy.",
+    ),
+    above=_above,
+    details=_details,
+    details_share=0.45,
+    process=_process,
+    help=(
+        "Main threads that do the same taken together: what most of them do, and who does not.",
+        "A w before a row: a small group that does something else than most.",
+        "s takes the stacks of every process again.",
+    ),
+)

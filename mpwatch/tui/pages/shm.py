@@ -1,0 +1,218 @@
+"""Shared memory: whose it is, which line made it, how much room is left."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Segment
+from mpwatch.model.units import bytes_text, count_text, seconds_text
+from mpwatch.tui.elements.header import share_tone
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, gauge, line
+
+COLUMNS = (
+    Column("MADE BY", 14, keep=9, most=17, spreads=30),
+    Column("LINE", 22, keep=8, grows=True),
+    Column("KIND", 11, keep=4),
+    Column("SEGMENTS", 8, align="right", keep=7, letter="N"),
+    Column("LIVE", 6, align="right", keep=8, letter="L"),
+    Column("MAPPED BY", 16, keep=6, most=22, spreads=48),
+    Column("OLDEST", 7, align="right", keep=5, letter="O"),
+    Column("COPIED", 6, align="right", keep=3),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The segments one process made on one line of code."""
+
+    maker: ProcessId | None
+    maker_pid: int | None
+    call_site: str | None
+    kind: str
+    segments: tuple[Segment, ...]
+    wall_s: float
+    """The moment they were seen."""
+
+    @property
+    def key(self) -> tuple[int | None, str | None, str]:
+        """The same makers at the next look."""
+        return (self.maker_pid, self.call_site, self.kind)
+
+    @property
+    def live_bytes(self) -> int | None:
+        """Bytes really taken, where any could be read."""
+        known = [_taken(s) for s in self.segments]
+        found = [size for size in known if size is not None]
+        return sum(found) if found else None
+
+    @property
+    def oldest_s(self) -> float | None:
+        """Age of the oldest segment."""
+        ages = [segment.age_s(self.wall_s) for segment in self.segments]
+        return max((age for age in ages if age is not None), default=None)
+
+
+def _taken(segment: Segment) -> int | None:
+    if segment.allocated_bytes is not None:
+        return segment.allocated_bytes
+    return segment.size_bytes
+
+
+def items(moment: Moment) -> list[Made]:
+    """Segments by maker, line and kind, the largest first."""
+    groups: dict[tuple[ProcessId | None, int | None, str | None, str], list[Segment]]
+    groups = defaultdict(list)
+    for segment in moment.snapshot.segments:
+        if moment.scope is not None and not _touches(segment, moment.scope):
+            continue
+        key = (segment.creator, segment.creator_pid, segment.call_site, segment.kind)
+        groups[key].append(segment)
+    wall_s = moment.snapshot.wall_s
+    made = [Made(*key, segments=tuple(found), wall_s=wall_s) for key, found in groups.items()]
+    return sorted(made, key=lambda group: -(group.live_bytes or 0))
+
+
+def _touches(segment: Segment, process: ProcessId) -> bool:
+    return process in (segment.creator, *segment.mappers, *segment.holders)
+
+
+def maker_name(made: Made, moment: Moment) -> str:
+    """Who made it; an unknown maker by its pid, one that has ended is said to have."""
+    if made.maker is not None:
+        process = moment.by_id.get(made.maker)
+        gone = " ended" if process is not None and process.is_gone else ""
+        return moment.name(made.maker) + gone
+    return f"pid {made.maker_pid} gone" if made.maker_pid else "unknown"
+
+
+def _row(made: Made, moment: Moment) -> Row:
+    mappers = {p for s in made.segments for p in (*s.mappers, *s.holders)}
+    copied = _copied_share(made, moment)
+    orphaned = any(not (s.mappers or s.holders) and s.is_linked for s in made.segments)
+    tone: Tone = "warning" if orphaned else ""
+    return Row(
+        made.key,
+        (
+            cell(maker_name(made, moment), "title"),
+            cell(made.call_site or "line not known", "" if made.call_site else "dim"),
+            cell(made.kind),
+            cell(count_text(len(made.segments))),
+            cell(bytes_text(made.live_bytes)),
+            cell(names(sorted(mappers), moment) or "nobody", tone),
+            cell(seconds_text(made.oldest_s)),
+            cell("-" if copied is None else f"{copied:.0%}"),
+        ),
+    )
+
+
+def names(processes: Sequence[ProcessId], moment: Moment) -> str:
+    """Processes by name, the first few of them: `main, worker 0 +3`."""
+    shown = [moment.name(process) for process in processes[:2]]
+    more = f" +{len(processes) - 2}" if len(processes) > 2 else ""
+    return ", ".join(shown) + more
+
+
+def _copied_share(made: Made, moment: Moment) -> float | None:
+    flows = [f for f in moment.snapshot.flows if f.sender == made.maker]
+    sent = sum(flow.bytes for flow in flows)
+    return sum(flow.copied_bytes for flow in flows) / sent if sent else None
+
+
+def above(moment: Moment, width: int) -> tuple[Line, ...]:
+    """The room of /dev/shm with its forecast, and what kinds of segments there are."""
+    segments = moment.snapshot.segments
+    orphaned = sum(not (s.mappers or s.holders) and s.is_linked for s in segments)
+    unlinked = sum(not s.is_linked for s in segments)
+    counts = line(
+        f" segments {count_text(len(segments))}",
+        (f", unlinked {unlinked}, named {len(segments) - unlinked}", "dim"),
+        (f", orphaned {orphaned}", "warning" if orphaned else "dim"),
+    )
+    return (room_line(moment), counts)
+
+
+def room_line(moment: Moment) -> Line:
+    """`/dev/shm 64.0M, used 61.8M [######..]  full in 2 s`."""
+    room = moment.snapshot.host.shm
+    if room is None:
+        return line(" /dev/shm ", ("could not be read", "warning"))
+    used = room.total_bytes - room.free_bytes
+    share = used / room.total_bytes if room.total_bytes else 1.0
+    words = f" {room.path} {bytes_text(room.total_bytes)}, used {bytes_text(used)} "
+    tone = share_tone(share)
+    spans: list[tuple[str, Tone]] = [(f" {share:.0%}", tone)]
+    eta = next((f.eta_s for f in moment.snapshot.findings if f.rule.startswith("shm-full")), None)
+    if eta is not None:
+        spans.append((f"  full in {seconds_text(eta)}", "critical"))
+    if room.total_inodes and room.free_inodes is not None:
+        used_inodes = room.total_inodes - room.free_inodes
+        spans.append(
+            (f"  inodes {count_text(used_inodes)} of {count_text(room.total_inodes)}", "dim")
+        )
+    return (*cell(words), *gauge(share, 22, tone), *line(*spans))
+
+
+def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The segments of the group under the cursor, oldest first."""
+    where = made.call_site or "a line that is not known; the hook samples lines as it runs"
+    lines = [
+        line((f" {maker_name(made, moment)}", "title"), f" made {len(made.segments)} at {where}")
+    ]
+    oldest = sorted(made.segments, key=lambda s: -(s.age_s(made.wall_s) or 0.0))
+    for segment in oldest[:40]:
+        held = names(sorted({*segment.mappers, *segment.holders}), moment) or "nobody"
+        lines.append(
+            line(
+                f"   {bytes_text(segment.size_bytes):>6} ",
+                (f"{'named' if segment.is_linked else 'unlinked':<9}", "dim"),
+                f"{seconds_text(segment.age_s(made.wall_s)):>8}  ",
+                f"held by {held}  ",
+                (segment.path, "dim"),
+            )
+        )
+    return tuple(lines)
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    return (
+        "No shared-memory segments: nothing of this job is mapped from /dev/shm right now.",
+        "They appear when a tensor goes through a queue or a worker returns a batch.",
+    )
+
+
+PAGE: Page[Made] = Page(
+    name="shm",
+    title="Shared memory",
+    short="Shm",
+    columns=COLUMNS,
+    items=items,
+    key=lambda made: made.key,
+    row=_row,
+    text=lambda made, moment: (
+        f"{maker_name(made, moment)} {made.call_site} {made.kind} {made.maker_pid}"
+    ),
+    empty=_empty,
+    above=above,
+    details=details,
+    details_share=0.35,
+    process=lambda made: made.maker,
+    sorts={
+        "SEGMENTS": lambda made: float(len(made.segments)),
+        "LIVE": lambda made: made.live_bytes,
+        "OLDEST": lambda made: made.oldest_s,
+        "KIND": lambda made: made.kind,
+    },
+    help=(
+        "Segments by the process that made them and the line of code that did.",
+        "torch was unlinked at birth (file_descriptor strategy), torch-named still has its name,",
+        "psm is multiprocessing.shared_memory, semaphore a lock or queue, nccl its transport.",
+        "LIVE is what is really taken; orphaned segments have a name and nobody who holds them.",
+        "COPIED  share of the maker's bytes that were copied into shared memory anew.",
+        "Below: the segments of the line under the cursor, oldest first.",
+    ),
+)

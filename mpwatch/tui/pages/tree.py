@@ -1,0 +1,325 @@
+"""The process tree of the overview: who there is, what each does, what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mpwatch.model.findings import Severity
+from mpwatch.model.ids import HookState, ProcessId
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.units import bytes_text, percent_text, seconds_text
+from mpwatch.tui.elements.exit_status import ending_tone, ending_words
+from mpwatch.tui.elements.header import can_have_hook, share_tone
+from mpwatch.tui.elements.page import Order, Page
+from mpwatch.tui.elements.snapshot_view import MARKS, Moment, state_tone
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, Trend, cell, cut, line
+from mpwatch.tui.pages.threads import stack_head, stack_lines
+
+TREND_WIDTH = 14
+COLUMNS = (
+    Column("PROCESS", 20, keep=10, most=27),
+    Column("STATE", 8, keep=9),
+    Column("CPU", 4, align="right", keep=8, letter="C"),
+    Column("", 4, align="right", keep=6, spreads=TREND_WIDTH),
+    Column("PRIVATE", 7, align="right", keep=8, letter="P"),
+    Column("SHM", 5, align="right", keep=3, letter="S"),
+    Column("FDS", 9, align="right", keep=8, letter="F"),
+    Column("", 4, align="right", keep=4, spreads=TREND_WIDTH),
+    Column("MAPS", 8, align="right", keep=2, letter="M"),
+    Column("THR", 3, align="right", keep=1, letter="T"),
+    Column("HOOK", 7, keep=5),
+    Column("DOING", 20, keep=9, grows=True),
+)
+HOOK_TONES: Mapping[HookState, Tone] = {
+    "absent": "dim",
+    "pending": "warning",
+    "ready": "good",
+    "silent": "critical",
+    "gone": "dim",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A process at its place in the tree."""
+
+    process: Process
+    depth: int
+    children: int
+    """All below it, at any depth."""
+    is_folded: bool = False
+
+
+def page(folded: frozenset[ProcessId] = frozenset(), hide_ended: bool = False) -> Page[Node]:
+    """The tree page with some branches folded."""
+
+    def items(moment: Moment) -> list[Node]:
+        return nodes(moment, Order(), folded, hide_ended)
+
+    def arrange(moment: Moment, order: Order) -> list[Node]:
+        return nodes(moment, order, folded, hide_ended)
+
+    return replace(PAGE, items=items, arrange=arrange)
+
+
+def nodes(
+    moment: Moment,
+    order: Order,
+    folded: frozenset[ProcessId] = frozenset(),
+    hide_ended: bool = False,
+) -> list[Node]:
+    """The tree, parents before children; siblings as ordered, else those in trouble first."""
+    found: list[Node] = []
+    measure = SORTS.get(order.column or "")
+
+    def arranged(siblings: Sequence[Process], depth: int) -> list[tuple[Process, int]]:
+        """The last of them first."""
+        order_of_all = _arranged(siblings, moment, measure, order.is_reversed)
+        return [(process, depth) for process in reversed(order_of_all)]
+
+    # A function that calls itself from within holds itself, and with it this moment, until the
+    # garbage collector comes by.
+    waiting = arranged(moment.children.get(None, []), 0)
+    while waiting:
+        process, depth = waiting.pop()
+        if hide_ended and process.is_gone and process.process != moment.snapshot.root:
+            continue
+        below = moment.children.get(process.process, [])
+        is_folded = process.process in folded and bool(below)
+        count = _count(moment, process.process) if below else 0
+        found.append(Node(process, depth, count, is_folded))
+        if below and not is_folded:
+            waiting += arranged(below, depth + 1)
+    return found
+
+
+def _arranged(
+    siblings: Sequence[Process],
+    moment: Moment,
+    measure: Callable[[Process], float | None] | None,
+    is_reversed: bool,
+) -> list[Process]:
+    if len(siblings) == 1:
+        return list(siblings)
+    if measure is None:
+        found = sorted(siblings, key=lambda process: _trouble(process, moment))
+        return found[::-1] if is_reversed else found
+    known = [(value, p) for p in siblings if (value := measure(p)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=not is_reversed)
+    return [p for _, p in known] + [p for p in siblings if measure(p) is None]
+
+
+def _trouble(process: Process, moment: Moment) -> tuple[int, int]:
+    """Smaller is shown first: the worst finding, then the living, then the ended."""
+    severity = moment.severity(process.process)
+    return (-int(severity) if severity else 0, 1 if process.is_gone else 0)
+
+
+def _count(moment: Moment, process: ProcessId) -> int:
+    below = moment.children.get(process, [])
+    return len(below) + sum(_count(moment, child.process) for child in below)
+
+
+def _row(node: Node, moment: Moment) -> Row:
+    """The row of a process, the one of the moment before where all it is made of is the same.
+
+    Most of a job rests at any moment, and is the same object at the next look.
+    """
+    process = node.process
+    state, severity = moment.state(process), moment.severity(process.process)
+    basis = (state, severity, node.depth, node.children, node.is_folded)
+    known = moment.rows.get(process.process) or moment.rows_before.get(process.process)
+    if known is None or known[0] is not process or known[1] != basis:
+        known = process, basis, _made(node, state, severity)
+    moment.rows[process.process] = known
+    return known[2]
+
+
+def _made(node: Node, state: str, severity: Severity | None) -> Row:
+    """Put the row of a process together."""
+    process = node.process
+    trends = process.trends
+    return Row(
+        process.process,
+        (
+            _who(node),
+            cell(state, state_tone(state)),
+            cell(percent_text(None if process.is_gone else process.cpu_percent)),
+            Trend(trends.cpu_percent, top=100.0),
+            cell(bytes_text(process.private_bytes)),
+            cell(bytes_text(process.shm_bytes)),
+            fds_cell(process),
+            Trend(trends.fds, least_span=16),
+            _maps(process),
+            cell(short_count(_thread_count(process))),
+            hook_cell(process),
+            _doing(process),
+        ),
+        tone="dim" if process.is_gone else "",
+        mark=MARKS[severity] if severity else Span(" "),
+    )
+
+
+def _who(node: Node) -> Line:
+    fold = "> " if node.is_folded else "v " if node.children else "  "
+    label = node.process.label
+    indent = "  " * min(node.depth, 6)
+    more = f" +{node.children}" if node.is_folded else ""
+    return line((indent + fold, "dim"), f"{node.process.pid} ", (label, "title"), (more, "dim"))
+
+
+def _doing(process: Process) -> Line:
+    if process.is_gone:
+        return cell(ending_words(process), ending_tone(process))
+    return cell(process.doing or "-")
+
+
+def fds_cell(process: Process) -> Line:
+    """Descriptors against their soft limit: `642/1024`."""
+    fds = process.sample.fds
+    if fds is None:
+        return cell("-")
+    share = fds.used / fds.soft_limit if fds.soft_limit else None
+    return cell(f"{short_count(fds.used)}/{short_count(fds.soft_limit)}", share_tone(share))
+
+
+def _maps(process: Process) -> Line:
+    maps = process.sample.maps
+    # A process that is just ending has no mappings left: that says nothing about how it was.
+    if maps is None or not maps.used:
+        return cell("-")
+    share = maps.used / maps.limit if maps.limit else None
+    return cell(f"{short_count(maps.used)}/{short_count(maps.limit)}", share_tone(share))
+
+
+def hook_cell(process: Process) -> Line:
+    """The state of its hook; a dash where none would make sense."""
+    if process.hook.state == "absent" and (process.is_gone or not can_have_hook(process)):
+        return cell("-", "dim")
+    if process.is_gone:
+        return cell("gone", "dim")
+    return cell(process.hook.state, HOOK_TONES[process.hook.state])
+
+
+def short_count(count: float | None) -> str:
+    """A count in at most four characters: `842`, `9999`, `12k`, `1.2M`."""
+    if count is None:
+        return "-"
+    for limit, factor, letter in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M")):
+        if count < limit:
+            value = count / factor
+            return (
+                f"{value:.1f}{letter}" if letter == "M" and value < 9.95 else f"{value:.0f}{letter}"
+            )
+    return f"{count:.0e}"
+
+
+def _thread_count(process: Process) -> int | None:
+    if process.sample.thread_count is not None:
+        return process.sample.thread_count
+    return len(process.threads) or None
+
+
+def _fd_share(process: Process) -> float | None:
+    fds = process.sample.fds
+    return None if fds is None else float(fds.used)
+
+
+def _maps_used(process: Process) -> float | None:
+    return None if process.sample.maps is None else float(process.sample.maps.used)
+
+
+SORTS: Mapping[str, Callable[[Process], float | None]] = {
+    "CPU": lambda p: None if p.is_gone else p.cpu_percent,
+    "PRIVATE": lambda p: p.private_bytes,
+    "SHM": lambda p: p.shm_bytes,
+    "FDS": _fd_share,
+    "MAPS": _maps_used,
+    "THR": _thread_count,
+}
+
+
+def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
+    """The process under the cursor in two lines, then the stack of its main thread."""
+    process = node.process
+    words = f" {process.label} ({process.pid})"
+    if process.ended is not None:
+        ago_s = max(0.0, moment.snapshot.at_s - process.ended.at_s)
+        ago = "just now" if ago_s < 1 else f"{seconds_text(ago_s)} ago"
+        first = line(
+            (words, "title"), " ended ", (process.ended.words, ending_tone(process)), f" {ago}"
+        )
+        return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
+    facts = [moment.state(process)]
+    if process.sample.start_method:
+        facts.append(f"started by {process.sample.start_method}")
+    elif process.start_method:
+        facts.append(f"starts by {process.start_method}")
+    if process.sharing_strategy:
+        facts.append(f"shares by {process.sharing_strategy}")
+    if process.hook.state != "absent" or can_have_hook(process):
+        reason = f" ({process.hook.reason})" if process.hook.reason else ""
+        facts.append(f"hook {process.hook.state}{reason}")
+    facts += process.problems[:1]
+    second = process.doing or command(process)
+    found = moment.findings_of.get(process.process)
+    if found:
+        second = f"{found[0].severity.word}: {found[0].summary}"
+    thread = process.threads[0] if process.threads else None
+    stack = stack_lines(thread.stack, width) if thread is not None else ()
+    return (
+        cut(line((words, "title"), "  ", ", ".join(facts)), width),
+        cut(line("  ", second), width),
+        *_head_of(thread, process, moment),
+        *stack,
+    )
+
+
+def _head_of(thread: Thread | None, process: Process, moment: Moment) -> tuple[Line, ...]:
+    if thread is None:
+        return ()
+    return (stack_head(thread, moment.snapshot.at_s, process.stacks_cost_s),)
+
+
+def command(process: Process) -> str:
+    """Its command line, or its name in brackets where there is none."""
+    return " ".join(process.sample.cmdline) or f"[{process.sample.name}]"
+
+
+def _text(node: Node, moment: Moment) -> str:
+    p = node.process
+    state, hook = moment.state(p), f"hook:{p.hook.state}"
+    return f"{p.pid} {p.label} {p.role} {state} {hook} {p.doing} {command(p)}"
+
+
+def _of_node(measure: Callable[[Process], float | None]) -> Callable[[Node], float | None]:
+    return lambda node: measure(node.process)
+
+
+PAGE: Page[Node] = Page(
+    name="overview",
+    title="Overview",
+    short="Job",
+    columns=COLUMNS,
+    items=lambda moment: nodes(moment, Order()),
+    key=lambda node: node.process.process,
+    row=_row,
+    text=_text,
+    empty=lambda moment: ("No process has been read yet; the first reading takes a moment.",),
+    details=explained,
+    process=lambda node: node.process.process,
+    # The tree arranges itself; these say which columns can be sorted by.
+    sorts={name: _of_node(measure) for name, measure in SORTS.items()},
+    help=(
+        "What is wrong stands on top, in words, with what it needs to be believed behind `enter`.",
+        "Below it the process tree: C, w or i before a row is a critical, warning or info finding.",
+        "STATE  running, waiting (for something that should come), idle (for work), sleeping,",
+        "       disk, stopped, traced, zombie, ended.",
+        "CPU    percent of one core, with its trend against one full core.",
+        "PRIVATE memory nobody else shares; SHM shared segments mapped, each counted once.",
+        "FDS, MAPS  used of the limit; the trend of FDS shows change, not height.",
+        "HOOK   absent, pending (waits for the interpreter), ready, silent (no answer), gone.",
+        "left and right fold and unfold a branch; E hides and shows processes that have ended.",
+    ),
+)

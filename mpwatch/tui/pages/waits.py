@@ -1,0 +1,183 @@
+"""Waits as a picture: from who stands still, step by step, to what would have to move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
+from mpwatch.tui.elements.page import Page
+from mpwatch.tui.elements.snapshot_view import MARKS, Moment
+from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell, headed, line
+from mpwatch.tui.pages.threads import stack_lines
+
+COLUMNS = (
+    Column("WHO", 22, keep=9, most=26, spreads=34),
+    Column("WAITS", 24, keep=9, grows=True),
+    Column("FOR", 8, align="right", keep=8),
+)
+VERDICT_WORDS: dict[Verdict, str] = {
+    "cycle": "CYCLE",
+    "dead-end": "DEAD END",
+    "progress": "moves",
+    "ordinary": "ordinary",
+    "unknown": "unknown",
+}
+_TONES: dict[Verdict, Tone] = {
+    "cycle": "critical",
+    "dead-end": "critical",
+    "progress": "good",
+    "ordinary": "dim",
+    "unknown": "warning",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the picture: a link of a chain, its conclusion, or a single wait."""
+
+    key: tuple[object, ...]
+    process: ProcessId | None
+    depth: int
+    who: str
+    words: str
+    since_s: float | None = None
+    verdict: Verdict | None = None
+    """Set on the last line of a chain."""
+    edge: WaitEdge | None = None
+
+
+def items(moment: Moment) -> list[Step]:
+    """Chains first, the worst on top, then waits that belong to none; idle ones are left out."""
+    steps: list[Step] = []
+    graph = moment.snapshot.waits
+    order: list[Verdict] = ["cycle", "dead-end", "unknown", "progress", "ordinary"]
+    chains = sorted(graph.chains, key=lambda chain: order.index(chain.verdict))
+    chained: set[ProcessId | None] = set()
+    for number, chain in enumerate(chains):
+        if moment.scope is not None and all(k.process != moment.scope for k in chain.links):
+            continue
+        steps += _steps(chain, number)
+        chained |= {link.process for link in chain.links}
+    for edge in graph.edges:
+        in_scope = moment.scope in (None, edge.waiter)
+        if in_scope and not edge.is_ordinary and edge.waiter not in chained:
+            steps.append(_single(edge, moment))
+    return steps
+
+
+def _steps(chain: WaitChain, number: int) -> list[Step]:
+    steps = []
+    for depth, link in enumerate(chain.links):
+        key = ("link", link.process, link.tid, link.words, depth, number)
+        steps.append(Step(key, link.process, depth, link.who, link.words, link.since_s))
+    last = chain.links[-1].process if chain.links else None
+    words = chain.conclusion or "where this ends could not be seen"
+    end = ("end", number, chain.sentence)
+    steps.append(Step(end, last, len(chain.links), "", words, None, chain.verdict))
+    return steps
+
+
+def _single(edge: WaitEdge, moment: Moment) -> Step:
+    who = moment.name(edge.waiter)
+    if edge.tid != edge.waiter.pid:
+        who += f" thread {edge.tid}"
+    words = f"waits for {edge.what}"
+    if edge.providers:
+        words += f" from {', '.join(moment.name(p) for p in edge.providers[:3])}"
+    return Step(
+        ("edge", edge.waiter, edge.tid), edge.waiter, 0, who, words, edge.since_s, None, edge
+    )
+
+
+def _row(step: Step, moment: Moment) -> Row:
+    indent = "   " * (step.depth - 1) + " └ " if step.depth else ""
+    if step.verdict is not None:
+        tone = _TONES[step.verdict]
+        return Row(
+            step.key,
+            (
+                line((indent, "dim"), (VERDICT_WORDS[step.verdict], tone)),
+                cell(step.words, tone),
+                cell(""),
+            ),
+        )
+    severity = moment.severity(step.process) if step.process else None
+    pid = f" {step.process.pid}" if step.process else ""
+    if pid.strip() in step.who.replace("(", " ").replace(")", " ").split():
+        pid = ""  # it is told apart by it already
+    since = seconds_text(step.since_s) if step.since_s is not None else ""
+    return Row(
+        step.key,
+        (line((indent, "dim"), (step.who, "title"), (pid, "dim")), cell(step.words), cell(since)),
+        mark=MARKS[severity] if severity else Span(" "),
+    )
+
+
+def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
+    """What is known about the process of this step, and what to do where a finding says it."""
+    found = moment.findings_of.get(step.process, []) if step.process else []
+    if found:
+        finding = found[0]
+        return (
+            *_said(step, width),
+            *headed(f" {finding.rule}  ", "critical", finding.summary, width),
+            *headed("   do   ", "", finding.advice, width),
+        )
+    process = moment.by_id.get(step.process) if step.process else None
+    lines = _said(step, width)
+    if step.edge is not None and step.edge.evidence:
+        lines.append(line(" known from ", (step.edge.evidence, "dim")))
+    if process is not None:
+        lines.append(cell(f" {moment.full_name(process.process)}  {process.doing}"))
+        stack = process.threads[0].stack if process.threads else ()
+        lines += stack_lines(stack, width)
+    return tuple(lines)
+
+
+def _said(step: Step, width: int) -> list[Line]:
+    """The step itself in full, however narrow its columns are."""
+    if step.verdict is not None:
+        head = f" {VERDICT_WORDS[step.verdict]}  "
+        return list(headed(head, _TONES[step.verdict], step.words, width))
+    since = f"  for {seconds_text(step.since_s)}" if step.since_s is not None else ""
+    return list(headed(f" {step.who} ", "title", f"{step.words} {since}", width))
+
+
+def _empty(moment: Moment) -> tuple[str, ...]:
+    if not moment.snapshot.living():
+        return ("Nobody waits: every process of this job has ended.",)
+    ordinary = sum(edge.is_ordinary for edge in moment.snapshot.waits.edges)
+    idle = (
+        f"{ordinary} ordinary waits (idle workers, back-pressure) are left out. "
+        if ordinary
+        else ""
+    )
+    return (
+        "Nobody waits for anything that should have come by now.",
+        f"{idle}A wait appears here when a thread has stood still for a few seconds.",
+    )
+
+
+PAGE: Page[Step] = Page(
+    name="waits",
+    title="Waits",
+    short="Waits",
+    columns=COLUMNS,
+    items=items,
+    key=lambda step: step.key,
+    row=_row,
+    text=lambda step, moment: f"{step.who} {step.words} {moment.full_name(step.process)}",
+    empty=_empty,
+    details=details,
+    details_share=0.4,
+    process=lambda step: step.process,
+    help=(
+        "Why does it stand still: each wait with what it waits for, one step below the other,",
+        "down to what would have to move.",
+        "DEAD END  nobody can ever end the wait; CYCLE  everybody in it waits for another;",
+        "moves     the chain ends at something that runs; unknown  it leaves what can be seen.",
+        "Ordinary waits (idle workers, back-pressure) are left out.",
+    ),
+)

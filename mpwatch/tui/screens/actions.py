@@ -1,0 +1,189 @@
+"""Doing something to a process: choose, confirm, be told what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+from mpwatch.tui.elements.actions import COLUMNS, Choice, choice_row, choices, question
+from mpwatch.tui.elements.styled_text import cell, line
+from mpwatch.tui.process_actions import Deeds, NotDone, stacks_text, write_new
+from mpwatch.tui.screens.base import LiveScreen
+from mpwatch.tui.view_state import Watch
+from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.live_table import LiveTable
+
+_HOOKED = ("ready", "silent", "pending")
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """A question that only `y` answers with yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", id="confirm.yes"),
+        Binding("n,escape,q,enter", "answer(False)", "No", id="confirm.no"),
+    ]
+    DEFAULT_CSS = """
+    ConfirmScreen { align: center middle; }
+    ConfirmScreen > Vertical { width: 72; max-width: 90%; height: auto; border: round $warning; }
+    ConfirmScreen LineView { height: auto; padding: 1 2; }
+    """
+
+    def __init__(self, asked: str, words: str) -> None:
+        super().__init__()
+        self._asked = asked
+        self._words = words
+
+    def compose(self) -> ComposeResult:
+        """The question, what would happen, the answers."""
+        with Vertical():
+            yield (text := LineView())
+            text.show(
+                (
+                    cell(self._asked, "title"),
+                    cell(self._words, "dim"),
+                    cell(""),
+                    line(("y", "accent"), " yes    ", ("n", "accent"), " no, go back"),
+                )
+            )
+
+    def action_answer(self, yes: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(yes)
+
+
+class ActingScreen(LiveScreen):
+    """A list of what can be done to one process; everything that changes it is confirmed."""
+
+    help_title = "doing something to a process"
+    help_lines = (
+        "Nothing is done before y is pressed; with --readonly this screen does not open.",
+        "A signal goes to this very process, never to another that was given its pid.",
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back", key_display="esc", id="back"),
+    ]
+
+    def __init__(
+        self,
+        watch: Watch,
+        process_id: ProcessId,
+        deeds: Deeds,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.watch_state = watch
+        self.process_id = process_id
+        self._deeds = deeds
+        self._wall_clock = wall_clock
+        self._head = LineView(classes="bar")
+        self._table: LiveTable[Choice] = LiveTable(COLUMNS, lambda choice: choice.key)
+
+    def compose(self) -> ComposeResult:
+        """Whom it is about, the choices, the keys."""
+        yield self._head
+        yield self._table
+        yield (keys := LineView(classes="bar"))
+        keys.show((cell(" enter choose   esc back   nothing is done before you confirm", "dim"),))
+
+    def on_mount(self) -> None:
+        """The list takes the keys."""
+        self._table.focus()
+
+    def show_moment(self) -> None:
+        """Draw the choices as they are now."""
+        process = self._process()
+        if process is None:
+            return
+        self._head.show(
+            (line(" ", (f"{process.pid} {process.label}", "title"), f"  {process.doing}"),)
+        )
+        found = choices(
+            process,
+            is_live=self.watch_state.source.is_live,
+            recording=self.watch_state.viewing.recording,
+            has_hooks=any(p.hook.state in _HOOKED for p in self._living()),
+        )
+        self._table.show(found, choice_row)
+
+    def choose(self, key: tuple[str, int]) -> bool:
+        """Put the cursor on a choice; False if it is not offered."""
+        return self._table.move_to(key)
+
+    def _living(self) -> Sequence[Process]:
+        moment = self.watch_state.moment
+        return moment.snapshot.living() if moment else ()
+
+    def _process(self) -> Process | None:
+        moment = self.watch_state.moment
+        return moment.by_id.get(self.process_id) if moment else None
+
+    def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
+        """Ask before anything that changes a process."""
+        event.stop()
+        choice, process = self._table.current, self._process()
+        if choice is None or process is None:
+            return
+        if not choice.needs_confirming:
+            self._do(choice, process)
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._do(choice, process)
+
+        self.app.push_screen(ConfirmScreen(question(choice, process), choice.words), answered)
+
+    def _do(self, choice: Choice, process: Process) -> None:
+        """Do it and say what came of it; taking the hook out needs time, so a thread does it."""
+        if choice.kind == "detach":
+            self.run_worker(self._take_hook_out, thread=True, exclusive=True, group="detach")
+            return
+        try:
+            told = self._deed(choice, process)
+        except NotDone as refusal:
+            self.notify(str(refusal), severity="error", timeout=8, markup=False)
+            return
+        self.notify(told, timeout=8, markup=False)
+        self.show_moment()
+
+    def _deed(self, choice: Choice, process: Process) -> str:
+        match choice.kind:
+            case "signal":
+                return self._deeds.signal(process.process, choice.number)
+            case "limit":
+                return self._deeds.raise_descriptors(process.process)
+            case "stacks":
+                return self._write_stacks()
+            case _:
+                return self._switch_recording()
+
+    def _take_hook_out(self) -> None:
+        told = self._deeds.detach([process.sample for process in self._living()])
+        self.app.call_from_thread(self.notify, told, timeout=8, markup=False)
+
+    def _write_stacks(self) -> str:
+        moment = self.watch_state.moment
+        assert moment is not None
+        path = self._file_name("stacks", "txt")
+        return f"Stacks were written to {write_new(path, stacks_text(moment.snapshot))}."
+
+    def _switch_recording(self) -> str:
+        path = None if self.watch_state.viewing.recording else self._file_name("recording", "mpw")
+        problem = self.watch_state.record(path)
+        if problem is not None:
+            raise NotDone(problem)
+        return f"Recording into {path}." if path else "The recording is closed."
+
+    def _file_name(self, what: str, ending: str) -> str:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._wall_clock()))
+        return f"mpwatch-{what}-{self.process_id.pid}-{stamp}.{ending}"
