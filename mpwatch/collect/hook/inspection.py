@@ -111,18 +111,24 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
         for suffix in (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
         if os.path.lexists(f"{folder}/{stem}{suffix}")
     ]
-    mappings = _mappings(proc, pid, stem)
-    listening = _listening(proc, pid, stem)
+    listed = _listed("hook files", files, "Files of a hook in its runtime directory.")
+    try:
+        found = presence.look(sample, proc)
+    except OSError as error:
+        hidden = f"The process hides what it holds: {error.strerror}."
+        return listed, Check("hook parts", "note", "unknown", hidden)
+    rings = [found.ring] if found.ring else []
+    sockets = [found.socket] if found.socket else []
     return (
-        _listed("hook files", files, "Files of a hook in its runtime directory."),
-        _listed("hook mappings", mappings, "Mapped into the process: the ring of its hook."),
-        _listed("hook socket", listening, "Bound by the process: the hook's thread listens."),
-        _threads(sample, proc, bool(listening)),
+        listed,
+        _listed("hook mappings", rings, "Mapped into the process: the ring of its hook."),
+        _listed("hook socket", sockets, "Bound by the process: the hook's thread listens."),
+        _threads(sample, proc, found.tids),
     )
 
 
-def _threads(sample: ProcSample, proc: str, is_listening: bool) -> Check:
-    """Threads that wait for observers: blocked in accept or poll with nothing of Python's names."""
+def _threads(sample: ProcSample, proc: str, of_the_hook: tuple[int, ...]) -> Check:
+    """The threads of a process, with those of its hook marked."""
     pid = sample.process.pid
     found = []
     try:
@@ -132,7 +138,8 @@ def _threads(sample: ProcSample, proc: str, is_listening: bool) -> Check:
                 found.append(f"{tid} ({clean(name.strip(), 20)})")
     except OSError as error:
         return Check("threads", "note", "unknown", f"They are hidden: {error.strerror}.")
-    words = "One of them is the hook's." if is_listening else "None of them listens for mpwatch."
+    numbers = ", ".join(map(str, of_the_hook))
+    words = f"The hook's thread is {numbers}." if of_the_hook else "None of them is a hook's."
     listed = ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
     return Check("threads", "ok", f"{len(found)} beside the main thread", f"{words} {listed}")
 
@@ -142,28 +149,6 @@ def _listed(name: str, found: list[str], meaning: str) -> Check:
         return Check(name, "ok", "none", "Nothing of a hook is there.")
     shown = ", ".join(clean(each, 200) for each in found[:_SHOWN])
     return Check(name, "ok", f"{len(found)}", f"{meaning} {shown}")
-
-
-def _mappings(proc: str, pid: int, stem: str) -> list[str]:
-    """Paths of mappings that carry the name of its ring."""
-    try:
-        raw = procfs.read(f"{proc}/{pid}/maps", _MAPS_BYTES_LIMIT)
-    except OSError:
-        return []
-    mark = f"/{stem}{wire.RING_SUFFIX}".encode()
-    paths = {line.split(None, 5)[5] for line in raw.splitlines() if mark in line}
-    return sorted(path.decode("utf-8", "replace") for path in paths)
-
-
-def _listening(proc: str, pid: int, stem: str) -> list[str]:
-    """Sockets in its network namespace bound to the name of its hook's."""
-    try:
-        raw = procfs.read(f"{proc}/{pid}/net/unix", _MAPS_BYTES_LIMIT)
-    except OSError:
-        return []
-    mark = f"/{stem}{wire.SOCKET_SUFFIX}".encode()
-    lines = [line.split(None, 7) for line in raw.splitlines() if mark in line]
-    return sorted({fields[7].decode("utf-8", "replace") for fields in lines if len(fields) == 8})
 
 
 def _hello(sample: ProcSample, proc: str) -> dict[str, Any] | None:

@@ -39,7 +39,8 @@ class Presence:
     @property
     def folder(self) -> str:
         """The directory of its files, as the process calls it; empty if none is known."""
-        return os.path.dirname(self.socket or self.ring)
+        is_file = not self.ring.startswith(_MEMORY_RING)
+        return os.path.dirname(self.socket or (self.ring if is_file else ""))
 
     @property
     def words(self) -> str:

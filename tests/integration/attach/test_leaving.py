@@ -72,7 +72,17 @@ def test_the_only_modules_that_stay_are_the_hooks_and_the_standard_librarys(star
     assert {name.split(".")[0].lstrip("_") for name in set(new) - own} <= STANDARD
 
 
-STANDARD = {"mmap", "socket", "posixsubprocess", "json", "struct", "zoneinfo", "ctypes", "uuid"}
+STANDARD = {
+    "ctypes",
+    "faulthandler",
+    "json",
+    "mmap",
+    "posixsubprocess",
+    "socket",
+    "struct",
+    "uuid",
+    "zoneinfo",
+}
 
 
 def family(running: Running) -> list[ProcSample]:

@@ -26,13 +26,13 @@ import sys
 from mpwatch.attach import bring_in, detach
 from mpwatch.attach.bring import read_frame
 from mpwatch.attach.target import read_stat, read_target
-from mpwatch.collect import hook_socket
+from mpwatch.collect.hook import discovery
 from mpwatch.model.ids import ProcessId
 pid = int(sys.argv[1])
 process = ProcessId(pid, read_stat(pid)[2])
 attached = bring_in(process, timeout_s=20)
 assert attached.state == "ready", attached
-with hook_socket.connect(read_target(process).sample()) as client:
+with discovery.connect(read_target(process).sample()) as client:
     print(read_frame(client, 1, 5).get("marker"))
 if sys.argv[2] == "leave":
     assert detach(process, timeout_s=5).state == "absent"

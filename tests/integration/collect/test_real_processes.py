@@ -225,7 +225,8 @@ def run_as_nobody(code: str) -> str:
     imports = textwrap.dedent(
         """
         import dataclasses, resource, sys
-        from mpwatch.collect import errors, gpu, host, ptrace, stacks
+        from mpwatch.collect.host import gpu, host, tracer_state
+        from mpwatch.collect.process import errors, py_spy
         from mpwatch.collect.process.exits import DeathWatch
         from mpwatch.collect.hook.client import HookClients
         from mpwatch.collect.process.identify import identify
@@ -276,7 +277,7 @@ def test_what_is_hidden_of_another_users_process_is_none_with_reasons(talk: Talk
         links = sample.fds and sample.fds.links
         print(links, sample.maps, sample.memory.private_bytes, sample.memory.rss_bytes > 0)
         print("; ".join(sample.problems))
-        print(stacks.StackCollector().take(sample.process).problem)
+        print(py_spy.StackCollector().take(sample.process).problem)
         clients = HookClients()
         clients.watch([sample])
         print(*[status.reason for status in clients.poll(0)])
