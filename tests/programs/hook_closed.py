@@ -14,8 +14,8 @@ from mpwatch import hook
 assert mpwatch.instrument()
 session = hook.current()
 assert session is not None
-# The hook's thread reads files as it begins. A descriptor that the program closes during such a read
-# is closed a second time after it.
+# The hook's thread reads files as it begins. A descriptor that the program closes meanwhile is
+# closed a second time after that.
 while session.version is None or session.jobs:
     time.sleep(0.001)
 time.sleep(0.2)
