@@ -36,7 +36,9 @@ import operator
 import os
 import re
 import sys
+from types import GetSetDescriptorType
 
+from . import exact
 from .pristine import System
 
 TYPE_CHECKING = False
@@ -194,13 +196,33 @@ def _plain(name: str) -> str:
 def thread_table(attribute: str) -> dict[int, Any]:
     """One attribute of all threads by their identifier, from `threading`'s own table.
 
-    The table is read without its lock, and without an attribute that a subclass may override.
+    The table is read without its lock, and without an attribute that a subclass may override. It is
+    empty where a library keeps something else there than instances of `threading.Thread`.
     """
     threading: Any = sys.modules.get("threading")
     if threading is None:
         return {}
-    own_attributes = vars(threading.Thread)["__dict__"].__get__
-    read = map(
-        operator.methodcaller("get", attribute), map(own_attributes, threading._active.values())
-    )
-    return dict(zip(threading._active, read))  # noqa: B905 - a keyword would make it no single call
+    own_attributes = _own_attributes(threading)
+    if own_attributes is None:
+        return {}
+    try:
+        read = map(
+            operator.methodcaller("get", attribute), map(own_attributes, threading._active.values())
+        )
+        return dict(zip(threading._active, read))  # noqa: B905 - a keyword makes it no single call
+    except (AttributeError, TypeError):
+        return {}
+
+
+def _own_attributes(threading: Any) -> Callable[[Any], Any] | None:
+    """What reads the `__dict__` of a thread, in C; `None` if it is not found.
+
+    gevent replaces `threading.Thread` by a class that derives from it, and only the first of these
+    classes has the descriptor.
+    """
+    kind = vars(threading).get("Thread")
+    for base in reversed(exact.bases_of(kind) if type(kind) is type else ()):
+        descriptor = vars(base).get("__dict__")
+        if type(descriptor) is GetSetDescriptorType:
+            return descriptor.__get__
+    return None

@@ -71,6 +71,7 @@ class Ring:
         "_file_descriptor",
         "_identity",
         "_is_ours",
+        "_mapping",
         "_private",
         "_system",
         "count",
@@ -97,6 +98,8 @@ class Ring:
         # Costs nothing until it is touched, and is there when memory is short.
         self._private: Any = system.mmap(-1, self.size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
         self.memory: Any = self._private
+        self._mapping: Any = None
+        """The mapping of the file or memfd; during a fork `memory` is another one."""
         self.on_new_thread: Callable[[], None] | None = None
         """Called in each thread before its first record; while it is set, no thread gets beyond."""
 
@@ -301,7 +304,7 @@ class Ring:
         before = self.memory
         self._copy(before, memory, 0)
         number = self.handed_out()
-        self.memory = memory
+        self.memory = self._mapping = memory
         # What was stored between the first copy and the exchange; later records are there already.
         self._copy(before, memory, max(0, number - self.slots))
         if before is self._private:
@@ -311,11 +314,12 @@ class Ring:
         """Use private memory, with nothing in it, and close the descriptor of a memfd."""
         self._forget_private()
         fd = self.descriptor()
-        if self._descriptor is not None and not self._is_ours and fd is None:
-            _abandoned.append(self.memory)
+        mapping, self._mapping = self._mapping, None
         kept, self._file_descriptor = self._file_descriptor, None
+        if self._descriptor is not None and not self._is_ours and fd is None:
+            _abandoned.append(mapping)
         if kept is not None and not _is_file(self._system.os, *kept):
-            _abandoned.append(self.memory)
+            _abandoned.append(mapping)
         self.memory, self.path, self._descriptor = self._private, None, None
         if fd is not None and self._is_ours:
             self._system.os.close(fd)

@@ -1,8 +1,9 @@
 """The socket and the one thread behind it.
 
-The thread sleeps in `poll` until an observer comes. It is a bare thread of `_thread`, invisible to
-`threading.enumerate`, holds no lock, blocks all signals, imports nothing, and is ended before a
-fork and started again after it, so that a fork in a program of one thread stays one.
+The thread sleeps in `poll` until an observer connects, and for 3 s at most. It is a bare thread of
+`_thread`, invisible to `threading.enumerate`, holds no lock, blocks all signals, imports nothing,
+and is ended before a fork and started again after it, so that a fork in a program of one thread
+stays one.
 """
 
 from __future__ import annotations
@@ -369,9 +370,11 @@ class Server:
             if is_ready:
                 connection.receive(self._session.answer)
             connection.push()
-        except (OSError, ValueError, RecursionError):
+        except Exception as error:  # noqa: BLE001 - other observers are still to be served
             connection.close()
             self._connections.remove(connection)
+            if not isinstance(error, (OSError, ValueError, RecursionError)):
+                self._session.note("hook-problem", what="answer", text=repr(error)[:500])
 
     def _accept(self, run: Run) -> None:
         """Let one observer in."""

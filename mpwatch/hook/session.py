@@ -449,11 +449,13 @@ class Session:
         self.ring_copy.save_if_due(self.ring)
         self.sweeper.work(self.server.is_stopping)
 
-    def patience_ms(self) -> int | None:
-        """How long the thread may sleep while nobody is connected; `None` is for ever."""
-        if self.patcher.is_waiting_for_import():
-            return 100
-        return None if self.ring_copy.path is None else int(SAVE_EVERY_S * 1000)
+    def patience_ms(self) -> int:
+        """How long the thread may sleep while no observer is connected.
+
+        The sleep is bounded because the program may close the listener and open another file under
+        its number: `poll` then looks at that file, and nothing else wakes it.
+        """
+        return 100 if self.patcher.is_waiting_for_import() else int(SAVE_EVERY_S * 1000)
 
     def close(self, reason: str) -> None:
         """End with the process: as `leave`, but the patches stay, for nobody will miss them."""

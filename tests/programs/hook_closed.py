@@ -9,15 +9,25 @@ import sys
 import time
 
 import mpwatch
+from mpwatch import hook
 
 assert mpwatch.instrument()
-while len(os.listdir("/proc/self/task")) < 2:
+session = hook.current()
+assert session is not None
+# The hook's thread reads files as it begins. A descriptor that the program closes meanwhile is
+# closed a second time after that.
+while session.version is None or session.jobs:
     time.sleep(0.001)
+time.sleep(0.2)
 os.closerange(3, 64)
 if sys.argv[1] == "fork":
     server = socket.socket()  # gets the number that was the hook's
     server.bind(("127.0.0.1", 0))
     server.listen()
+    # The hook's thread sleeps in `poll`, which looks at the program's socket now.
+    deadline = time.monotonic() + 30
+    while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
     print("fd", server.fileno())
     for _ in range(3):
         process = multiprocessing.get_context("fork").Process(target=int)

@@ -118,3 +118,22 @@ def test_stacks_are_json_with_names_of_threads_and_of_other_alphabets() -> None:
     assert row["tid"] == thread.native_id
     assert [__file__ for frame in row["frames"] if frame[0] == "größe" and frame[1] == __file__]
     assert "MainThread" not in rows  # the thread that asks is left out
+
+
+def test_names_of_threads_are_read_where_a_library_has_replaced_their_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Derived(threading.Thread):
+        pass
+
+    monkeypatch.setattr(threading, "Thread", Derived)
+    assert "MainThread" in one_call.thread_table("_name").values()
+
+
+@pytest.mark.parametrize("replaced", [object(), int, None])
+def test_stacks_have_no_names_where_a_library_has_replaced_the_class_by_something_else(
+    replaced: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "Thread", replaced)
+    assert one_call.thread_table("_name") == {}
+    assert isinstance(json.loads(one_call.stacks_as_json()), list)

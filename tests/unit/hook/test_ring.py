@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import mmap
 import os
 import sys
@@ -257,6 +258,40 @@ def test_a_child_has_a_ring_of_its_own_when_no_memory_can_be_had(tmp_path: Path)
     assert not ring.is_written(1)
     data = (tmp_path / "r").read_bytes()[wire.HEADER_BYTES :]
     assert [row[2] for row in wire.RECORD.iter_unpack(data) if row[0]] == [wire.QUEUE_PUT]
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_a_forked_child_leaves_a_number_open_that_the_program_has_used_again(
+    kind: str, ring: Ring, tmp_path: Path
+) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    if kind == "file":
+        ring.open_file(str(tmp_path / "r"), 1, 1)
+    else:
+        ring.open_memory(1, 1)
+    numbers = [int(name) for name in set(os.listdir("/proc/self/fd")) - before]
+    own = [fd for fd in numbers if _is_open(fd)]
+    for fd in own:
+        with open("/dev/null", "rb") as file:
+            os.dup2(file.fileno(), fd)
+    try:
+        place = ring.step_aside()
+        ring.restart()
+        del place
+        gc.collect()
+        assert [_is_open(fd) for fd in own] == [True] * len(own)
+        assert len(own) == (kind == "memory" or sys.version_info < (3, 13))
+    finally:
+        for fd in filter(_is_open, own):
+            os.close(fd)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def no_memory(*_: Any, **__: Any) -> Any:
