@@ -1,10 +1,12 @@
-"""Every rule there is, by its id: the imports below are the list."""
+"""Every rule, by its id: each module in the folders of `rules`, and each known error message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
@@ -29,17 +31,20 @@ def _of_message(known: KnownError, snapshot: Snapshot, history: History) -> Iter
     return known_error(known, snapshot)
 
 
+def rule_modules() -> Iterator[ModuleType]:
+    """The modules in the folders of `rules`, one for each rule."""
+    for found in walk_packages(rules.__path__, f"{rules.__name__}."):
+        if not found.ispkg:
+            yield import_module(found.name)
+
+
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
-            *(
-                Rule(module.RULE, module.check)
-                for module in vars(rules).values()
-                if isinstance(module, ModuleType)
-            ),
+            *(Rule(module.RULE, module.check) for module in rule_modules()),
             *(Rule(known.rule, partial(_of_message, known)) for known in KNOWN_ERRORS),
         ),
         key=attrgetter("id"),
     )
 )
-"""All of them, by id: one a module of `rules`, and one a row of the table of known errors."""
+"""Sorted by id."""

@@ -9,7 +9,7 @@ from mpwatch.diagnose.registry import RULES
 
 FILES = {
     path.stem.replace("_", "-")
-    for path in Path(mpwatch.diagnose.rules.__file__).parent.glob("[a-z]*.py")
+    for path in Path(mpwatch.diagnose.rules.__file__).parent.glob("*/[a-z]*.py")
 }
 
 
