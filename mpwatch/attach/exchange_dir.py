@@ -1,9 +1,9 @@
 """The directory through which an observer gives a target its payload and gets the answer.
 
 The directory is in the target's own runtime directory, opened through the target's root, and
-belongs to the target's user. Every step of the path is opened without following symbolic links, because the
-observer may be root there and the target's user may be hostile. Owner and mode of the runtime
-directory are checked on the open descriptor, and everything else is done relative to that
+belongs to the target's user. Every step of the path is opened without following symbolic links,
+because the observer may be root there and the target's user may be hostile. Owner and mode of the
+runtime directory are checked on the open descriptor, and everything else is done relative to that
 descriptor, so names cannot be swapped between check and use. A rename creates the directory with
 all of its files, once: a second observer finds it and waits for the answer.
 """
