@@ -13,7 +13,7 @@ from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.leave import detach
 from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.attach.plan import plan_injection
-from mpwatch.attach.tree import GENERATIONS, LEAVING, bring_in_tree, why_not
+from mpwatch.attach.tree import GENERATIONS, MAX_DETACHING, bring_in_tree, why_not
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.collect.job.read_context import Wanted
 from mpwatch.collect.job.reader import TreeCollector
@@ -170,7 +170,7 @@ class AttachSession:
             if not wanted:
                 break
             leave = partial(detach, may_be_asleep=generation > 0)
-            with ThreadPoolExecutor(min(LEAVING, len(wanted)), "mpwatch-detach") as pool:
+            with ThreadPoolExecutor(min(MAX_DETACHING, len(wanted)), "mpwatch-detach") as pool:
                 done = pool.map(leave, wanted)
                 for outcome in done:
                     outcomes[outcome.process] = outcome

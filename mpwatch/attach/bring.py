@@ -1,4 +1,4 @@
-"""Bringing the hook into one running process."""
+"""Inject the hook into one running process."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
 HELLO_WITHIN_S = 0.25
-"""A hook that is there answers at once, unless the GIL is held."""
-TURNS_OF_A_VISIT = 8
-"""How often the main thread may be scheduled after a call without having run Python."""
+"""How long to wait for the greeting of a loaded hook; it is sent at once unless the GIL is held."""
+LOST_AFTER_SWITCHES = 8
+"""Context switches of the main thread after which a queued call that has not run counts as lost."""
 IMPORT_WITHIN_S = 2.0
-"""How much longer a program may be importing its modules."""
+"""Extra time for a program that is importing modules."""
 _IMPORT_PAUSE_S = 0.02
 PASSES_WITHIN_S = 1.0
-"""For how long a disk that is read, or py-spy taking a stack, is waited for."""
+"""How long to wait for a temporary obstacle: a disk read, or py-spy taking a stack."""
 _PASSES_PAUSE_S = 0.02
 
 
@@ -44,33 +44,33 @@ def bring_in(
     again: bool = False,
     rest: Rest = contextlib.nullcontext,
 ) -> Attached:
-    """Bring the hook into one process.
+    """Inject the hook into one process.
 
-    Nothing is done to make a blocked main thread come back sooner:
+    A blocked main thread is not interrupted, because no way to do so is safe:
 
-    - A signal that it has a Python handler for would do (a DataLoader's main has one for SIGCHLD):
-      the call runs with the handler's first bytecode. But whether that handler, or one that it
-      calls in turn, takes a child's death for the end of the job cannot be told from outside.
+    - A signal with a Python handler would work (the parent of a DataLoader has one for SIGCHLD):
+      the call runs with the handler's first bytecode. But an observer cannot know whether that
+      handler, or one that it calls, treats the exit of a child as the end of the job.
     - A signal without such a handler is ignored by the kernel, or ends the process.
-    - To have the system call fail with EINTR is of no use: Python then looks for signals alone and
-      makes the call again (PEP 475, `PyErr_CheckSignals`), and other callers report an error.
-    - To call into the interpreter while the thread is inside a system call could deadlock: it does
-      not hold the GIL there, and another thread may hold any lock.
+    - Making the system call fail with EINTR does not help: Python then only checks for signals and
+      repeats the call (PEP 475, `PyErr_CheckSignals`), and other callers report an error.
+    - A call into the interpreter while the thread is inside a system call could deadlock: the
+      thread does not hold the GIL there, and another thread may hold any lock.
 
-    The call stays queued instead, and the hook arrives with the first bytecode that runs: when the
-    wait is over, or with a signal that the program gets and handles by itself.
+    So the call stays queued, and the hook is loaded with the first bytecode that runs: when the
+    wait is over, or when the program receives a signal and handles it.
 
-    Where the target is a child of the calling process, nobody may wait for its end meanwhile: the
-    kernel would hand that caller the stops that are meant for us (wait(2), `__WNOTHREAD`).
+    If the target is a child of the calling process, no thread may wait for its exit meanwhile: the
+    kernel would report the ptrace stops to that thread (wait(2), `__WNOTHREAD`).
 
     Args:
-        process: Which one.
-        timeout_s: How long to wait for the hook after the target was told; then it is `pending`.
-        methods: What to try, in order.
+        process: The target.
+        timeout_s: How long to wait for the hook after the call was queued; then it is `pending`.
+        methods: The methods to try, in order.
         step: Called after each step with its name, for tests.
-        again: The process has been told before. Its call is made once more if it came at a bad
-            moment or was lost, and not if somebody has called it off since.
-        rest: Entered while nothing is to be done but to wait for the target.
+        again: An injection was tried before. It is repeated if it failed for a temporary reason or
+            its call was lost, and not if it has been cancelled since.
+        rest: A context entered for as long as this thread only waits for the target.
     """
     started_s = time.monotonic()
     try:
@@ -91,21 +91,21 @@ def bring_in(
 def deliver(
     visit: Visit, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
-    """Have the target run the payload.
+    """Make the target run the payload.
 
     Args:
-        visit: With which target.
+        visit: The attempt and its target.
         action: `load` or `unload`.
-        methods: What to try, in order.
+        methods: The methods to try, in order.
         timeout_s: How long to wait for the answer.
 
     Returns:
-        Its answer (`None` if there is none yet), the method, and for how many seconds its main
-        thread was stopped.
+        The answer (`None` if there is none yet), the method, and for how many seconds the target's
+        main thread was stopped.
 
     Raises:
-        Refused: No method can be used, also not after a while where that could have helped; the
-            message gives the reason of the last one tried.
+        Refused: No method can be used, even after `PASSES_WITHIN_S` where the reason is temporary;
+            the message gives the reason of the last method.
     """
     began_s = time.monotonic()
     while True:
@@ -129,7 +129,7 @@ def deliver(
 def _deliver_once(
     visit: Visit, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
-    """Have the target run the payload once; the answer may be to come again later."""
+    """Make the target run the payload once; the answer may be `LATER`."""
     chosen = _usable(visit, methods)
     target = visit.target
     exchange = _create_exchange(visit, action)
@@ -153,7 +153,7 @@ def _deliver_once(
         exchange.remove()
         raise
     with contextlib.suppress(Refused):
-        visit.look_again()  # under load the thread was scheduled many times during the call itself
+        visit.look_again()  # under load the call itself may take many context switches
     exchange.mark("handed-over", visit.target.turns)
     visit.step("handed over")
     answer = _wait(visit, exchange, timeout_s)
@@ -161,7 +161,7 @@ def _deliver_once(
         failure = call_failure(target, visit.block_at)
         if not failure:
             exchange.mark("unattended")
-        answer = exchange.answer()  # it may have come between the last look and the mark
+        answer = exchange.answer()  # it may have been written between the last check and the mark
         if answer is None and failure:
             answer = Answer("failed", failure)
     if answer is not None:
@@ -172,7 +172,7 @@ def _deliver_once(
 
 
 def _create_exchange(visit: Visit, action: str) -> ExchangeDir:
-    """Make the exchange directory with everything that the action needs."""
+    """Create the exchange directory with the payload for an action."""
     target = visit.target
     directory = payload_install.directory_for(target) if action == "load" else ""
     runtime = exchange_dir.runtime_directory(target)
@@ -183,28 +183,28 @@ def _create_exchange(visit: Visit, action: str) -> ExchangeDir:
 
 
 def _wait(visit: Visit, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
-    """The answer, or `None` once the time is over."""
+    """The answer, or `None` after the timeout."""
     with visit.rest():
         return exchange.answer_within(timeout_s)
 
 
 def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
-    """Whether a directory that is there will not be opened any more, or has been.
+    """Whether the payload in an existing directory has been run already, or never will be.
 
-    A call that was queued before the interpreter had initialised itself is gone. That shows when
-    the main thread has run since and still did not look.
+    A call that was queued before the interpreter had initialised itself is lost. The sign of that:
+    the main thread has run since, and the directory has no answer.
     """
     if exchange.answer() is not None:
         return True
     turns = exchange.handed_over_at()
     if turns is None:
         return exchange.is_stale()
-    return target.turns > turns + TURNS_OF_A_VISIT
+    return target.turns > turns + LOST_AFTER_SWITCHES
 
 
 def _usable(visit: Visit, methods: tuple[Method, ...]) -> list[Method]:
-    """The methods nothing speaks against."""
-    usable, last = [], Refused("there is no way to bring it in")
+    """The methods whose checks pass."""
+    usable, last = [], Refused("there is no method to inject the hook")
     for method in methods:
         try:
             method.check(visit)
@@ -217,7 +217,7 @@ def _usable(visit: Visit, methods: tuple[Method, ...]) -> list[Method]:
 
 
 def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attached:
-    """Deliver the hook and say what came of it."""
+    """Inject the hook and describe the result."""
     process = visit.target.process
     answer, method, stopped_s = deliver(visit, "load", methods, timeout_s)
     if answer is not None and answer.is_success:
@@ -238,7 +238,7 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
 
 
 def _already_there(target: Target) -> Attached | None:
-    """The hook that is in the process, if there is one."""
+    """The result if the process has a hook already, else `None`."""
     try:
         client = discovery.connect(target.sample())
     except NoHook:
@@ -256,7 +256,7 @@ def _already_there(target: Target) -> Attached | None:
 
 
 def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, object] | None:
-    """The next JSON frame of a kind; `None` if there is none in time or the peer is gone."""
+    """The next JSON frame of a kind; `None` after the timeout or if the peer has closed."""
     deadline_s = time.monotonic() + within_s
     buffer = bytearray()
     while True:
@@ -289,7 +289,7 @@ def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, o
 
 
 def blocked_words(target: Target) -> str:
-    """What the main thread does instead of coming back to the interpreter, in words."""
+    """Why the main thread is not running Python code, as a clause for the user."""
     try:
         with open(f"/proc/{target.pid}/task/{target.pid}/syscall", "rb") as file:
             call = parse_syscall(file.read(512))

@@ -1,10 +1,10 @@
-"""Unused bytes in the memory of another process, for code and data that must outlive the observer.
+"""Code caves: unused bytes in the memory of another process, for injected code and data.
 
-The kernel maps whole pages of a loaded file, so two places hold bytes that nobody uses:
+The kernel maps whole pages of a loaded file, so two places have unused bytes:
 
 - Behind the end of its writable data: zero and private. glibc uses them only in its own loader
-  (elf/dl-minimal.c), which is left alone; musl gives them to malloc, so there they are not used.
-- Behind the end of its code: whatever follows in the file. A store through /proc/PID/mem gives the
+  (elf/dl-minimal.c), which is excluded; musl gives them to malloc, so musl is not supported.
+- Behind the end of its code: the next bytes of the file. A store through /proc/PID/mem gives the
   process a private copy of that page, as a debugger's breakpoint does, and leaves the file alone.
 
 Neither needs a new mapping, nor memory that is writable and executable at once.
@@ -23,22 +23,22 @@ _MARGIN_BYTES = 64
 _STEP_BYTES = 64
 _EXECUTABLE, _WRITABLE = 1, 2  # PF_X, PF_W
 _BRIEF_BYTES = 65536
-"""More is only read while the target runs, and then others may have the GIL."""
+"""Longer reads happen only while the target runs, so they release the GIL."""
 
 
 class TargetMemory:
     """Reads and writes memory of another process without stopping it."""
 
     def __init__(self, pid: int, proc: str = "/proc") -> None:
-        """Open it.
+        """Open the memory of a process.
 
         Raises:
-            OSError: There are no rights; opening checks the same ones as ptrace.
+            OSError: The rights are missing; opening checks the same ones as ptrace.
         """
         self._fd = os.open(f"{proc}/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
 
     def read(self, address: int, count: int) -> bytes:
-        """Read exactly so many bytes.
+        """Read exactly `count` bytes.
 
         Raises:
             OSError: They are not mapped.
@@ -48,16 +48,16 @@ class TargetMemory:
         return held.read(self._fd, count, address)
 
     def write(self, address: int, content: bytes) -> None:
-        """Write all of it.
+        """Write all of `content`.
 
         Raises:
-            OSError: It is not mapped.
+            OSError: The address is not mapped.
         """
         if held.write(self._fd, content, address) != len(content):
             raise OSError(f"only a part of {len(content)} bytes could be written")
 
     def close(self) -> None:
-        """Close it."""
+        """Close the descriptor."""
         os.close(self._fd)
 
 
@@ -96,13 +96,13 @@ def install_code(
     code: bytes,
     proc: str = "/proc",
 ) -> int:
-    """Write code behind the code of a loaded file; its address. It stays there.
+    """Write code into a code cave and return its address; a later injection uses it again.
 
-    A second injection finds it. It is never removed, because no observer can tell when the last
-    thread has returned from it.
+    The code is never removed, because an observer cannot know when the last thread has returned
+    from it.
 
     Raises:
-        Refused: There is no place.
+        Refused: No loaded file has a large enough cave.
     """
     mappings = tuple(mappings)
     for module in _in_order(tuple(loaded)):
@@ -129,17 +129,17 @@ def call_off(
     block_at: int | None = None,
     proc: str = "/proc",
 ) -> bool:
-    """Make a queued call do nothing, or clear the block of one that is over.
+    """Cancel a queued call, or clear the block of a finished one.
 
     Args:
         pid: The target.
-        start_ticks: When it was started.
-        memory: Its memory.
-        block_at: Where the block was put; `None` to look for it.
-        proc: Where procfs is.
+        start_ticks: Start time of the target.
+        memory: Memory of the target.
+        block_at: Address of the block; `None` to search for it.
+        proc: Path of procfs.
 
     Returns:
-        Whether a block was there and is not in use any more.
+        Whether a block was found and is not in use any more.
 
     Raises:
         OSError: The process is gone, or nothing is mapped there any more.
@@ -161,7 +161,7 @@ def call_off(
 
 
 def mapping_at(mappings: Iterable[Mapping], address: int) -> Mapping | None:
-    """The mapping an address lies in."""
+    """The mapping that contains an address, or `None`."""
     return next((m for m in mappings if m.start <= address < m.end), None)
 
 
@@ -180,7 +180,7 @@ def _usable_code_address(
     room: tuple[int, int],
     proc: str,
 ) -> int | None:
-    """Where the code lies already, or where the bytes are as they are in the file."""
+    """Address of the code if present, else of bytes that still equal those of the file."""
     start, end = room
     present = memory.read(start, end - start)
     if code in present:

@@ -1,6 +1,7 @@
-"""Loaded ELF files of another process: where their symbols, code and unused bytes are.
+"""Loaded ELF files of another process: addresses of their symbols, code and unused bytes.
 
-Files are opened the way the target sees them, so that containers and replaced installations work.
+Files are opened through the target's view of the file system, so that containers and replaced
+installations work.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function, relative to where its file is loaded."""
+    """An exported function; its address is relative to the load address of the file."""
 
     value: int
     size: int
@@ -43,12 +44,12 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What does not depend on where a file is loaded."""
+    """The parts of an ELF file that do not depend on its load address."""
 
     is_fixed: bool
     """An executable that is not position independent."""
     segments: tuple[tuple[int, int, int, int, int], ...]
-    """Loadable ones: file offset, address, bytes in the file, bytes in memory, flags."""
+    """Loadable segments: file offset, address, bytes in the file, bytes in memory, flags."""
     symbols: dict[str, Symbol]
 
 
@@ -65,7 +66,7 @@ class Module:
         return self.path.rsplit("/", 1)[-1]
 
     def bias(self, layout: Layout) -> int:
-        """What to add to an address in the file.
+        """The load bias: memory address minus address in the file.
 
         Raises:
             Refused: The mappings do not fit the file.
@@ -83,7 +84,7 @@ def read_mappings(pid: int, proc: str = "/proc") -> tuple[Mapping, ...]:
     """All mappings of a process.
 
     Raises:
-        OSError: It is gone, or not ours to look at.
+        OSError: The process is gone, or its mappings are not readable.
     """
     with open(f"{proc}/{pid}/maps", "rb") as file:
         lines = file.read().splitlines()
@@ -92,7 +93,7 @@ def read_mappings(pid: int, proc: str = "/proc") -> tuple[Mapping, ...]:
 
 @lru_cache(maxsize=8192)
 def _mapping(line: bytes) -> Mapping | None:
-    """One line; forked processes have nearly all of them in common."""
+    """Parse one line; cached because forked processes share nearly all of their lines."""
     match = _LINE.match(line)
     if match is None:
         return None
@@ -104,7 +105,7 @@ def _mapping(line: bytes) -> Mapping | None:
 
 
 def modules(mappings: Iterable[Mapping]) -> tuple[Module, ...]:
-    """The files of which some part is executable, in address order."""
+    """The files with an executable mapping, in address order."""
     of_files = [(m.device, m.inode, m) for m in mappings if m.inode]
     parts: dict[tuple[int, int], list[Mapping]] = {
         (device, inode): [] for device, inode, m in of_files if "x" in m.permissions
@@ -117,10 +118,10 @@ def modules(mappings: Iterable[Mapping]) -> tuple[Module, ...]:
 
 
 def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:
-    """Open a loaded file, whatever has become of its path since.
+    """Open a loaded file, even if its path was deleted or replaced.
 
     Raises:
-        Refused: It cannot be found or read from here.
+        Refused: The file cannot be found or read from here.
     """
     first = module.mappings[0]
     # map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE but survives a deleted file.
@@ -142,10 +143,10 @@ def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:
 
 
 def layout(pid: int, module: Module, names: frozenset[str], proc: str = "/proc") -> Layout:
-    """Segments of a loaded file, and those of the named functions it defines.
+    """Segments of a loaded file, and the named functions that the file defines.
 
     Raises:
-        Refused: It cannot be read, or is no ELF file of this machine.
+        Refused: The file cannot be read, or is not a 64-bit ELF file.
     """
     with open_file(pid, module, proc) as file:
         stat = os.fstat(file.fileno())
@@ -153,7 +154,7 @@ def layout(pid: int, module: Module, names: frozenset[str], proc: str = "/proc")
 
 
 class _Opened:
-    """A file that is equal to any other: the cache goes by device, inode and time."""
+    """An open file that equals any other, so that the cache key is device, inode and time."""
 
     __slots__ = ("file", "module")
 
@@ -187,7 +188,7 @@ def _layout(_identity: tuple[int, int, int], names: frozenset[str], opened: _Ope
 
 
 def _symbols(elf: Any, names: frozenset[str]) -> dict[str, Symbol]:
-    """The named functions among the exported ones, through the hash table where there is one."""
+    """The named functions that the file exports, looked up in the hash table if there is one."""
     found: dict[str, Symbol] = {}
     if not names:
         return found

@@ -1,11 +1,11 @@
 """The directory through which an observer gives a target its payload and gets the answer.
 
-It lies in the target's own runtime directory, reached through the target's root, and belongs to the
-target's user. Every step of the path is opened without following symbolic links, because the
-observer may be root there and the target's user may be hostile. Owner and mode of the runtime
-directory are checked on the open descriptor, and everything else is done relative to that
-descriptor, so nobody can swap names between check and use. It appears with all of its files, by a
-rename, and only once: a second observer finds it and waits for its answer.
+The directory is in the target's own runtime directory, opened through the target's root, and
+belongs to the target's user. Every step of the path is opened without following symbolic links,
+because the observer may be root there and the target's user may be hostile. Owner and mode of the
+runtime directory are checked on the open descriptor, and everything else is done relative to that
+descriptor, so names cannot be swapped between check and use. A rename creates the directory with
+all of its files, once: a second observer finds it and waits for the answer.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ _SWEEP_EVERY_S = 10.0
 _REMEMBERED = 64
 PREFIX = "attach-"
 _swept: dict[tuple[str, int], float] = {}
-"""When the runtime directory of a user was last searched for leftovers."""
+"""Time of the last sweep, by runtime directory and user."""
 STALE_S = 5.0
-"""One whose target was not called for so long belongs to an observer that died."""
+"""Age from which a directory without a queued call counts as left by a killed observer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDir:
-    """One such directory, in the place that the bootstrap code names."""
+    """The exchange directory of one target."""
 
     runtime: str
     """The runtime directory as the target names it."""
     name: str
     target: Target
     is_ours: bool
-    """This observer made it; otherwise it was there already."""
+    """Whether this observer created the directory."""
     proc: str = "/proc"
 
     @property
     def path(self) -> str:
-        """Its path as the target names it."""
+        """The path as the target names it."""
         return f"{self.runtime}/{self.name}"
 
     def answer(self) -> Answer | None:
-        """What the target answered; `None` so far.
+        """The target's answer; `None` if there is none yet.
 
-        A directory that the target has removed itself was answered with success.
+        A directory that is gone counts as success, because the target removes it only then.
         """
         try:
             with self._opened() as folder:
@@ -70,7 +70,7 @@ class ExchangeDir:
         return None if raw is None else Answer.parse(raw)
 
     def answer_within(self, timeout_s: float) -> Answer | None:
-        """The same, waited for; the directory is opened once and not for each look."""
+        """Wait for the answer; the directory is opened once and not for each poll."""
         deadline_s = time.monotonic() + timeout_s
         pause_s = _LOOK_S
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
@@ -82,7 +82,7 @@ class ExchangeDir:
         return self.answer()
 
     def handed_over_at(self) -> int | None:
-        """What `mark` noted when the target was called; `None` if it was not called yet."""
+        """The number in the mark `handed-over`; `None` if the call was not queued yet."""
         try:
             with self._opened() as folder:
                 raw = _read(folder, "handed-over")
@@ -91,7 +91,7 @@ class ExchangeDir:
         return int(raw) if raw is not None and raw.isdigit() else None
 
     def is_stale(self) -> bool:
-        """Whether the observer that made it died before it called the target."""
+        """Whether its observer was probably killed before it queued the call."""
         try:
             with self._opened() as folder:
                 return time.time() - os.fstat(folder).st_mtime > STALE_S
@@ -99,7 +99,7 @@ class ExchangeDir:
             return True
 
     def mark(self, what: str, number: int = 0) -> None:
-        """Note `handed-over` or `unattended` in it, unless it is gone."""
+        """Write the mark `handed-over` or `unattended`, unless the directory is gone."""
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
             fd = os.open(what, _MARK_FILE, 0o600, dir_fd=folder)
             try:
@@ -108,7 +108,7 @@ class ExchangeDir:
                 os.close(fd)
 
     def remove(self) -> None:
-        """Remove it, unless it is gone."""
+        """Remove the directory, unless it is gone."""
         with contextlib.suppress(OSError, Refused):
             with self._opened() as folder:
                 for name in os.listdir(folder):
@@ -127,7 +127,7 @@ class ExchangeDir:
 
 
 def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") -> ExchangeDir:
-    """Make the exchange directory of a target, or find the one that is there.
+    """Create the exchange directory of a target, or find the existing one.
 
     Args:
         target: For which process.
@@ -153,7 +153,7 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
             write_folder(parent, hidden, contents, target)
             try:
                 os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
-            except OSError:  # not empty: another observer was first
+            except OSError:  # not empty: created by another observer
                 _remove_folder(parent, hidden)
                 return ExchangeDir(runtime, name, target, False, proc)
     except OSError as error:
@@ -162,7 +162,7 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
 
 
 def find(target: Target, proc: str = "/proc") -> ExchangeDir | None:
-    """The exchange directory that is there for a target, if there is one."""
+    """The existing exchange directory of a target, or `None`."""
     for runtime in _candidates(target):
         found = ExchangeDir(runtime, name_for(target), target, False, proc)
         with contextlib.suppress(OSError, Refused), found._opened():
@@ -171,10 +171,10 @@ def find(target: Target, proc: str = "/proc") -> ExchangeDir | None:
 
 
 def runtime_directory(target: Target, proc: str = "/proc") -> str:
-    """The first directory of the target's user that is safe, made if it is missing.
+    """The first safe runtime directory of the target's user, created if missing.
 
     Raises:
-        Refused: There is none; the message says why.
+        Refused: No directory is safe; the message says why.
     """
     reasons = []
     for path in _candidates(target):
@@ -206,7 +206,7 @@ def opened_runtime(target: Target, path: str, proc: str = "/proc") -> Iterator[i
 
 
 def write_folder(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
-    """Make a directory with files in it that belong to the target's user and nobody else.
+    """Create a directory with files, private to the target's user.
 
     Raises:
         OSError: It could not be written.
@@ -246,7 +246,7 @@ def _make_runtime(target: Target, path: str, proc: str) -> None:
 def opened(pid: int, path: str, proc: str) -> Iterator[int]:
     """Open a directory in the target's view, step by step and without following links.
 
-    What is done with it is done as the target's user, see `fs_identity`.
+    The context runs with the file rights of the target's user, see `fs_identity`.
     """
     fd = os.open(f"{proc}/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -266,12 +266,12 @@ def _candidates(target: Target) -> tuple[str, ...]:
 
 
 def name_for(target: Target) -> str:
-    """Its name within the runtime directory."""
+    """Name of the exchange directory in the runtime directory."""
     return PREFIX + wire.stem(target.pid_inside, target.process.start_ticks)
 
 
 def _give(fd: int, target: Target) -> None:
-    """Give a file to the target's user, where we are somebody else."""
+    """Change the owner of a file to the target's user, if needed."""
     if os.fstat(fd).st_uid != target.uid:
         os.fchown(fd, target.uid, target.gid)
 
@@ -294,13 +294,13 @@ def _read(folder: int, name: str) -> bytes | None:
 
 
 def _has_room(folder: int, size: int) -> bool:
-    """Whether so many bytes leave enough for the target's answer and for its hook's own files."""
+    """Whether the file system has space for the payload, the answer and the hook's files."""
     disk = os.fstatvfs(folder)
     return disk.f_bavail * disk.f_frsize > 4 * size
 
 
 def _is_time_to_sweep(runtime: str, uid: int) -> bool:
-    """Whether this was not done a moment ago for another process of the same job."""
+    """Whether the last sweep for this user is more than `_SWEEP_EVERY_S` ago."""
     now_s = time.monotonic()
     last_s = _swept.get((runtime, uid))
     if last_s is not None and now_s - last_s < _SWEEP_EVERY_S:
@@ -312,7 +312,7 @@ def _is_time_to_sweep(runtime: str, uid: int) -> bool:
 
 
 def _sweep(parent: int, proc: str) -> None:
-    """Remove the directories of processes that have ended without opening them."""
+    """Remove exchange directories whose process has exited."""
     for name in os.listdir(f"/proc/self/fd/{parent}"):
         pid, _, ticks = name.removeprefix(PREFIX).partition("-")
         if not name.startswith(PREFIX) or not (pid.isdigit() and ticks.isdigit()):

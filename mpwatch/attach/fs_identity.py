@@ -1,8 +1,8 @@
-"""Touching a target's files as the target's user, while we are root.
+"""File access as the target's user, for an observer that runs as root.
 
-A file system that was mounted inside a user namespace takes no files of users it does not know, not
-even from root outside (EOVERFLOW, user_namespaces(7)). And what its user cannot do, root should not
-do for it by mistake.
+A file system that was mounted inside a user namespace accepts no files of users without a mapping,
+not even from root outside (EOVERFLOW, user_namespaces(7)). And root should not do by mistake what
+the target's user may not do.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _OWNER = re.compile(rb"^Uid:\t(\d+).*\nGid:\t\d+\t(\d+)", re.MULTILINE)
 
 @contextlib.contextmanager
 def acting_as(pid: int, proc: str = "/proc") -> Iterator[None]:
-    """Let this thread's file accesses be those of a process's real user and effective group.
+    """Access files on this thread as a process's real user and effective group.
 
-    setfsuid(2) is for one thread, gives up the capabilities over files and no other, and takes them
-    back at the end. Without the right to become somebody else this changes nothing.
+    setfsuid(2) affects one thread, drops only the file capabilities, and restores them at the end.
+    If this process is not root, nothing changes.
 
     Raises:
         OSError: The process is gone.

@@ -1,7 +1,8 @@
-"""System calls made without giving up the GIL, for the moments in which a target stands still.
+"""System calls made without releasing the GIL, for the time in which a target is stopped.
 
-Whoever gives the GIL up may get it back only when another thread of the observer has computed for
-5 ms, and so long the target would wait. These calls take microseconds; the longest is `nap`.
+A thread that releases the GIL may get it back only after another thread of the observer has run for
+5 ms, and the target would stay stopped that long. These calls take microseconds; the longest is
+`nap`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class _Time(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def libc() -> ctypes.PyDLL:
-    """The C library, called with the GIL held; `PyDLL` looks for no lock either."""
+    """The C library, called with the GIL held (`PyDLL`)."""
     found = ctypes.PyDLL(None, use_errno=True)
     pointer, size, offset = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
     found.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, pointer, pointer)
@@ -64,15 +65,15 @@ def write(fd: int, content: bytes, offset: int) -> int:
 
 
 def nap(nanoseconds: int) -> None:
-    """Sleep for a moment; nothing else of the observer runs meanwhile."""
+    """Sleep with the GIL held: no other Python thread of the observer runs meanwhile."""
     time = _Time(0, nanoseconds)
     libc().nanosleep(ctypes.addressof(time), None)
 
 
 def be_prompt() -> None:
-    """Have the calling thread woken at once for as long as it lives; it should not live long.
+    """Give the calling thread minimal timer slack and, if permitted, a real-time priority.
 
-    Without a right to a real-time priority the thread takes its turns as before.
+    Both last until the thread ends, so it should end soon.
     """
     libc().prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
     lowest = os.sched_get_priority_min(os.SCHED_FIFO)
@@ -82,7 +83,7 @@ def be_prompt() -> None:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Put off the cyclic collector: a full pass over a dashboard's objects takes milliseconds."""
+    """Disable the cyclic collector: a full pass over a dashboard's objects takes milliseconds."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The Python interpreter inside a process: which one, and the addresses a pending call needs."""
+"""The Python interpreter of a process: its version, and the addresses a pending call needs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mpwatch.attach.elf import Layout, Mapping, Module
 from mpwatch.attach.outcome import Refused
 
 _ADD, _IS_UP = "Py_AddPendingCall", "Py_IsInitialized"
-# Functions that hold, or are called by somebody who holds, the lock around the pending calls:
-# Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.14. Where one of them is running, calling
-# Py_AddPendingCall on the same thread would wait for itself. Since 3.13 the lock is a PyMutex.
+# Functions that hold the lock around the pending calls, or are called while it is held:
+# Python/ceval.c and ceval_gil.c of CPython 3.10 to 3.14. If one of them is running, a call of
+# Py_AddPendingCall on the same thread would deadlock. Since 3.13 the lock is a PyMutex.
 _WAITING = (
     "PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyMutex_Lock", "_PyMutex_LockSlow",
     "_PyMutex_LockTimed", "_PyParkingLot_Park", "_PySemaphore_Wait",
@@ -58,10 +58,10 @@ class Interpreter:
 
     @property
     def waiting_ranges(self) -> tuple[tuple[int, int], ...]:
-        """The part of it in which a thread that sleeps does not hold that lock.
+        """The part of `locking_ranges` in which a sleeping thread does not hold that lock.
 
-        It waits for a lock there, and whoever holds the one around the pending calls takes no
-        other. `Event.wait`, `Thread.join` and `Future.result` sleep here.
+        The thread waits for a lock there, and a thread that holds the lock around the pending
+        calls acquires no other. `Event.wait`, `Thread.join` and `Future.result` sleep here.
         """
         return self._ranges(_WAITING)
 
@@ -85,7 +85,7 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
     """Find the interpreter of a process.
 
     Raises:
-        Refused: There is none, or its file cannot be read.
+        Refused: The process has no interpreter, or its file cannot be read.
         OSError: The process is gone or hidden.
     """
     mappings = elf.read_mappings(pid, proc)
@@ -110,14 +110,14 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
 
 
 def _likely(loaded: tuple[Module, ...], exe: str) -> list[Module]:
-    """Files that can hold the interpreter, most likely first."""
+    """Files that can contain the interpreter, most likely first."""
     libraries = [m for m in loaded if m.name.startswith("libpython")]
     programs = [m for m in loaded if m.path.removesuffix(" (deleted)") == exe]
     return libraries + [m for m in programs if m not in libraries]
 
 
 def _version(path: str) -> tuple[int, int] | None:
-    """From `libpython3.11.so.1.0` or `python3.11`."""
+    """The version in a file name: `libpython3.11.so.1.0` or `python3.11`."""
     match = _VERSION.search(path.rsplit("/", 1)[-1])
     if match is None:
         return None
@@ -126,7 +126,7 @@ def _version(path: str) -> tuple[int, int] | None:
 
 
 def _version_of_library(loaded: tuple[Module, ...]) -> tuple[int, int] | None:
-    """From the folder of an extension module, for an executable called just `python`."""
+    """The version in the path of an extension module, for an executable named `python`."""
     for module in loaded:
         match = re.search(r"/python(3)\.(\d+)t?/", module.path)
         if match is not None:

@@ -1,7 +1,7 @@
-"""Detaching the hook from one running process.
+"""Detach the hook from one running process.
 
-What is reported rests on what the kernel says that the process holds before and afterwards, not on
-what the hook answers and not on where its environment says that files are.
+The result depends on what procfs shows of the process before and afterwards, not on the hook's
+answer, and not on paths in the process's environment.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _LEFT_LIMIT = 64
 
 
 def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = False) -> Detached:
-    """Detach the hook from one process: ask it to leave, or else have the interpreter remove it.
+    """Detach the hook from one process: by a request to the hook, else by its interpreter.
 
     Args:
-        process: Which one.
+        process: The target.
         timeout_s: How long each of the two may take.
-        may_be_asleep: It was forked from a process with the hook a moment ago, so there may be one
-            in it that has no files yet.
+        may_be_asleep: The process was just forked from one with the hook, so it may have a hook
+            without files.
     """
     started_s = time.monotonic()
     try:
         target = read_target(process)
         before = presence.look(target.sample())
-        outcome = _leave(target, before, timeout_s, may_be_asleep)
+        outcome = _detach(target, before, timeout_s, may_be_asleep)
         if outcome.state == "absent" and _tidy(target, before) and not outcome.method:
             outcome = replace(outcome, method="called off")
     except Refused as refusal:
@@ -51,52 +51,52 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
     return replace(outcome, took_s=time.monotonic() - started_s)
 
 
-def _leave(target: Target, before: Presence, timeout_s: float, may_be_asleep: bool) -> Detached:
-    """Ask the hook to leave, or have the interpreter take it out, and see that it is gone."""
+def _detach(target: Target, before: Presence, timeout_s: float, may_be_asleep: bool) -> Detached:
+    """Ask the hook to detach, else make the interpreter unload it, and check the result."""
     process = target.process
     try:
         client = discovery.connect(target.sample())
     except NoHook:
         if not before and not may_be_asleep:
             return Detached(process, "absent", had_hook=False)
-        return _have_it_done(target, timeout_s)
+        return _unload(target, timeout_s)
     with client:
         if read_frame(client, wire.HELLO, timeout_s) is None:
-            return _have_it_done(target, timeout_s)
+            return _unload(target, timeout_s)
         try:
             request = json.dumps({"ask": "detach", "id": 1}).encode()
             client.sendall(wire.pack_frame(wire.REQUEST, request))
         except OSError:
-            return _have_it_done(target, timeout_s)
-        said = read_frame(client, wire.GOODBYE, timeout_s) or {}
-    if _what_is_there(target, timeout_s):
-        return _have_it_done(target, timeout_s)
-    return Detached(process, "absent", method="socket", left=_left(said))
+            return _unload(target, timeout_s)
+        goodbye = read_frame(client, wire.GOODBYE, timeout_s) or {}
+    if _remains(target, timeout_s):
+        return _unload(target, timeout_s)
+    return Detached(process, "absent", method="socket", left=_left(goodbye))
 
 
-def _have_it_done(target: Target, timeout_s: float) -> Detached:
-    """The hook does not answer: let the interpreter take it out between two bytecodes."""
+def _unload(target: Target, timeout_s: float) -> Detached:
+    """Make the interpreter unload a hook that does not answer, between two bytecodes."""
     answer, method, stopped_s = deliver(Visit(target), "unload", METHODS, timeout_s)
     outcome = _unloaded(target, answer, timeout_s)
     return replace(outcome, method=method, stopped_s=stopped_s)
 
 
 def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:
-    """What the target's answer to `unload` means, once its files have been looked for."""
+    """The result of an `unload`, from the target's answer and from what is left in the process."""
     process = target.process
     if answer is None:
-        reason = f"{blocked_words(target)}; the hook leaves when it comes back to Python"
+        reason = f"{blocked_words(target)}; the hook is detached when it runs Python code again"
         return Detached(process, "pending", reason)
     if not answer.is_success:
-        return Detached(process, "silent", f"the hook could not leave: {answer.reason}")
-    there = _what_is_there(target, timeout_s)
+        return Detached(process, "silent", f"the hook could not be detached: {answer.reason}")
+    there = _remains(target, timeout_s)
     if there:
         return Detached(process, "silent", f"the hook is still there: {there.words}")
     return Detached(process, "absent")
 
 
-def _what_is_there(target: Target, within_s: float) -> Presence:
-    """What is left of the hook once it had a moment to go; nothing of it if the process ended."""
+def _remains(target: Target, within_s: float) -> Presence:
+    """What is left of the hook in a process after at most `within_s`; nothing if it has exited."""
     sample, deadline_s = target.sample(), time.monotonic() + within_s
     while True:
         try:
@@ -108,9 +108,9 @@ def _what_is_there(target: Target, within_s: float) -> Presence:
         time.sleep(_LOOK_S)
 
 
-def _left(said: dict[str, object]) -> tuple[str, ...]:
-    """What a hook says it had to leave behind, see `wire.GOODBYE`."""
-    left = said.get("left")
+def _left(goodbye: dict[str, object]) -> tuple[str, ...]:
+    """What the hook reports that it could not undo, see `wire.GOODBYE`."""
+    left = goodbye.get("left")
     if not isinstance(left, dict):
         return ()
     entries = list(left.items())[:_LEFT_LIMIT]
@@ -118,7 +118,7 @@ def _left(said: dict[str, object]) -> tuple[str, ...]:
 
 
 def _tidy(target: Target, before: Presence) -> bool:
-    """Remove what attaching left: exchange directory, queued call, files, unused copies.
+    """Remove the remains of an injection: exchange directory, queued call, files, unused copies.
 
     Returns:
         Whether there was an exchange directory: an injection that had not been completed.

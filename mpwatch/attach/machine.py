@@ -1,4 +1,4 @@
-"""What differs between processors when a thread is borrowed: registers, calls, signal frames."""
+"""The parts of a thread diversion that depend on the processor: registers, calls, signal frames."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import ClassVar, Protocol
 from mpwatch.attach.ptrace import Tracee
 
 STACK_MARGIN_BYTES = 256
-"""Left alone below the stack pointer: on x86-64 the System V ABI lets leaf functions use 128."""
+"""Not touched below the stack pointer: on x86-64 leaf functions may use 128 (System V ABI)."""
 
-# linux/errno.h: results that never leave the kernel unless a debugger looks. They tell how an
-# interrupted system call is to be continued.
+# linux/errno.h: results that only a debugger sees. They tell the kernel how to continue an
+# interrupted system call.
 ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK = -512, -513, -514, -516
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything a stopped thread needs to go on as if nothing had happened."""
+    """The complete state of a stopped thread, enough to resume it unchanged."""
 
     general: bytes
     extended: bytes
     """Floating-point and vector registers."""
     signal_mask: int
     blocked_call: tuple[int, ...] = ()
-    """The system call it was in, as far as procfs told beforehand.
+    """The system call the thread was in, as procfs showed it before the stop.
 
-    Number, six arguments, stack pointer and program counter; empty if it ran.
+    Number, six arguments, stack pointer and program counter; empty if the thread was running.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A signal frame, and where it is to lie."""
+    """A signal frame and its address."""
 
     address: int
-    """The stack pointer with which the borrowed function starts."""
+    """The stack pointer at the entry of the called function."""
     content: bytes
 
 
@@ -44,34 +44,34 @@ class Machine(Protocol):
     """One processor architecture."""
 
     futex: int
-    """Number of that system call."""
+    """Number of the system call `futex`."""
     sending: frozenset[int]
-    """Numbers of the calls that return early, with a part sent, when their thread is stopped."""
+    """Numbers of the system calls that return early, partly done, when their thread is stopped."""
     receiving: ClassVar[Mapping[int, int]]
-    """Calls that do so if told to wait for all data, and which argument has their flags, from 1."""
+    """System calls that do so under MSG_WAITALL; position of their flags argument, from 1."""
     return_code: bytes
-    """Instructions that perform `rt_sigreturn`; the C library or the vDSO has them for handlers."""
+    """Instructions that perform `rt_sigreturn`; the C library or the vDSO contains them."""
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
-        """Read everything of a stopped thread."""
+        """Read the state of a stopped thread."""
         ...
 
     def stack_pointer(self, context: Context) -> int:
-        """Where its stack ends."""
+        """The stack pointer of a context."""
         ...
 
     def program_counter(self, context: Context) -> int:
-        """What it would execute next."""
+        """The program counter of a context."""
         ...
 
     def link(self, context: Context) -> int:
-        """Where the running function returns to, if that is in a register; else 0."""
+        """The return address of the running function if it is in a register; else 0."""
         ...
 
     def frame(self, context: Context, return_to: int) -> Frame:
         """The signal frame that restores a context, below its stack.
 
-        A thread that was in an interruptible system call enters it again.
+        A thread that was in an interruptible system call repeats it.
         """
         ...
 
@@ -87,12 +87,12 @@ class Machine(Protocol):
         ...
 
     def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
-        """From which address a function loads its result, if that is all the function does.
+        """The address of a function's result, if the function only loads and returns it.
 
         Args:
-            code: Its instructions.
-            at: Where it lies.
-            read: Reads a word of eight bytes of its process.
+            code: The instructions of the function.
+            at: Address of the function.
+            read: Reads an eight-byte word from the memory of the target.
         """
         ...
 
@@ -103,12 +103,12 @@ class Machine(Protocol):
     def finish(
         self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
     ) -> None:
-        """At that stop, continue an interrupted system call more exactly than the frame could.
+        """At the stop of `is_returning`, restore an interrupted system call more exactly.
 
         Args:
             tracee: The stopped thread.
-            context: As it was captured.
-            frame: As it lies on the stack.
-            write: Writes to the memory of its process.
+            context: The captured state.
+            frame: The signal frame on the stack.
+            write: Writes to the memory of the target.
         """
         ...

@@ -1,4 +1,4 @@
-"""The ways to make a target run the bootstrap code, best first, and when each can be used."""
+"""The methods of running the bootstrap code in a target, and the conditions of each."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Rest = Callable[[], contextlib.AbstractContextManager[None]]
 
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
-# One target at a time stands still, so that none waits for our own threads to take turns.
+# One target is stopped at a time, so that no stopped target waits for another thread of ours.
 _STOPPING = threading.Lock()
 
 
 class Visit:
-    """One attempt with one target, and what was found out about it so far."""
+    """One attempt with one target, and the facts read about it so far."""
 
     def __init__(
         self,
@@ -50,22 +50,22 @@ class Visit:
         self.step = step
         self.rest = rest
         self.block_at: int | None = None
-        """Where in its memory the block of a pending call was put, see `native_call`."""
+        """Address of the pending call's block in the target's memory, see `native_call`."""
 
     def look_again(self) -> None:
-        """Read anew what may have changed about the target.
+        """Read the facts about the target again.
 
         Raises:
-            Refused: It has ended.
+            Refused: The target has exited.
         """
         self.target = read_target(self.target.process)
 
     @cached_property
     def interpreter(self) -> Interpreter:
-        """Its Python.
+        """The target's Python interpreter.
 
         Raises:
-            Refused: It has none that can be recognised.
+            Refused: No CPython was recognised in the target.
         """
         try:
             return interpreter.find(self.target.pid)
@@ -77,15 +77,15 @@ class Visit:
 
 
 class Method(Protocol):
-    """One way."""
+    """One method of running the bootstrap code in a target."""
 
     name: str
 
     def check(self, visit: Visit) -> None:
-        """Find out whether it can be used.
+        """Check that the method can be used.
 
         Raises:
-            Refused: It cannot; the message says why.
+            Refused: The method cannot be used; the message says why.
         """
         ...
 
@@ -93,26 +93,26 @@ class Method(Protocol):
         """Make the target run the payload in its exchange directory.
 
         Returns:
-            Seconds for which its main thread stood still; `None` if it never did.
+            Seconds for which the target's main thread was stopped; `None` if it never was.
 
         Raises:
-            Refused: It went wrong; the target is as it was.
+            Refused: The attempt failed; the target is unchanged.
         """
         ...
 
 
 class RemoteExec:
-    """`sys.remote_exec` of PEP 768, called in this very process: versions must agree.
+    """`sys.remote_exec` of PEP 768, called in this process.
 
     The function writes the script's path into the target's memory and asks it to run the script. It
-    only serves targets of its own version. The target's interpreter, which could, is not run for
-    it: it is a program that the target's owner controls.
+    works only for targets with the same Python version. mpwatch does not run the target's own
+    interpreter for this, because the target's owner controls that program.
     """
 
     name = "remote_exec"
 
     def check(self, visit: Visit) -> None:
-        """Python >= 3.14, the same here and there, that shares our files and was not forbidden."""
+        """Require Python >= 3.14, equal versions, shared mounts and pids, no disabling option."""
         target, version = visit.target, visit.interpreter.version
         if version is None or version < (3, 14):
             raise Refused("sys.remote_exec came with Python 3.14")
@@ -125,7 +125,7 @@ class RemoteExec:
         _require_rights(target)
 
     def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
-        """Ask for the script in the exchange directory; the target never stops."""
+        """Request that the target runs the script in the exchange directory; it is not stopped."""
         remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
         if remote_exec is None:
             raise Refused("this Python was built without sys.remote_exec")
@@ -138,22 +138,22 @@ class RemoteExec:
 
 
 class PendingCall:
-    """`Py_AddPendingCall`, called by the target's main thread on loan: see `pending_call`."""
+    """`Py_AddPendingCall`, called on the target's main thread by ptrace: see `pending_call`."""
 
     name = "pending call"
 
     def check(self, visit: Visit) -> None:
-        """CPython >= 3.10 with a GIL, a thread that can be stopped, and the right to do so."""
+        """Require CPython >= 3.10 with a GIL, a thread that ptrace can stop, and the rights."""
         this_machine()
         with contextlib.suppress(tracer.Unavailable):
-            tracer.start()  # it gets ready meanwhile
+            tracer.start()  # it starts while the checks run
         target = visit.target
         require_not_disabled(target)
         _require_stoppable(target)
         _require_rights(target)
         if target.has_shadow_stack:
             raise Refused(
-                "a shadow stack guards its returns, so no call can be lent to it",
+                "CET shadow stacks are on, so a call cannot be injected",
                 "unset GLIBC_TUNABLES=glibc.cpu.x86_shstk before starting it",
             )
         version = visit.interpreter.version
@@ -163,7 +163,7 @@ class PendingCall:
         _require_gil(visit.interpreter)
 
     def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
-        """Put code and data into the target and queue the call, on a thread that ends with it."""
+        """Write code and data into the target and queue the call, on a thread that then ends."""
         try:
             memory = code_cave.TargetMemory(visit.target.pid)
         except OSError as error:
@@ -180,23 +180,25 @@ class PendingCall:
         except ProcessLookupError:
             raise Refused("the process ended during the attempt") from None
         except OSError as error:
-            # We had the right a moment ago, so it is a tracer that came in between.
+            # The rights were checked before, so another tracer has attached since.
             passes = error.errno == errno.EPERM
-            raise Refused(f"it could not be borrowed: {error}", passes=passes) from error
+            raise Refused(
+                f"its main thread could not be controlled by ptrace: {error}", passes=passes
+            ) from error
         finally:
             memory.close()
 
 
 METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
-"""In order of preference; before them the hook may be there already, after them is observing."""
+"""In order of preference."""
 
 
 def call_off(target: Target, block_at: int | None = None) -> None:
-    """Make a queued call do nothing, and clear the data of one that is over, where possible.
+    """Cancel a queued call, or clear the block of a finished one, where possible.
 
     Args:
         target: The process.
-        block_at: Where the block was put; it is looked for if that is not known.
+        block_at: Address of the block; `None` to search for it.
     """
     try:
         memory = code_cave.TargetMemory(target.pid)
@@ -211,7 +213,7 @@ def call_off(target: Target, block_at: int | None = None) -> None:
 
 
 def call_failure(target: Target, block_at: int | None) -> str:
-    """Why a call that was made did not answer; empty if it may still do so, or is not known."""
+    """Why a queued call has failed without an answer; empty if it may still answer, or unknown."""
     if block_at is None:
         return ""
     try:
@@ -264,7 +266,7 @@ def _queue(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
 
 
 def require_not_disabled(target: Target) -> None:
-    """Refuse where the process was started with code from outside forbidden.
+    """Refuse a process that was started with remote code disabled.
 
     By a variable of `wire.DISABLING`, or by `-X disable-remote-debug` (PEP 768: CPython >= 3.14
     obeys it; mpwatch does on every version and by every method).
@@ -278,7 +280,7 @@ def require_not_disabled(target: Target) -> None:
 
 
 def _has_disabling_option(pid: int) -> bool:
-    """Whether the interpreter's own options, before the program's name, contain it."""
+    """Whether `-X disable-remote-debug` is among the interpreter's own options."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read(1 << 16).split(b"\0")[1:]
@@ -296,9 +298,9 @@ def _has_disabling_option(pid: int) -> bool:
 
 
 def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
-    """Queue the call from the tracer, or from here where only this process may trace the target.
+    """Queue the call from the tracer, or from here if only this process may trace the target.
 
-    Under Yama's scope 1 that is an ancestor of it, or one that it named (PR_SET_PTRACER).
+    Yama's scope 1 allows ancestors of the target, and the one that it named (PR_SET_PTRACER).
     """
     try:
         return tracer.start().queue(process, plan, step)
@@ -311,8 +313,8 @@ def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> floa
 def _require_gil(found: Interpreter) -> None:
     """Refuse a free-threaded build.
 
-    The hook's ring and its patches rest on the GIL; besides, a thread that is stopped there may
-    hold the lock around the pending calls in code that has no symbol.
+    The hook's ring and patches depend on the GIL; and in such a build a stopped thread may hold
+    the lock around the pending calls in code that has no symbol.
     """
     if found.is_free_threaded:
         raise Refused(
@@ -322,7 +324,7 @@ def _require_gil(found: Interpreter) -> None:
 
 
 def _require_rights(target: Target) -> None:
-    """Refuse where we may not attach, saying all that is missing."""
+    """Refuse a target that this process may not attach to, naming every missing right."""
     if rights.may_attach(target.pid):
         return
     found = rights.check(target.pid)
@@ -331,7 +333,7 @@ def _require_rights(target: Target) -> None:
 
 
 def _require_stoppable(target: Target) -> None:
-    """Refuse what ptrace would wait for, or could leave in another state than before."""
+    """Refuse a target in a state that ptrace would wait for, or could change."""
     if target.state == "T":
         raise Refused("it is stopped", f"kill -CONT {target.pid}")
     if target.state == "t":

@@ -1,6 +1,6 @@
-"""Children that were born while the hook came into their parents, and missed it by a moment.
+"""Children that were started during an injection, just before their parent had the hook.
 
-A child forked before the hook was in its parent has none, and is in no list taken before its birth.
+A child forked before its parent had the hook has none, and is in no list taken before the fork.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
 GROWN_UP_S = 0.05
-"""Between fork and exec a child looks like its parent, and after `vfork` shares its memory."""
+"""Age from which a child is examined: before its exec it looks like its parent, and after `vfork`
+it shares the parent's memory."""
 WITHIN_S = 0.5
 _LOOK_S = 0.02
 _CHEAP = Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
@@ -31,12 +32,12 @@ def newborn(
 ) -> list[ProcSample]:
     """The children of these processes that are not among them, with their descendants.
 
-    One that is too young to tell is waited for, unless there are new ones all the time.
+    Waits until each child is `GROWN_UP_S` old, for at most `WITHIN_S` in all.
 
     Args:
-        known: Processes that have been looked after.
-        proc: Where procfs is.
-        sleep: Waits.
+        known: Processes that have been handled already.
+        proc: Path of procfs.
+        sleep: Replaces `time.sleep` in tests.
     """
     listed = {process.pid: process for process in known}
     deadline_s = time.monotonic() + WITHIN_S
@@ -48,14 +49,14 @@ def newborn(
                 sample
                 for pid in pids
                 if pid not in young
-                for sample in _family(pid, proc)
+                for sample in _subtree(pid, proc)
                 if sample.process.pid not in listed
             ]
         sleep(_LOOK_S)
 
 
 def _children(pid: int, proc: str) -> list[int]:
-    """Children of all threads of a process, none if it is gone."""
+    """Pids of the children of all threads of a process; none if it is gone."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for tid in os.listdir(f"{proc}/{pid}/task"):
@@ -65,14 +66,14 @@ def _children(pid: int, proc: str) -> list[int]:
 
 
 def _age_s(pid: int, proc: str) -> float:
-    """Seconds since its birth; one that is gone is old enough not to be waited for."""
+    """Seconds since the start of a process; `GROWN_UP_S` if it is gone, so it is not waited for."""
     try:
         return age_s(pid, proc)
     except OSError:
         return GROWN_UP_S
 
 
-def _family(pid: int, proc: str) -> tuple[ProcSample, ...]:
+def _subtree(pid: int, proc: str) -> tuple[ProcSample, ...]:
     with contextlib.suppress(OSError, Refused):
         tree = TreeCollector(ProcessId(pid, read_stat(pid, proc)[2]), proc=proc).collect(_CHEAP)
         if tree is not None:

@@ -1,4 +1,4 @@
-"""What comes of an attempt to bring the hook in or out, and why one was refused."""
+"""Results of injecting and detaching the hook, and the refusal of an attempt."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the payload said, cleaned: it comes from another process."""
+    """The payload's answer, cleaned because it comes from another process."""
 
     state: str
-    """`loaded`, `unloaded`, `failed`, `later` (it was importing), or `done` without particulars."""
+    """`loaded`, `unloaded`, `failed`, `later` (it was importing), or `done` without details."""
     reason: str = ""
-    """Why it failed; after success, what the hook could not do, if anything."""
+    """Why the action failed; after success, the problems that the hook reports, if any."""
     version: str = ""
-    """The hook's, that of the mpwatch it was installed with; empty if not known."""
+    """Version of the hook: that of its mpwatch installation; empty if not known."""
     socket: str = ""
     """Path of the hook's socket as the target names it; empty if it has none."""
     ring: str = ""
@@ -28,12 +28,12 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the payload did what was asked."""
+        """Whether the requested action was done."""
         return self.state in ("loaded", "unloaded", "done")
 
     @classmethod
     def parse(cls, raw: bytes) -> Answer:
-        """Read an answer; one that is malformed is a failure that says so."""
+        """Parse an answer; a malformed one becomes the state `failed`."""
         try:
             found = json.loads(raw)
             texts = {field.name: found.get(field.name, "") for field in fields(cls)}
@@ -46,22 +46,22 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What became of one process when the hook was to be brought in."""
+    """The result of injecting the hook into one process."""
 
     process: ProcessId
     state: HookState
-    """`ready`, `pending` (it will arrive by itself), `silent` (there, no answer) or `absent`."""
+    """`ready`, `pending` (queued, not loaded yet), `silent` (loaded, no answer) or `absent`."""
     method: str = ""
-    """What was tried last: `already there`, `remote_exec`, `pending call`; empty if nothing was."""
+    """The last method: `already there`, `remote_exec`, `pending call`; empty if none was tried."""
     reason: str = ""
-    """One sentence, empty when ready."""
+    """One sentence; empty if the state is `ready`."""
     fix: str = ""
     """The command or setting that would help, where there is one."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
     took_s: float = 0.0
     passes: bool = False
-    """What spoke against it may be over soon: see `Refused`."""
+    """The obstacle is temporary: see `Refused`."""
     hook_version: str = ""
     """The hook's version as its payload answered; empty if no payload ran."""
     socket_path: str = ""
@@ -72,34 +72,33 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """What became of one process when the hook was to be taken out."""
+    """The result of detaching the hook from one process."""
 
     process: ProcessId
     state: HookState
-    """`absent`: no part of a hook is seen in it; `pending`: the hook will leave by itself; others:
-    the hook is still there."""
+    """`absent`: no part of a hook is seen in it; `pending`: the detach is queued; others: the hook
+    is still loaded."""
     reason: str = ""
     fix: str = ""
     took_s: float = 0.0
     method: str = ""
-    """`socket` (the hook was asked), `remote_exec`, `pending call`, or `called off` (the hook had
-    not arrived yet); empty where there was nothing to detach."""
+    """`socket` (the hook was asked), `remote_exec`, `pending call`, or `called off` (the hook was
+    not loaded yet); empty if there was nothing to detach."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
     had_hook: bool = True
-    """Whether there was a hook when this began."""
+    """Whether the process had a hook before the detach."""
     left: tuple[str, ...] = ()
-    """What of the hook could not be taken back, one sentence each."""
+    """Changes of the hook that could not be undone, one sentence each."""
 
 
 class Refused(Exception):
-    """This way cannot be taken with this process; the message is one sentence for the user.
+    """A method cannot be used with a process; the message is one sentence for the user.
 
     Args:
         reason: That sentence.
-        fix: The command or setting that would help, where there is one.
-        passes: It may be over in a moment without anybody's help: a disk is being read, py-spy
-            takes a stack.
+        fix: The command or setting that would help, if there is one.
+        passes: The obstacle is temporary: a disk is being read, or py-spy takes a stack.
     """
 
     def __init__(self, reason: str, fix: str = "", *, passes: bool = False) -> None:

@@ -1,14 +1,14 @@
-"""Queue a call in another CPython by borrowing its main thread for some hundred microseconds.
+"""Queue a call in another CPython: its main thread is diverted for some hundred microseconds.
 
-The thread is stopped, made to call `Py_AddPendingCall(function, block)`, and sent on its
-way. The function only puts the pair into a queue; the interpreter takes it from there at its next
-safe point, between two bytecodes of the main thread. Nothing is allocated in the target, no library
-is loaded, no Python lock is taken.
+The thread is stopped, made to call `Py_AddPendingCall(function, block)`, and resumed. That function
+only appends the pair to a queue; the interpreter runs the call at its next safe point, between two
+bytecodes of the main thread. Nothing is allocated in the target, no library is loaded, no Python
+lock is taken.
 
-Why the target survives the death of its observer at any moment: the called function does not return
-to the observer but to `rt_sigreturn`, with a prepared signal frame that holds all registers, the
-vector state and the signal mask of before. The observer merely watches. Up to the one request that
-points the thread at the function nothing has changed; from then on the thread restores itself.
+The target survives if the observer is killed at any point: the called function does not return to
+the observer but to `rt_sigreturn`, with a prepared signal frame that holds the saved registers,
+vector state and signal mask. Before the one request that sets the program counter to the function,
+nothing has changed; after it, the thread restores itself without the observer.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ RETURN_WITHIN_S = 0.1
 ATTEMPTS = 20
 _PAUSE_S, _PATIENCE = 0.0002, 1.3  # together 0.13 s for all attempts
 SURELY_STARTED_S = 30.0
-"""Age from which an interpreter is believed to have started, where it cannot be read."""
+"""Age from which an interpreter counts as started, if its flag cannot be read."""
 _STACK_NEED_BYTES = 16384
 _STACK_WORDS = 128
 _GETTER_BYTES = 32
 _FUTEX_COMMAND, _WAITS = 0x7F, (0, 9)  # linux/futex.h: FUTEX_WAIT, FUTEX_WAIT_BITSET
 _MSG_WAITALL = 0x100  # linux/socket.h
 _CALL_BYTES = 4
-"""The longest instruction that makes a system call: a stopped thread may stand before it."""
-# Signals the processor raises for the thread's own instructions: blocking them would turn a fault
-# into a certain death. Bit n - 1 is signal n: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
+"""Length of the longest system-call instruction: a stopped thread may be before or after it."""
+# Signals the processor raises for the thread's own instructions: a fault while they are blocked
+# kills the process. Bit n - 1 is signal n: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
 _SYNCHRONOUS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10
 _ALL_BUT_SYNCHRONOUS = 0xFFFFFFFFFFFFFFFF & ~_SYNCHRONOUS
 
 _PLACES_KEPT = 32
 _places: dict[tuple[str, int, int, int, bytes], int] = {}
-"""Where in a mapping an instruction sequence was found: processes of a job have the same ones."""
+"""Offset of an instruction sequence in a mapping: processes of a job share their files."""
 
 
 class NotReady(Refused):
-    """The interpreter is still starting, or ending already."""
+    """The interpreter is still starting, or already shutting down."""
 
     def __init__(self) -> None:
         super().__init__("its interpreter is still starting, or ending already")
@@ -62,14 +62,14 @@ class NotReady(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that can be found out before the thread is stopped."""
+    """The addresses a call needs, all found before the thread is stopped."""
 
     interpreter: Interpreter
     machine: Machine
     function: int
-    """Address of the code to queue, see `native_call`."""
+    """Address of the function to queue, see `native_call`."""
     block_at: int
-    """Address of its argument."""
+    """Address of the function's argument."""
     return_to: int
     """Address of instructions that perform `rt_sigreturn`."""
     started_at: int | None
@@ -77,13 +77,13 @@ class Plan:
     locking: tuple[tuple[int, int], ...] = ()
     """Start and end of each function in which the lock around the pending calls may be held."""
     waiting: tuple[tuple[int, int], ...] = ()
-    """Those of them in which a thread that sleeps does not hold it."""
+    """The ones of `locking` in which a sleeping thread does not hold that lock."""
 
 
 def prepare(
     interpreter: Interpreter, machine: Machine, memory: TargetMemory, function: int, block_at: int
 ) -> Plan:
-    """Find what a call needs.
+    """Find the addresses a call needs.
 
     Raises:
         Refused: The target has no code that returns from signals.
@@ -103,20 +103,20 @@ def queue(
 ) -> float:
     """Queue the call; must run on a thread that ends soon afterwards.
 
-    Whether the queue took it is not known: `rt_sigreturn` overwrites the function's result. It
-    refuses only when 32 calls are waiting already, and then none is executed anyway.
+    The result of `Py_AddPendingCall` is lost, because `rt_sigreturn` overwrites it. The function
+    fails only if 32 calls are queued already, and then the interpreter is not executing any.
 
     Args:
-        plan: What to call.
+        plan: The call.
         memory: The target's memory.
         step: Called after each step with its name.
 
     Returns:
-        Seconds for which the thread was stopped or borrowed, from when it was last seen running.
+        Seconds for which the thread was stopped or diverted, from when it was last seen running.
 
     Raises:
-        Refused: The thread cannot be borrowed now.
-        OSError: There are no rights.
+        Refused: The thread cannot be diverted now.
+        OSError: The rights are missing.
     """
     pid, machine = plan.interpreter.pid, plan.machine
     held.be_prompt()
@@ -131,11 +131,11 @@ def queue(
         function = plan.interpreter.add_pending_call
         arguments = (plan.function, plan.block_at)
         tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
-        # Blocked signals stay pending; the frame, or `finish`, brings the mask back.
+        # Blocked signals stay pending; the frame, or `finish`, restores the mask.
         tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
         if _returns(plan, tracee, context):
             machine.finish(tracee, context, frame, memory.write)
-        # From here on the target runs, it may be in our place.
+        # From here on the target runs, possibly on this thread's cpu.
         ended_s = time.perf_counter()
         tracee.let_go()
         return ended_s - stopped_s
@@ -144,13 +144,13 @@ def queue(
 def _require_started(plan: Plan, memory: TargetMemory) -> None:
     """Read the flag that `Py_IsInitialized` returns.
 
-    A call queued in an interpreter that is still starting would run before `importlib` is there,
-    and end the process (seen with CPython 3.10 and 3.11); one that is ending would never run it.
-    Nor can the function be called to ask: `rt_sigreturn` overwrites its result on x86-64, and a
-    thread that is single-stepped dies with its observer.
+    A call queued in an interpreter that is still starting would run before `importlib` is loaded,
+    and end the process (seen with CPython 3.10 and 3.11); one that is shutting down would never
+    run the call. The function itself cannot be called: `rt_sigreturn` overwrites its result on
+    x86-64, and a single-stepped thread is killed if its observer is killed.
 
     Raises:
-        NotReady: It is starting or ending.
+        NotReady: The interpreter is starting or shutting down.
     """
     if plan.started_at is not None:
         is_started = any(memory.read(plan.started_at, 4))
@@ -161,9 +161,9 @@ def _require_started(plan: Plan, memory: TargetMemory) -> None:
 
 
 def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
-    """Watch the call until it is about to return through the frame; whether we see it come to that.
+    """Wait until the call is about to return through the frame; `False` after the timeout.
 
-    A thread that gets no cpu for so long returns without us, and the call is queued all the same.
+    A thread that gets no cpu for that long returns by itself, and the call is queued all the same.
     """
     deadline_s = time.perf_counter() + RETURN_WITHIN_S
     while time.perf_counter() < deadline_s:
@@ -172,7 +172,7 @@ def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
         except NotStopping:
             return False
         if signum:
-            # The call itself faulted: put everything back and drop the signal.
+            # The call itself faulted: restore the registers and discard the signal.
             tracee.write_registers(1, context.general)
             tracee.write_signal_mask(context.signal_mask)
             raise Refused(
@@ -184,11 +184,11 @@ def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
 
 
 def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
-    """Stop the thread where it certainly does not hold the lock around the pending calls.
+    """Stop the thread at a place where it cannot hold the lock around the pending calls.
 
-    That lock is only ever taken when a call is queued or executed, so one attempt is nearly always
-    enough; the exceptions are another debugger that queues calls as well, and words left over on
-    the stack from an earlier call, which look the same.
+    That lock is taken only to queue or execute a call, so one attempt is nearly always enough. More
+    are needed if another debugger queues calls too, or if stale words on the stack look like
+    return addresses in that code.
     """
     pause_s = _PAUSE_S
     for _ in range(ATTEMPTS):
@@ -196,7 +196,7 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
         _require_repeatable(plan.machine, blocked)
         tracee.interrupt(STOP_WITHIN_S)
         context = plan.machine.capture(tracee, blocked)
-        if not _is_delicate(plan, context, tracee, memory):
+        if not _may_hold_lock(plan, context, tracee, memory):
             return context
         tracee.resume()
         time.sleep(pause_s)
@@ -205,10 +205,10 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
 
 
 def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:
-    """Refuse a thread that is blocked in a transfer of which a part may be done.
+    """Refuse a thread that is blocked in a transfer that may be partly done.
 
     A stop ends such a call with the number of bytes transferred so far, as a signal would
-    (write(2), "NOTES"; recv(2), MSG_WAITALL). That the rest was not transferred cannot be undone.
+    (write(2), "NOTES"; recv(2), MSG_WAITALL). The observer cannot continue the transfer.
 
     Raises:
         Refused: The main thread is in such a call.
@@ -227,7 +227,7 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:
         )
 
 
-def _is_delicate(plan: Plan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:
+def _may_hold_lock(plan: Plan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:
     """Whether the thread is inside locking code or a restartable sequence."""
     counter = plan.machine.program_counter(context)
     rseq_at = tracee.rseq_address()
@@ -250,7 +250,7 @@ def _is_delicate(plan: Plan, context: Context, tracee: Tracee, memory: TargetMem
 
 
 def _is_waiting(plan: Plan, context: Context) -> bool:
-    """Whether the thread was asleep in a futex and has not come out of it before it was stopped."""
+    """Whether the thread was asleep in a futex call, and still in it when it was stopped."""
     call = context.blocked_call
     if len(call) < 9 or call[0] != plan.machine.futex or call[2] & _FUTEX_COMMAND not in _WAITS:
         return False
@@ -259,7 +259,7 @@ def _is_waiting(plan: Plan, context: Context) -> bool:
 
 
 def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> None:
-    """Refuse when the stack has no room for the frame and a shallow call."""
+    """Refuse a stack without room for the frame and a shallow call."""
     mapping = mapping_at(mappings, pointer)
     if mapping is None or "w" not in mapping.permissions:
         raise Refused("its stack could not be recognised")
@@ -268,7 +268,7 @@ def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> N
 
 
 def _blocked_call(pid: int) -> tuple[int, ...]:
-    """The system call the main thread is in, see `Context.blocked_call`; empty if it runs."""
+    """The system call the main thread is in, see `Context.blocked_call`; empty if it is running."""
     try:
         with open(f"/proc/{pid}/task/{pid}/syscall", "rb") as file:
             words = file.read().split()
@@ -278,7 +278,7 @@ def _blocked_call(pid: int) -> tuple[int, ...]:
 
 
 def _find_code(interpreter: Interpreter, memory: TargetMemory, code: bytes) -> int:
-    """Address of an instruction sequence: in the vDSO, the C library or the interpreter."""
+    """Address of an instruction sequence in the vDSO, the C library or the interpreter."""
     executable = [
         m for m in interpreter.mappings if "x" in m.permissions and m.path != "[vsyscall]"
     ]
@@ -299,7 +299,7 @@ def _find_code(interpreter: Interpreter, memory: TargetMemory, code: bytes) -> i
 
 @functools.lru_cache(maxsize=4096)
 def _rank(path: str) -> int:
-    """Where to look first."""
+    """Search order of a file: lower first."""
     name = os.path.basename(path)
     order = ("[vdso]", "libc.so", "libc-", "ld-musl", "libpthread", "python", "libpython")
     return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))

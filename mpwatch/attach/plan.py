@@ -1,4 +1,4 @@
-"""What an injection would do to each process of a job, found out without touching any."""
+"""Dry run: what an injection would do to each process of a job, without changing any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
 
 PASSES_WITHIN_S = 0.3
-"""How long py-spy that takes a stack, or a disk that is read, is waited for."""
+"""How long to wait for a temporary obstacle: py-spy taking a stack, or a disk read."""
 _LOOK_S = 0.02
 
 
@@ -27,14 +27,14 @@ def plan_injection(
     only: Collection[int] = (),
     methods: tuple[Method, ...] = METHODS,
 ) -> InjectionPlan:
-    """Look at every process of a job; nothing is written, stopped or connected to.
+    """Examine every process of a job; nothing is written, stopped or connected to.
 
-    What a process does may change until the hook is injected, so a plan promises nothing.
+    The state of a process may change before the injection, so the real result may differ.
 
     Args:
         samples: The job.
-        only: The pids that were chosen; all of the job if there are none.
-        methods: What would be tried, in order.
+        only: The chosen pids; all of the job if empty.
+        methods: The methods that would be tried, in order.
     """
     return InjectionPlan(
         tuple(_planned(sample, only, methods) for sample in samples), patch_points()
@@ -43,7 +43,7 @@ def plan_injection(
 
 def patch_points() -> tuple[str, ...]:
     """What the hook replaces, as `module: name`."""
-    # Only where a plan is wanted: it loads the whole table.
+    # Imported here: only a plan needs the table, and it loads all hook points.
     from mpwatch.hook.points import TABLE
 
     return tuple(dict.fromkeys(f"{point.module}: {point.name}" for point in TABLE))
@@ -77,10 +77,10 @@ def _planned(
 
 
 def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target, Method]:
-    """The method for a process; a reason that passes is waited for a moment.
+    """The method for a process; waits up to `PASSES_WITHIN_S` for a temporary obstacle.
 
     Raises:
-        Refused: There is none.
+        Refused: No method can be used.
         OSError: The process could not be read.
     """
     deadline_s = time.monotonic() + PASSES_WITHIN_S
@@ -95,10 +95,10 @@ def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target
 
 
 def _first_usable(visit: Visit, methods: tuple[Method, ...]) -> Method:
-    """The method that would be used.
+    """The first method whose check passes.
 
     Raises:
-        Refused: None can be; the message is that of the last one.
+        Refused: No method can be used; the message is that of the last one.
     """
     last = Refused("there is no method for it")
     for method in methods:
@@ -112,7 +112,7 @@ def _first_usable(visit: Visit, methods: tuple[Method, ...]) -> Method:
 
 
 def _writes(target: Target, method: Method) -> tuple[str, ...]:
-    """What would be written for one process, in words."""
+    """The writes of an injection into one process, as sentences for the user."""
     stem = wire.stem(target.pid_inside, target.process.start_ticks)
     folders = wire.runtime_candidates(target.uid_inside, target.environment.get("XDG_RUNTIME_DIR"))
     where = clean(" or ".join(folders), 300)

@@ -1,8 +1,8 @@
-"""The few ptrace requests that attaching needs, for one thread of another process.
+"""The ptrace requests that attaching needs, for one thread of another process.
 
 All requests on a thread must come from the thread that seized it. When that thread ends, for
-whatever reason, the kernel lets the target go (ptrace(2), "the tracer dies"), so a session runs on
-a thread of its own and its end is the last resort of every error path.
+whatever reason, the kernel detaches from the target (ptrace(2), "the tracer dies"). So each session
+runs on a thread of its own, and every error path ends that thread.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _WALL = 0x40000000  # __WALL: threads are waited for as well as processes
 SYSCALL_STOP = signal.SIGTRAP | 0x80
 """Stop signal of a system-call stop under PTRACE_O_TRACESYSGOOD."""
 _SPIN_S = 0.0001
-"""A target that is scheduled at once answers within this; on a busy machine it needs our cpu."""
+"""How long to poll without sleeping: a target that is scheduled at once stops within this time.
+On a busy machine the target needs this thread's cpu."""
 _NAP_NS = 20_000
 _HELD_S = 0.01
-"""For how long a stop is awaited with the GIL held, so that it is noticed when it comes."""
+"""How long to wait for a stop with the GIL held, so that it is noticed without delay."""
 _SLEEP_S = 0.00005
 _QUEUE_S = 5.0
-"""For how much longer than agreed a thread may stand in line for a cpu."""
+"""Extra time for a runnable thread that waits for a cpu."""
 _PID, _STATUS = 4, 6  # words of siginfo_t
 _REGISTERS_BYTES = 16384
 _STATUS_BYTES = 4096
@@ -43,7 +44,7 @@ _STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 class _Slice(ctypes.Structure):
-    """`struct iovec`: which bytes a register set is copied to or from."""
+    """`struct iovec`: the buffer of a register set."""
 
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
@@ -56,7 +57,7 @@ class ThreadGone(Refused):
 
 
 class NotStopping(Refused):
-    """The thread did not stop in time; it is let go when this thread of ours ends."""
+    """The thread did not stop in time; it is released when the tracing thread ends."""
 
     def __init__(self, within_s: float) -> None:
         super().__init__(f"its main thread did not stop within {within_s * 1000:.0f} ms")
@@ -65,11 +66,11 @@ class NotStopping(Refused):
 class Tracee:
     """One seized thread.
 
-    `PTRACE_O_EXITKILL` is never set: the target outlives its observer.
+    `PTRACE_O_EXITKILL` is never set: the target must survive the exit of its observer.
 
     Args:
         tid: Thread to seize.
-        step: Called after every request with its name; tests end the observer there.
+        step: Called after every request with its name; tests kill the observer there.
     """
 
     def __init__(self, tid: int, step: Callable[[str], None] = lambda name: None) -> None:
@@ -104,7 +105,7 @@ class Tracee:
         """Stop the thread.
 
         Raises:
-            Refused: It is stopped by somebody else, or ends, or does not stop in time.
+            Refused: The thread was stopped by another cause, has ended, or does not stop in time.
         """
         self._request("interrupt", _INTERRUPT)
         deadline_s = time.perf_counter() + within_s
@@ -116,7 +117,7 @@ class Tracee:
                 raise Refused(
                     f"it is stopped ({signal.Signals(signum).name})", f"kill -CONT {self._tid}"
                 )
-            # A signal was on its way: it is delivered, and our own stop follows.
+            # A signal was pending: it is delivered, and the requested stop follows.
             self._resume("deliver", _CONT, signum)
 
     def run_to_syscall(self, within_s: float) -> int:
@@ -134,18 +135,18 @@ class Tracee:
             if event != _EVENT_STOP:
                 return signum
             # The user stopped the whole process meanwhile. The call is finished first: the kernel
-            # stops the thread again as soon as it is let go.
+            # stops the thread again as soon as it is detached.
             self._resume("run", _SYSCALL, 0)
 
     def resume(self) -> None:
-        """Let the thread run on, still seized."""
+        """Resume the thread; it stays seized."""
         self._resume("resume", _CONT, 0)
 
     def read_registers(self, kind: int, limit_bytes: int = _REGISTERS_BYTES) -> bytes:
         """A register set (`NT_...` of linux/elf.h) as the kernel lays it out.
 
         Raises:
-            OSError: The machine has no such set.
+            OSError: The processor has no such set.
         """
         if limit_bytes > len(self._buffer):
             self._buffer = ctypes.create_string_buffer(limit_bytes)
@@ -155,7 +156,7 @@ class Tracee:
         return ctypes.string_at(place, piece.length)
 
     def write_registers(self, kind: int, content: bytes) -> None:
-        """Set a register set; the thread has it when it next runs."""
+        """Write a register set; it takes effect when the thread is resumed."""
         buffer = ctypes.create_string_buffer(content, len(content))
         piece = _Slice(ctypes.addressof(buffer), len(content))
         self._request("write registers", _SETREGSET, kind, ctypes.addressof(piece))
@@ -172,9 +173,9 @@ class Tracee:
         self._request("write mask", _SETSIGMASK, 8, ctypes.addressof(buffer))
 
     def has_signal(self, mask: int) -> bool:
-        """Whether a signal that has a handler waits, and this mask does not block it.
+        """Whether a signal with a handler is pending and not blocked by this mask.
 
-        The others are no matter: while a thread is traced, even those wait that it ignores.
+        Other signals do not count: a traced thread has even ignored signals pending.
         """
         pending, caught = 0, 0
         for line in held.read(self._status, _STATUS_BYTES, 0).splitlines():
@@ -186,7 +187,7 @@ class Tracee:
         return bool(pending & caught & ~mask)
 
     def rseq_address(self) -> int:
-        """Where the thread's restartable-sequence area is; 0 if it has none (Linux >= 5.13)."""
+        """Address of the thread's restartable-sequence area; 0 if it has none (Linux >= 5.13)."""
         buffer = (ctypes.c_uint64 * 3)()
         try:
             size = self._request(
@@ -200,7 +201,7 @@ class Tracee:
         return buffer[0] if size else 0
 
     def let_go(self) -> None:
-        """Detach; the thread runs on with the registers it has."""
+        """Detach; the thread resumes with its current registers."""
         if not self._is_seized:
             return
         if self._is_stopped:
@@ -216,8 +217,8 @@ class Tracee:
 
     def _wait(self, deadline_s: float, within_s: float) -> tuple[int, int]:
         """Stop signal and event of the next stop."""
-        # Asked for stops only: to ask for its end as well would take the exit status from its
-        # parent, which may be the rest of this very process.
+        # Wait for stops only: waiting for the exit as well would take the exit status away from the
+        # parent, which may be this process.
         found, options = self._found, os.WSTOPPED | os.WNOHANG | _WALL
         now_s = self.stopped_s = time.perf_counter()
         spin_until_s, patient_from_s = now_s + _SPIN_S, now_s + _HELD_S
@@ -233,7 +234,7 @@ class Tracee:
                 state = self._state()
                 if state in "ZX":
                     raise ThreadGone
-                # One that is only waiting for a cpu is not held up by us, and will come.
+                # A runnable thread that waits for a cpu is not blocked, and will stop.
                 if now_s > deadline_s + (_QUEUE_S if state == "R" else 0.0):
                     raise NotStopping(within_s)
                 if now_s < patient_from_s:

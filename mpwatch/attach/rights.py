@@ -1,4 +1,4 @@
-"""Whether we may attach to a process; the facts live in `mpwatch.collect.host.ptrace_access`."""
+"""The rights to attach to a process, from `mpwatch.collect.host.ptrace_access`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be known of a process before anything is tried with it."""
+"""The facts about a process that an injection needs, read from procfs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WANTED = (b"XDG_RUNTIME_DIR", b"LD_LIBRARY_PATH", *map(os.fsencode, wire.DISABL
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One process, as far as it can be told without touching it."""
+    """One process, as procfs shows it."""
 
     process: ProcessId
     name: str
@@ -30,26 +30,26 @@ class Target:
     """Real user id, as seen from here."""
     gid: int
     groups: frozenset[int]
-    """Effective and supplementary groups: what it may read goes by them."""
+    """Effective and supplementary groups, which decide the files it may read."""
     uid_inside: int
     """The real user id as the process itself sees it."""
     pid_inside: int
     exe: str
     environment: dict[str, str]
     shares_files: bool
-    """It has our root directory and our mounts: a path means the same to both."""
+    """Root directory and mounts are the same as ours, so paths mean the same to both."""
     shares_pids: bool
     has_shadow_stack: bool
     turns: int = 0
-    """How often its main thread was given a cpu, as far as the kernel counts it."""
+    """Context switches of the main thread, voluntary and not."""
 
     @property
     def pid(self) -> int:
-        """Its pid."""
+        """The pid as seen from here."""
         return self.process.pid
 
     def sample(self) -> ProcSample:
-        """What the hook's clients need to find its socket."""
+        """A sample with the fields that `discovery` needs to find the hook's socket."""
         return ProcSample(
             process=self.process,
             at_s=0.0,
@@ -66,10 +66,10 @@ class Target:
 
 
 def read_target(process: ProcessId, proc: str = "/proc") -> Target:
-    """Read everything.
+    """Read the facts about a process.
 
     Raises:
-        Refused: The process is gone, is another one, or hides what is needed.
+        Refused: The process is gone, its pid was reused, or procfs hides a needed file.
     """
     pid = process.pid
     try:

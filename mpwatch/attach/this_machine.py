@@ -1,4 +1,4 @@
-"""Which of the processors we run on."""
+"""The processor architecture of this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mpwatch.attach.x86_64 import X8664
 
 
 def this_machine() -> Machine:
-    """The machine we run on.
+    """The architecture of this machine.
 
     Raises:
-        Refused: There are no register layouts for it.
+        Refused: It is not supported.
     """
     name = os.uname().machine
     if name == "x86_64":

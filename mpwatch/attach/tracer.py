@@ -1,10 +1,10 @@
-"""The process that stops targets: apart from the observer, so that nobody stops it with that.
+"""The tracer: a separate process that stops targets, so that a stopped observer holds none.
 
-An observer that is stopped itself (Ctrl-Z, SIGSTOP, a paused terminal) while it holds a target
-would hold it for as long. So one small process in a session of its own, without a terminal, makes
+An observer that is stopped itself (Ctrl-Z, SIGSTOP, a paused terminal) while a target is stopped
+would keep it stopped. So one small process in a session of its own, without a terminal, makes
 all ptrace requests. It is started with the first attach, serves one request at a time over a socket
-pair and ends when the observer closes its end, however that comes. A request that takes longer than
-`WITHIN_S` ends the process, and the kernel lets the target go ("the tracer dies", ptrace(2)).
+pair and exits when the observer's end is closed for any reason. A request that takes longer than
+`WITHIN_S` ends the process, and the kernel releases the target ("the tracer dies", ptrace(2)).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from mpwatch.attach.this_machine import this_machine
 from mpwatch.model.ids import ProcessId
 
 NAME = "mpwatch-tracer"
-"""What the process is called: last argument of its command line, and its name for the kernel."""
+"""Name of the process: the last argument of its command line, and its `comm`."""
 WITHIN_S = 10
-"""Whole seconds after which the tracer ends itself, whatever it waits for."""
+"""Whole seconds after which a request ends the tracer by SIGALRM."""
 _ANSWER_WITHIN_S = WITHIN_S + 2.0
 _STEP_WITHIN_S = 0.25
-"""How long the observer's step callback, which only tests have, may hold a target."""
+"""How long the observer's step callback (used in tests) may delay a stopped target."""
 _GO_ON = ("go on",)
 _LENGTH = struct.Struct("<I")
 _IGNORED = (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP)
@@ -46,11 +46,11 @@ Message = tuple[Any, ...]
 
 
 def no_step(_name: str) -> None:
-    """What a step does where nobody follows: nothing."""
+    """The default step callback: does nothing."""
 
 
 class Unavailable(Exception):
-    """There is no tracer, or it may not trace this target: the observer has to do it itself."""
+    """The tracer cannot be used, so the observer has to trace the target itself."""
 
 
 class Tracer:
@@ -95,18 +95,18 @@ class Tracer:
         raise Refused(said[0], said[1], passes=said[2])
 
     def has_ended(self) -> bool:
-        """Whether the process is gone: somebody has killed it."""
+        """Whether the tracer process has exited."""
         try:
             return os.waitpid(self.pid, os.WNOHANG)[0] != 0
         except ChildProcessError:
             return True
 
     def hang_up(self) -> None:
-        """Close this process's end; the tracer ends when nobody has one any more."""
+        """Close this process's end; the tracer exits when all copies of it are closed."""
         self._sock.close()
 
     def close(self) -> None:
-        """End it, and wait for that if it is our child."""
+        """End the tracer, and reap it if it is a child of this process."""
         self.hang_up()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
@@ -114,14 +114,14 @@ class Tracer:
 
 _lock = threading.Lock()
 _tracer: tuple[int, Tracer] | None = None
-"""The tracer of this process, and which process that is: a forked child has none."""
+"""Pid of the process that started the tracer, and the tracer: a forked child has none."""
 
 
 def start() -> Tracer:
-    """The tracer of this process, started unless it runs; does not wait until it is ready.
+    """The tracer of this process, started if needed; does not wait until it is ready.
 
     Raises:
-        Unavailable: It cannot be started.
+        Unavailable: The tracer cannot be started.
     """
     global _tracer
     with _lock:
@@ -181,7 +181,7 @@ def _spawn() -> Tracer:
 
 
 def serve() -> None:
-    """Be the tracer, on descriptor 0."""
+    """Main loop of the tracer, with its socket on descriptor 0."""
     os.setsid()
     os.chdir("/")
     for number in _IGNORED:
@@ -189,7 +189,7 @@ def serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(NAME)
-    this_machine()  # what it has to find out takes a moment, in which no target should stand still
+    this_machine()  # initialise before any target is stopped
     held.libc()
     sock = socket.socket(fileno=0)
     while True:
@@ -198,7 +198,7 @@ def serve() -> None:
         except (OSError, EOFError):
             return
         if message == _GO_ON:
-            continue  # it came too late to be waited for
+            continue  # a step reply that came after its timeout
         process, plan, has_steps = message
         step = Relay(sock).step if has_steps else no_step
         signal.alarm(WITHIN_S)
@@ -219,7 +219,7 @@ def _answer(process: ProcessId, plan: Plan, step: Step) -> Message:
         return "refused", refusal.reason, refusal.fix, refusal.passes
     except OSError as error:
         return "os error", error.errno, error.strerror
-    except Exception as error:  # noqa: BLE001 - the observer is told, and the tracer serves on
+    except Exception as error:  # noqa: BLE001 - reported to the observer; the tracer continues
         return "refused", f"the tracer failed: {error!r}", "", False
 
 
@@ -239,10 +239,10 @@ def queue_here(process: ProcessId, plan: Plan, step: Step) -> float:
 
 
 def require_same(process: ProcessId) -> None:
-    """Refuse if the pid means another process by now; its memory has been opened before this.
+    """Refuse if the pid was reused; to be called after the memory has been opened.
 
     Raises:
-        Refused: It does.
+        Refused: The process has exited.
     """
     try:
         _, state, start_ticks = read_stat(process.pid)
@@ -253,21 +253,21 @@ def require_same(process: ProcessId) -> None:
 
 
 def travelling(plan: Plan) -> Plan:
-    """A plan without what only its preparation needed: thousands of mappings."""
+    """A plan without the thousands of mappings that only its preparation needs, for pickling."""
     found = plan.interpreter
     writable = tuple(m for m in found.mappings if "w" in m.permissions and not m.inode)
     return replace(plan, interpreter=replace(found, mappings=writable, modules=()))
 
 
 class Relay:
-    """Has the observer follow the steps, for as long as it answers: it may be stopped or killed."""
+    """Reports steps to the observer, until one is not answered in time."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._is_followed = True
 
     def step(self, name: str) -> None:
-        """Tell the observer of a step and wait for a moment until it has followed."""
+        """Report a step to the observer and wait at most `_STEP_WITHIN_S` for its reply."""
         if not self._is_followed:
             return
         self._sock.settimeout(_STEP_WITHIN_S)
@@ -289,11 +289,11 @@ def send(sock: socket.socket, message: Message) -> None:
 
 
 def receive(sock: socket.socket) -> Message:
-    """Receive one message of the other half of this program.
+    """Receive one message.
 
     Raises:
-        EOFError: The other end is gone.
-        OSError: Nothing came in time.
+        EOFError: The other end is closed.
+        OSError: No message before the timeout.
     """
     (length,) = _LENGTH.unpack(_exactly(sock, _LENGTH.size))
     message: Message = pickle.loads(_exactly(sock, length))
@@ -311,7 +311,7 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
 
 
 def _on_own_thread(work: Callable[[], float]) -> float:
-    """Run a session on a thread of its own: when it ends, the kernel lets go whatever it holds."""
+    """Run a session on a new thread: when that ends, the kernel releases its tracees."""
     results: list[float] = []
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Bringing the hook into all processes of a job, and out of them."""
+"""Inject the hook into all processes of a job, and detach it from them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
-UNDER_WAY = 256
-"""Processes to which the hook is on its way, each on a thread of ours: nearly all of the time goes
-by until they come back to their interpreters."""
-IN_HAND = 4
-"""Those for which something is done meanwhile. With more, the one that stands still would wait
-until all our threads have had their turns."""
-LEAVING = min(64, 8 * (os.cpu_count() or 1))
-"""Processes that are asked at once to let the hook go: most of them answer at once."""
+MAX_WAITING = 256
+"""Injections under way at once, each on a thread of ours. They spend nearly all of the time
+waiting until the targets run Python code."""
+MAX_WORKING = 4
+"""Those of them that do work at once. With more, a stopped target would stay stopped while our
+other threads hold the GIL."""
+MAX_DETACHING = min(64, 8 * (os.cpu_count() or 1))
+"""Detaches under way at once; most targets answer immediately."""
 GENERATIONS = 4
-"""How often children born meanwhile are looked for; those of a parent with the hook have it."""
-_LEFT_ALONE: dict[Role, str] = {
+"""How many times to search for children started meanwhile; children of hooked parents have it."""
+_EXCLUDED: dict[Role, str] = {
     "resource-tracker": "the resource tracker of multiprocessing is left alone",
-    "forkserver": "the forkserver is left alone: its children bring their own hook",
+    "forkserver": "the forkserver is left alone: its children load the hook themselves",
     "shm-manager": "torch_shm_manager is not a Python process",
     "compile-worker": "compile workers are left alone",
 }
 _OBSERVERS = ("mpwatch", "-m mpwatch")
-"""How mpwatch is started; a program that it runs is called by its own name."""
+"""Program names of mpwatch; a program that it runs has its own name."""
 
 _ROOTS_KEPT = 1 << 16
 _root_of: dict[int, tuple[ProcessId, ProcessId]] = {}
-"""By pid, each process that was to have the hook and the root process of its job. Later calls are
-about some processes or new children alone: the root of a child's job is that of its parent."""
+"""By pid, each process considered for injection and the root process of its job. A later call may
+name only some processes or new children: the root of a child's job is that of its parent."""
 
 R = TypeVar("R", Attached, Detached)
 
@@ -52,19 +52,19 @@ def bring_in_tree(
     *,
     again: bool = False,
 ) -> tuple[Attached, ...]:
-    """Bring the hook into every Python process of a job; one that refuses stops nobody.
+    """Inject the hook into every Python process of a job; a refusal does not affect the others.
 
-    Children that were born since the job was sampled, before the hook was in their parent, get it
-    too.
+    Children that were started since the job was sampled, before their parent had the hook, are
+    included.
 
     Args:
         processes: The job as sampled, parents first.
         progress: Called on this thread with the outcome of each process as it is known.
         timeout_s: How long to wait for each.
-        again: Only go on where it is under way already, as `bring_in` does.
+        again: Only repeat pending injections, see `bring_in`.
 
     Returns:
-        All outcomes, in the order of the processes, then those of the newborn.
+        All outcomes, in the order of the processes, then those of new children.
     """
     outcomes: dict[ProcessId, Attached] = {}
     samples = list(processes)
@@ -79,9 +79,9 @@ def bring_in_tree(
 def detach_tree(
     processes: Iterable[ProcSample], progress: Callable[[Detached], None], timeout_s: float = 1.0
 ) -> tuple[Detached, ...]:
-    """Take the hook out of every process of a job, children first so that none passes it on.
+    """Detach the hook from every process of a job, children before parents.
 
-    Children that were forked meanwhile from a parent that still had it lose it, too.
+    Children that were forked meanwhile from a parent with the hook are included.
     """
     samples, outcomes = list(processes), dict[ProcessId, Detached]()
     may_be_asleep = False
@@ -97,11 +97,11 @@ def detach_tree(
 
 
 def why_not(sample: ProcSample) -> str | None:
-    """Why a process is left alone; `None` if it is to have the hook."""
+    """Why a process is excluded from injection; `None` if it is not."""
     if sample.state in ("Z", "X"):
         return "the process has ended"
-    if sample.role in _LEFT_ALONE:
-        return _LEFT_ALONE[sample.role]
+    if sample.role in _EXCLUDED:
+        return _EXCLUDED[sample.role]
     if not sample.is_python:
         return "it is not a Python process"
     is_tracer = sample.cmdline[-1:] == (tracer.NAME,)
@@ -115,14 +115,14 @@ def _bring_in_all(
     timeout_s: float,
     again: bool,
 ) -> dict[ProcessId, Attached]:
-    """Bring it into each that is to have it, several at a time."""
+    """Inject into each process that is not excluded, several at a time."""
     confined = _confined(samples)
     reasons = {s.process: why_not(s) or confined.get(s.process) for s in samples}
     outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
     for outcome in outcomes.values():
         progress(outcome)
     wanted = [p for p, reason in reasons.items() if reason is None]
-    turns = threading.BoundedSemaphore(IN_HAND)
+    turns = threading.BoundedSemaphore(MAX_WORKING)
 
     @contextlib.contextmanager
     def rest() -> Iterator[None]:
@@ -136,12 +136,12 @@ def _bring_in_all(
         with turns:
             return bring_in(process, timeout_s=timeout_s, again=again, rest=rest)
 
-    outcomes |= _all(bring, wanted, progress, UNDER_WAY)
+    outcomes |= _in_parallel(bring, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 
 def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
-    """Those that are confined more tightly than the root of their job, with the reason."""
+    """The processes that are confined more tightly than the root of their job, with the reason."""
     reasons = {}
     if len(_root_of) > _ROOTS_KEPT:
         _root_of.clear()
@@ -153,11 +153,11 @@ def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
         try:
             roots = confinement.read(root.pid)
         except OSError:
-            continue  # the root has ended, and its job is about to
+            continue  # the root has exited, and its job is about to
         try:
             reason = confinement.why_left_out(confinement.read(sample.process.pid), roots)
         except OSError:
-            continue  # it is gone or hidden, which `bring_in` says
+            continue  # the process is gone or hidden; `bring_in` reports that
         if reason is not None:
             reasons[sample.process] = reason
     return reasons
@@ -178,16 +178,16 @@ def _detach_all(
     timeout_s: float,
     may_be_asleep: bool,
 ) -> dict[ProcessId, Detached]:
-    """Take it out of each, several at a time."""
+    """Detach from each process, several at a time."""
 
     def leave(process: ProcessId) -> Detached:
         return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
 
-    outcomes = _all(leave, processes[::-1], progress, LEAVING)
+    outcomes = _in_parallel(leave, processes[::-1], progress, MAX_DETACHING)
     return {process: outcomes[process] for process in processes}
 
 
-def _all(
+def _in_parallel(
     work: Callable[[ProcessId], R],
     processes: list[ProcessId],
     progress: Callable[[R], None],

@@ -1,4 +1,4 @@
-"""The command line: parse, run one command, turn what went wrong into one sentence.
+"""The command line: parse arguments, run one command, print a failure as one sentence.
 
 Every command imports what it needs when it runs: `mpwatch ps` must not pay for the dashboard.
 """
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run the command that was typed."""
+    """Run the parsed command and print its failure."""
     module_name, function_name = arguments.command
     try:
         module = importlib.import_module(module_name)
@@ -36,8 +36,8 @@ def _run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe left (`mpwatch dump PID | head`): nothing is wrong here. The
-        # interpreter must not try to flush again at exit.
+        # The reader of a pipe has closed it (`mpwatch dump PID | head`), which is no error. The
+        # interpreter must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Failure as failure:

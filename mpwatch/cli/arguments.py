@@ -1,4 +1,4 @@
-"""What can be typed: the parser of all commands, with help that says what each is for."""
+"""The argument parser of all commands, with their help texts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SEVERITIES = ("never", "info", "warning", "critical")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; usage errors and `--help` leave through `SystemExit`."""
+    """Parse a command line; usage errors and `--help` raise `SystemExit`."""
     return build_parser().parse_args(argv)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser with every command that exists."""
+    """The parser with all commands."""
     parser = argparse.ArgumentParser(
         prog="mpwatch",
         description=_DESCRIPTION,

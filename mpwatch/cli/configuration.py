@@ -3,7 +3,7 @@
     [attach]
     hook = "ask"      # or "always", "never"
 
-It decides what is injected into other processes, so one that others could have written is refused.
+The file controls injection into other processes, so it is refused if others can write it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LIMIT_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file says."""
+    """The settings in the file."""
 
     hook: HookConsent = "ask"
     """Whether `mpwatch attach` injects the hook."""
 
 
 def default_path() -> str:
-    """Where the file is looked for; `$XDG_CONFIG_HOME` must be an absolute path to count."""
+    """Path of the file; `$XDG_CONFIG_HOME` is used only if it is an absolute path."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     if not folder.startswith("/"):
         folder = os.path.expanduser("~/.config")
@@ -45,15 +45,15 @@ def default_path() -> str:
 
 
 def read_configuration(path: str | None = None) -> Configuration:
-    """Read the file; without one everything is as by default.
+    """Read the file; without a file all settings have their defaults.
 
     Raises:
-        Failure: It is malformed, belongs to somebody else or can be written by others.
+        Failure: The file is malformed, belongs to another user or is writable by others.
     """
     path = path or default_path()
     shown = clean(path)
     try:
-        # A FIFO of that name must not be waited for.
+        # O_NONBLOCK: opening a FIFO of that name must not block.
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return Configuration()

@@ -56,7 +56,7 @@ def attach(arguments: argparse.Namespace) -> int:
 
 
 def _consent(arguments: argparse.Namespace) -> HookConsent:
-    """Whether to inject: what the options say, else what the configuration file says."""
+    """Whether to inject: from the options, else from the configuration file."""
     if arguments.hook:
         return "always"
     if arguments.no_hook or arguments.readonly or arguments.inline:
@@ -96,7 +96,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """The dashboard of one job in a browser on this machine: read-only, and nothing is injected."""
+    """Serve the dashboard of one job to a browser on this machine: read-only, never injects."""
     target(arguments.pid, may_be_hidden=True)
     try:
         from textual_serve.server import Server
@@ -104,16 +104,16 @@ def serve(arguments: argparse.Namespace) -> int:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
         raise Failure(sentence, f"{sys.executable} -m pip install 'mpwatch[serve]'") from None
     command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly"
-    # Whoever reaches this page sees command lines and stacks: it stays on this machine.
+    # The page shows command lines and stacks, so it is served to this machine only.
     Server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
     return 0
 
 
 def need_terminal(instead: str) -> None:
-    """Refuse where there is nothing to draw on: no terminal, and no browser behind textual-serve.
+    """Require a terminal, or a browser by textual-serve.
 
     Raises:
-        Failure: Standard input or output is no terminal.
+        Failure: Standard input or output is not a terminal.
     """
     is_served = "TEXTUAL_DRIVER" in os.environ
     if not is_served and not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -132,18 +132,18 @@ def watch(
     inline: bool = False,
     on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
-    """The dashboard on a live job, or a few lines of it.
+    """Open the dashboard on a live job, or print a few lines of it.
 
     Args:
         process: The job.
-        consent: Whether the hook is injected, or the user asked.
-        only: The pids that may be injected; all of the job if there are none.
-        keeps: Whether injected hooks stay when the dashboard is closed.
+        consent: Whether to inject the hook, or to ask the user.
+        only: The pids that may be injected; all of the job if empty.
+        keeps: Whether injected hooks stay attached when the dashboard is closed.
         refresh_hz: Samples per second.
-        record: A file for a recording.
+        record: Path of a recording to write.
         readonly: Refuse everything that changes a process.
-        inline: Print a few lines in place of the whole screen.
-        on_stuck: What else is to be done before a dashboard is killed that does not end when told.
+        inline: Print a few lines instead of the full screen.
+        on_stuck: Called before a dashboard that ignores its end request is killed.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
@@ -191,7 +191,7 @@ def show(
     question: HookQuestion | None = None,
     on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
-    """The dashboard on any source."""
+    """Open the dashboard on a source."""
     from mpwatch.tui.app import run_dashboard
 
     set_aside_what_is_loaded()

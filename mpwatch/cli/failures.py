@@ -1,4 +1,4 @@
-"""What can go wrong for a person at the command line: one sentence and the command that helps."""
+"""Errors shown to the user of a command: one sentence and the command that helps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Failure(Exception):
-    """A command cannot do what was asked."""
+    """A command failed; the message is one sentence for the user."""
 
     def __init__(self, sentence: str, fix: str = "", exit_code: int = EXIT_USAGE) -> None:
         super().__init__(sentence)

@@ -1,4 +1,4 @@
-"""How often Python looks for circles of garbage while a command runs."""
+"""Thresholds of the cyclic garbage collector while a command runs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 START = 200_000
-"""Objects made and not let go of that begin a search, in place of Python's 700 (2,000 from 3.13):
-more than a start or a single look makes."""
+"""Net allocations that start a collection, in place of Python's 700 (2,000 from 3.13): more than
+the start of a command or one sample needs."""
 RUNNING = 50_000
-"""The same for a dashboard: such a search takes 20 ms.
+"""The same for a dashboard: such a collection takes 20 ms.
 
-A reading of a job makes thousands of small values and lets go of those of the reading before, by
-their reference counts. Looked for every 700 objects, circles that are hardly ever there took a
-tenth of all the cpu time of a dashboard (64 workers, Python 3.11), and as much of a start."""
+Each sample of a job allocates thousands of small values, and reference counts free those of the
+sample before; cycles are rare. With a collection every 700 objects, the collector took a tenth of
+all the cpu time of a dashboard (64 workers, Python 3.11), and as much of a start."""
 
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Search rarely within; afterwards as before, for whoever calls commands as functions."""
+    """Collect rarely inside the context; restores the thresholds, for callers of `main`."""
     before = gc.get_threshold()
     gc.set_threshold(START, *before[1:])
     try:
@@ -30,9 +30,9 @@ def rarely_collected() -> Iterator[None]:
 
 
 def set_aside_what_is_loaded() -> None:
-    """Never search again what is there now: modules, classes and styles, which stay to the end.
+    """Exclude all existing objects (modules, classes, styles) from later collections.
 
-    For commands that run for long, once all is imported.
+    For long-running commands, once everything is imported.
     """
     gc.freeze()
     gc.set_threshold(RUNNING, *gc.get_threshold()[1:])

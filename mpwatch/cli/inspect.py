@@ -1,4 +1,4 @@
-"""Commands that look once and print: ps, dump, diagnose, doctor."""
+"""Commands that print a report and exit: ps, dump, diagnose, doctor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.report import json as json_report
 
 LOG_LINES = 5
-"""How many lines of the log the doctor shows about a process."""
+"""Lines of the attach log that `doctor` shows for a process."""
 
 
 def ps(arguments: argparse.Namespace) -> int:
-    """List torch and hooked processes."""
+    """List torch processes and processes with the hook."""
     from mpwatch.collect.job.jobs import find_jobs
 
     jobs = find_jobs()
@@ -35,7 +35,7 @@ def ps(arguments: argparse.Namespace) -> int:
 
 
 def dump(arguments: argparse.Namespace) -> int:
-    """Print the whole tree once."""
+    """Print the process tree once."""
     from mpwatch.observe.sources.oneshot import LookOptions, look_once
 
     options = LookOptions(
@@ -60,7 +60,7 @@ def dump(arguments: argparse.Namespace) -> int:
 
 
 def diagnose(arguments: argparse.Namespace) -> int:
-    """Watch for a while, or read a recording, and print what is wrong."""
+    """Watch a job for `--for` seconds, or read a recording, and print the findings."""
     if arguments.subject.isascii() and arguments.subject.isdigit():
         snapshot = _watched(int(arguments.subject), arguments)
     else:
@@ -78,7 +78,7 @@ def recorded(path: str) -> Snapshot:
     """The last state of a recording.
 
     Raises:
-        Failure: The file cannot be read or is no recording.
+        Failure: The file cannot be read or is not a recording.
     """
     from mpwatch.observe.sources.replay import replay_to_end
 
@@ -87,7 +87,7 @@ def recorded(path: str) -> Snapshot:
 
 
 def exit_code(snapshot: Snapshot, fail_on: str) -> int:
-    """1 if there is a finding at or above the threshold that still holds, else 0."""
+    """1 if there is an unresolved finding at or above the threshold, else 0."""
     if fail_on == "never":
         return 0
     threshold = Severity[fail_on.upper()]
@@ -98,7 +98,7 @@ def exit_code(snapshot: Snapshot, fail_on: str) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print the limits and permissions that matter; with a PID also what is in that process."""
+    """Print the relevant limits and permissions; with a PID also the hook in that process."""
     from mpwatch.collect.host.doctor import examine
 
     process = None if arguments.pid is None else target(arguments.pid)
@@ -115,7 +115,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
-    """What is in a process of the hook, and what the user's log says about it."""
+    """Checks of the hook in a process, and the user's attach log about that process."""
     from mpwatch.attach import InjectionLog
     from mpwatch.collect.hook.inspection import hook_checks
 

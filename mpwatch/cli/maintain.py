@@ -1,4 +1,4 @@
-"""Commands that change something: detach, clean."""
+"""Maintenance commands: detach, clean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def detach(arguments: argparse.Namespace) -> int:
-    """Detach the hook from a whole tree, and say for each process what is seen of it afterwards."""
+    """Detach the hook from a process tree, and print the result for each process."""
     from mpwatch.attach import InjectionLog, detach_tree
     from mpwatch.collect.job.read_context import Wanted
     from mpwatch.collect.job.reader import TreeCollector
@@ -57,7 +57,7 @@ def _outcome_words(detached: Detached) -> str:
 
 
 def clean(arguments: argparse.Namespace) -> int:
-    """List what dead jobs left behind, and remove it if that was asked for."""
+    """List the remaining files of dead jobs; with `--yes` remove them."""
     from mpwatch.collect.host.orphans import find_leftovers, remove
     from mpwatch.model.units import bytes_text, seconds_text
 

@@ -1,4 +1,4 @@
-"""Commands that serve numbers: export."""
+"""Commands that serve metrics: export."""
 
 from __future__ import annotations
 

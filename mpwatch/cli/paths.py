@@ -1,4 +1,4 @@
-"""Files named on the command line: what can be wrong with them, in one sentence."""
+"""Checks of files named on the command line; each error is one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpwatch.cli.failures import Failure
 
 
 def check_recordable(path: str) -> None:
-    """Refuse a recording that could not be written, before anything starts.
+    """Refuse a recording that could not be written, before the command starts.
 
     Raises:
         Failure: The file exists, or its folder does not or cannot be written to.
@@ -27,7 +27,7 @@ def check_recordable(path: str) -> None:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn what can be wrong with a recording into one sentence."""
+    """Turn errors of reading a recording into a `Failure`."""
     from mpwatch.observe.recording.recording import NotARecording
 
     try:
@@ -40,7 +40,7 @@ def reading(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[IO[str]]:
-    """A new file for a result."""
+    """Open the output file of a command; errors become a `Failure`."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             yield file

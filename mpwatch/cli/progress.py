@@ -1,4 +1,4 @@
-"""A line on standard error while something takes long."""
+"""Progress lines on standard error for long operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 class Progress:
-    """Says what goes on and how much is left, on one line that is wiped at the end."""
+    """Shows an activity and its elapsed time on one line, which is cleared at the end."""
 
     def __init__(self, what: str, seconds: float | None = None) -> None:
         self._what = what
@@ -22,7 +22,7 @@ class Progress:
         return self
 
     def say(self, words: str) -> None:
-        """Show some words beside the time that has passed."""
+        """Show a text after the elapsed time."""
         if not self._is_shown:
             return
         passed_s = time.monotonic() - self._began_s
@@ -47,9 +47,9 @@ BAR_CELLS = 30
 
 
 class ProgressBar:
-    """How much of something is done, on one line that is wiped at the end.
+    """A progress bar on one line, which is cleared at the end.
 
-    Nothing is drawn in the first second, or where standard error is no terminal.
+    Nothing is drawn in the first second, or if standard error is not a terminal.
     """
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class ProgressBar:
         return self
 
     def update(self, part: float) -> None:
-        """Tell how much is done, 0 to 1; cheap enough to be called for every input."""
+        """Set the completed fraction, 0 to 1; cheap enough to be called for every input."""
         if not self._is_terminal:
             return
         now_s = self._clock()

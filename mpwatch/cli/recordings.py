@@ -13,7 +13,7 @@ from mpwatch.cli.terminal import paper
 
 
 def record(arguments: argparse.Namespace) -> int:
-    """Write everything observed to a file until the job ends, a time is over or Ctrl-C."""
+    """Write everything observed to a file until the job ends, `--for` has passed or Ctrl-C."""
     from mpwatch.observe.recording.recording import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
@@ -37,7 +37,7 @@ def record(arguments: argparse.Namespace) -> int:
                 diagnose=False,
             )
     except KeyboardInterrupt:
-        # The usual way to end a recording that has no end of its own.
+        # The usual way to end a recording without `--for`.
         return 0
     finally:
         writer.close()
@@ -61,7 +61,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def trace(arguments: argparse.Namespace) -> int:
-    """Write what the hooks of a recording recorded as a trace for Perfetto."""
+    """Write the hook events of a recording as a trace for Perfetto."""
     from mpwatch.observe.recording.recording import Recording
     from mpwatch.report.trace import write_trace
 
@@ -71,12 +71,12 @@ def trace(arguments: argparse.Namespace) -> int:
         inputs = recording.inputs(on_part=bar.update)
         count = write_trace(inputs, recording.header.at_s, file)
     if count == 0:
-        print("mpwatch: the recording holds no event: was the hook in?", file=sys.stderr)
+        print("mpwatch: the recording has no hook events; was the hook loaded?", file=sys.stderr)
     return 0
 
 
 def autopsy(arguments: argparse.Namespace) -> int:
-    """Print what dead processes did last, from the files their hooks left."""
+    """Print the last events of dead processes, from the files of their hooks."""
     from mpwatch.report.autopsy import NothingLeft, autopsies, autopsy_text
 
     try:

@@ -1,4 +1,4 @@
-"""Commands that start something: run, demo."""
+"""Commands that start a program: run, demo."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _command(arguments: argparse.Namespace) -> list[str]:
     """The command line that runs the target: a module, a file, or a Python command from PATH.
 
     Raises:
-        Failure: There is no such target, or it is not Python.
+        Failure: The target does not exist, or is not Python.
     """
     argv = [arguments.target, *arguments.arguments]
     if arguments.is_module or os.path.exists(arguments.target):
@@ -57,7 +57,7 @@ def _command(arguments: argparse.Namespace) -> list[str]:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Run a demonstration with the dashboard on it; without a terminal print a report."""
+    """Run a demonstration and open the dashboard; without a terminal print a report."""
     from mpwatch.demo import catalogue
 
     if arguments.list_scenarios:
@@ -104,7 +104,7 @@ def _identity(child: subprocess.Popen[bytes]) -> ProcessId:
 
 
 def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
-    """The program's output waits in a file while the dashboard has the terminal."""
+    """Run a program with its output in a file while the dashboard uses the terminal."""
     with subprocesses.captured() as output:
         child = subprocesses.start(command, output)
         with subprocesses.passing_signals(child) as passed:
@@ -115,7 +115,7 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
                 on_stuck=lambda: passed.pass_on(signal.SIGHUP),
             )
             if code > 128 and passed.first is None:
-                passed.pass_on(code - 128)  # the dashboard took the signal
+                passed.pass_on(code - 128)  # the dashboard handled the signal
             if child.poll() is None and passed.first is None:
                 print(
                     "The dashboard is closed; the program goes on, and this is its output:",
@@ -126,7 +126,7 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
 
 
 def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
-    """The program owns the terminal; beside it everything is recorded until it ends."""
+    """Run a program in the terminal and record it until it ends."""
     from mpwatch.observe.recording.recording import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
@@ -154,7 +154,7 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
 
 
 def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
-    """What the dashboard would show, as text, once the demonstration shows something."""
+    """The state of the demonstration as text, after the time its failure needs to show."""
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
     from mpwatch.report import text as text_report
 

@@ -1,4 +1,4 @@
-"""A program started by a command: waited for, watched, and ended as it ended."""
+"""Start a program for a command, wait for it, and exit with its status."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import IO
 from mpwatch.cli.failures import Failure
 
 GRACE_S = 5.0
-"""How long a program that mpwatch ends may take after SIGTERM, before SIGKILL."""
+"""Time between SIGTERM and SIGKILL when mpwatch ends a program."""
 ENDING_S = 10.0
-"""How long mpwatch waits for a program after it passed SIGTERM or SIGHUP to it: as long as
-`docker stop` leaves both of them."""
+"""How long mpwatch waits for a program after forwarding SIGTERM or SIGHUP: the default timeout of
+`docker stop`."""
 _LOOK_S = 0.1
 
 
@@ -45,7 +45,7 @@ def start(command: Sequence[str], output: IO[bytes] | None = None) -> subprocess
     """Start a program; its output goes to a file if one is given.
 
     Raises:
-        Failure: It cannot be started.
+        Failure: The program cannot be started.
     """
     try:
         return subprocess.Popen(
@@ -59,10 +59,10 @@ def start(command: Sequence[str], output: IO[bytes] | None = None) -> subprocess
 
 
 class PassedSignals:
-    """SIGTERM and SIGHUP of this process, passed to its child.
+    """Forwards SIGTERM and SIGHUP of this process to its child.
 
     Attributes:
-        first: The first of them, or `None`.
+        first: The first forwarded signal, or `None`.
     """
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -71,7 +71,7 @@ class PassedSignals:
         self.first: signal.Signals | None = None
 
     def pass_on(self, number: int, _frame: FrameType | None = None) -> None:
-        """Send a signal to the child as well."""
+        """Forward a signal to the child."""
         if self.first is None:
             self.first, self._passed_s = signal.Signals(number), time.monotonic()
         with contextlib.suppress(ProcessLookupError):
@@ -79,7 +79,7 @@ class PassedSignals:
 
     @property
     def is_time_over(self) -> bool:
-        """Whether the child had its time to end after a signal and still runs."""
+        """Whether `ENDING_S` has passed since the first forwarded signal."""
         passed_s = self._passed_s
         return passed_s is not None and time.monotonic() - passed_s > ENDING_S
 
@@ -87,8 +87,8 @@ class PassedSignals:
         """Wait for the child; after a signal only for `ENDING_S`.
 
         Returns:
-            The exit code for this process: the child's, or 128 + n if it does not end in time. It
-            goes on then: it may be writing a checkpoint.
+            The exit code for this process: the child's, or 128 + n if the child does not end in
+            time. The child is not killed then: it may be writing a checkpoint.
         """
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -106,7 +106,7 @@ class PassedSignals:
 
 @contextlib.contextmanager
 def passing_signals(child: subprocess.Popen[bytes]) -> Iterator[PassedSignals]:
-    """Pass SIGTERM and SIGHUP on to the child; the terminal sends ctrl-c to it anyway."""
+    """Forward SIGTERM and SIGHUP to the child; the terminal sends it SIGINT for Ctrl-C."""
     passed = PassedSignals(child)
     before = {
         number: signal.signal(number, passed.pass_on) for number in (signal.SIGTERM, signal.SIGHUP)
@@ -120,13 +120,13 @@ def passing_signals(child: subprocess.Popen[bytes]) -> Iterator[PassedSignals]:
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    """Stay: the child decides what Ctrl-C means. A handler, since ignoring would be inherited."""
+    """Ignore SIGINT: the child handles it. A handler, because the child would inherit SIG_IGN."""
 
 
 def has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Whether a program has ended, leaving it for others to see how.
+    """Whether a program has exited; its exit status stays available.
 
-    `poll` would collect it, and before Linux 6.15 nobody but its collector learns its exit code.
+    `poll` would reap it, and before Linux 6.15 only the process that reaps it gets the exit code.
     """
     try:
         return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -135,7 +135,7 @@ def has_ended(child: subprocess.Popen[bytes]) -> bool:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Ask a program to end, and make it if it does not."""
+    """End a program: SIGTERM, and SIGKILL after `GRACE_S`."""
     if child.poll() is None:
         child.terminate()
     try:
@@ -146,10 +146,10 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def leave_as(returncode: int) -> int:
-    """The exit code that tells our parent what the child's end told us.
+    """The exit code of this process for a child's return code.
 
-    A child killed by a signal lets this process die of the same one, so that shells and launchers
-    see no difference; where that signal does not kill, 128 + n is what shells print.
+    If the child was killed by a signal, this process kills itself with the same signal, so that
+    shells and launchers see no difference; if that signal does not kill it, the code is 128 + n.
     """
     if returncode >= 0:
         return returncode
@@ -163,7 +163,7 @@ def leave_as(returncode: int) -> int:
 
 
 def _without_core() -> None:
-    """The child has left its core already; ours would only overwrite it."""
+    """Disable our core dump, which would overwrite the child's."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
@@ -180,8 +180,8 @@ def captured() -> Iterator[IO[bytes]]:
 def pour(path: str, child: subprocess.Popen[bytes], passed: PassedSignals) -> None:
     """Copy a growing file to standard output until its writer has ended.
 
-    Ends as well once the writer had its time after a signal, or where nobody can read the output
-    any more: a terminal that is gone counts as SIGHUP.
+    Returns also when `ENDING_S` has passed after a signal, or when the terminal is gone, which
+    counts as SIGHUP.
     """
     with open(path, "rb") as file:
         while not passed.is_time_over:
@@ -202,7 +202,7 @@ def pour(path: str, child: subprocess.Popen[bytes], passed: PassedSignals) -> No
 
 
 def _drop_output() -> None:
-    """Let what is still buffered go nowhere: flushing it at exit would fail."""
+    """Redirect standard output to /dev/null: flushing its buffer at exit would fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

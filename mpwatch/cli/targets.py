@@ -1,4 +1,4 @@
-"""The process that a command is about, and the hooks that the command injects into it."""
+"""The target process of a command, and the hooks that the command injects into the job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
-    """The process with this number, if it can be watched.
+    """The process with this pid.
 
     Args:
-        pid: The process.
-        may_be_hidden: Whether one of which only the outside shows will do.
+        pid: The pid.
+        may_be_hidden: Whether to accept a process whose private procfs files are not readable.
 
     Raises:
-        Failure: It cannot, with the reason, the command that helps and the exit code.
+        Failure: The process cannot be watched; with reason, helpful command and exit code.
     """
     try:
         return identify(pid, may_be_hidden=may_be_hidden)
@@ -44,14 +44,14 @@ def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
 
 
 def ended_meanwhile(pid: int) -> Failure:
-    """The failure of a process that was there a moment ago."""
+    """The failure for a process that exited before it was read."""
     return Failure(
         f"Process {pid} ended before it could be read.", "mpwatch ps", EXIT_NO_SUCH_PROCESS
     )
 
 
 def hook_use(arguments: argparse.Namespace) -> HookUse:
-    """What `--hook` and `--no-hook` say."""
+    """The hook mode chosen by `--hook` and `--no-hook`."""
     if arguments.no_hook:
         return "ignore"
     return "inject" if arguments.hook else "use"
@@ -59,10 +59,10 @@ def hook_use(arguments: argparse.Namespace) -> HookUse:
 
 @contextlib.contextmanager
 def injecting(process: ProcessId, arguments: argparse.Namespace) -> Iterator[Inject | None]:
-    """What injects hooks for a command without a dashboard, if `--hook` was given.
+    """Provide the injecting function for a command without a dashboard, if `--hook` was given.
 
-    They are detached when the command ends, unless `--keep` was given. SIGTERM and SIGHUP end the
-    command like ctrl-c meanwhile.
+    The hooks are detached when the command ends, unless `--keep` was given. Inside the context
+    SIGTERM and SIGHUP end the command like Ctrl-C.
     """
     if hook_use(arguments) != "inject":
         yield None
@@ -79,7 +79,7 @@ def injecting(process: ProcessId, arguments: argparse.Namespace) -> Iterator[Inj
 
 @contextlib.contextmanager
 def exiting_on_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise `SystemExit` with 128 + n, so that `finally` blocks run."""
+    """Make SIGTERM and SIGHUP raise `SystemExit` with 128 + n, so that `finally` blocks run."""
     before = {number: signal.signal(number, _exit) for number in _ENDING}
     try:
         yield
@@ -89,9 +89,9 @@ def exiting_on_signals() -> Iterator[None]:
 
 
 class LazySession:
-    """An `AttachSession` that is made when it is first used.
+    """An `AttachSession` that is created on first use.
 
-    The modules for injecting take 50 ms to import, which the first screen must not wait for.
+    Importing its modules takes 50 ms, which must not delay the first screen.
     """
 
     def __init__(self, root: ProcessId, *, only: Collection[int], keeps: bool) -> None:
@@ -120,7 +120,7 @@ class LazySession:
             session.inject(samples, report, again=again)
 
     def end(self) -> None:
-        """Detach what was injected, and say so; later calls of all methods do nothing."""
+        """Detach the injected hooks and report that; later calls of all methods do nothing."""
         with self._lock:
             self._is_over = True
             session, self._session = self._session, None
@@ -137,9 +137,9 @@ class LazySession:
 
 
 def end_session(session: AttachSession) -> None:
-    """Detach what was injected, and say so on standard error in one line.
+    """Detach the injected hooks, and report that on standard error in one line.
 
-    No signal but SIGKILL interrupts this; it takes a second for most jobs, and is bounded.
+    No signal but SIGKILL interrupts this. It takes a second for most jobs; its time is bounded.
     """
     with _undisturbed():
         sentence = session.end()
@@ -168,7 +168,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    """Ignore a signal, by a handler since processes started meanwhile inherit SIG_IGN."""
+    """Ignore a signal. A handler, because child processes would inherit SIG_IGN."""
 
 
 def _exit(number: int, _frame: FrameType | None) -> NoReturn:

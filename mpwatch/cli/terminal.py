@@ -1,4 +1,4 @@
-"""What printed reports are written on: the terminal, or a pipe."""
+"""Width and colour of printed reports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def paper() -> Paper:
-    """How wide standard output is, and whether it may be coloured."""
-    # Here, because what is printed as JSON needs none.
+    """Width of standard output in columns (100 for a pipe), and whether to use colour."""
+    # Imported here: JSON output does not need the module.
     from mpwatch.report.table import Paper
 
     is_terminal = sys.stdout.isatty()

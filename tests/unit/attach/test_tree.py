@@ -33,7 +33,7 @@ def test_processes_that_run_the_program_get_the_hook(role: Role) -> None:
     ("role", "word"),
     [
         ("resource-tracker", "resource tracker"),
-        ("forkserver", "children bring their own"),
+        ("forkserver", "children load the hook"),
         ("shm-manager", "torch_shm_manager"),
         ("compile-worker", "compile workers"),
     ],
