@@ -44,7 +44,7 @@ async def test_the_first_screen_says_what_is_wrong_where_and_what_to_do() -> Non
         text = screen_text(app)
 
     assert "CRITICAL main reaches its limit of 1024 fds in 38 s" in text
-    assert "do  Keep copies (batch.clone())" in text
+    assert "fix  Keep copies (batch.clone())" in text
     assert "waits for batch 417" in text
 
 
@@ -304,9 +304,9 @@ async def test_empty_pages_say_why_and_what_would_fill_them() -> None:
     wanted = {
         "2": "They appear when a tensor goes through a queue",
         "5": "call mpwatch.instrument()",
-        "6": "Nobody waits for anything",
+        "6": "No overdue waits",
         "7": "libnvidia-ml.so.1 was not found",
-        "8": "Births and ends of processes",
+        "8": "Process starts and exits",
         "9": "No findings",
     }
     async with app.run_test(size=(120, 36)) as pilot:
