@@ -1,4 +1,4 @@
-"""The dashboard as a program: takes snapshots from a source and shows them until told to quit."""
+"""The dashboard application: shows snapshots from a source until it is told to quit."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class MpwatchApp(ReplayVerbs):
 
     Args:
         source: Where snapshots come from; started on mount, stopped before the program ends.
-        title: What is watched, until the first snapshot says it.
+        title: Name of the job until the first snapshot arrives.
         refresh_hz: How often snapshots are expected; shown in the status line.
-        readonly: Whether everything that acts on processes is refused.
-        keymap: Keys by binding id, in place of the usual ones.
-        deeds: What acts on processes; tests hand in what does not.
+        readonly: Whether all actions on processes are refused.
+        keymap: Keys by binding id, replacing the defaults.
+        deeds: Performs actions on processes; tests pass a fake.
         recording: The file the source writes from its start, if it does.
         question: Whether to inject the hook; without it nothing can be injected.
-        termination: What ends the dashboard from outside.
+        termination: Ends the dashboard on signals or a lost terminal.
     """
 
     TITLE = "mpwatch"
@@ -51,7 +51,7 @@ class MpwatchApp(ReplayVerbs):
     COMMANDS: ClassVar[set[type[JumpProvider]]] = App.COMMANDS | {JumpProvider}  # type: ignore[assignment]
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause, go on", id="pause"),
+        Binding("space", "pause", "Pause or resume", id="pause"),
         Binding("question_mark", "help", "Help about this screen", key_display="?", id="help"),
         Binding("q", "quit", "Quit", id="quit", priority=False),
     ]
@@ -79,25 +79,25 @@ class MpwatchApp(ReplayVerbs):
         self._own_keymap = dict(keymap or {})
 
     def on_mount(self) -> None:
-        """Open the first screen and let the source begin."""
+        """Open the first screen and start the source."""
         if self._own_keymap:
             self.set_keymap(self._own_keymap)
         self.push_screen(self.dashboard)
         if self._termination is not None:
             self._termination.started(self)
         source = self.watch_state.source
-        # Called on the source's thread; posting a message is what may be done from there.
+        # Called on the source's thread, where only posting a message is safe.
         source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
 
     def _deliver(self, message: SnapshotArrived) -> None:
         self.post_message(message)
 
     def on_unmount(self) -> None:
-        """Let the source end before the program does."""
+        """Stop the source before the program ends."""
         self.watch_state.source.stop()
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
-        """Show the newest state on the screen in front."""
+        """Show the newest snapshot on the active screen."""
         if self._termination is not None:
             self._termination.look_at_terminal()
         if self.watch_state.arrived(message.snapshot):
@@ -105,11 +105,11 @@ class MpwatchApp(ReplayVerbs):
         self.consider_asking(message.snapshot)
 
     def on_process_asked(self, message: ProcessAsked) -> None:
-        """Show everything about a process."""
+        """Open the screen of a process."""
         self.push_screen(ProcessScreen(self.watch_state, message.process))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say one clear sentence where there is no room for a screen."""
+        """Show a message instead of the screens if the terminal is too small."""
         too_small = event.size.width < LEAST_WIDTH or event.size.height < LEAST_HEIGHT
         is_shown = isinstance(self.screen, TooSmallScreen)
         if too_small and not is_shown:
@@ -120,16 +120,16 @@ class MpwatchApp(ReplayVerbs):
     # --- actions ---------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        """Hold the screen still, or go on."""
+        """Pause or resume the display."""
         self.watch_state.toggle_pause()
         self.redraw()
 
     def action_help_quit(self) -> None:
-        """Take ctrl+c for what it means in every other monitor."""
+        """Quit on ctrl+c, as in other monitors."""
         self.exit()
 
     def action_help(self) -> None:
-        """Explain the screen in front and its keys."""
+        """Show help about the active screen and its keys."""
         screen = self.screen
         if isinstance(screen, PagesScreen):
             page = screen.view.page
@@ -138,7 +138,7 @@ class MpwatchApp(ReplayVerbs):
             self.push_screen(HelpScreen(Manual(screen.help_title, screen.help_lines, self._keys())))
 
     def _keys(self) -> list[KeyHelp]:
-        """The keys that work here, as they are mapped, each action once."""
+        """The active key bindings with the keymap applied, each action once."""
         found: dict[str, tuple[list[str], str]] = {}
         for active in self.screen.active_bindings.values():
             binding = active.binding
@@ -165,8 +165,10 @@ class MpwatchApp(ReplayVerbs):
             self.pop_screen()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the command palette offers beside jumps."""
-        yield SystemCommand("view: pause or go on", "Hold the screen still", self.action_pause)
+        """Commands of the palette in addition to jumps."""
+        yield SystemCommand(
+            "view: pause or resume", "Pause or resume the display", self.action_pause
+        )
         for digit, page in self.dashboard.pages.items():
             yield SystemCommand(
                 f"page: {page.title}", page.help[0] if page.help else "", self._page_opener(digit)
@@ -196,13 +198,13 @@ def run_dashboard(
 
     Args:
         source: Not yet started; it is stopped before this returns.
-        title: What is watched, until the first snapshot says it.
+        title: Name of the job until the first snapshot arrives.
         refresh_hz: How often the source samples.
         readonly: Refuse everything that acts on processes.
-        keymap: Keys by binding id, in place of the usual ones.
+        keymap: Keys by binding id, replacing the defaults.
         recording: The file the source writes from its start, if it does.
         question: Whether to inject the hook; without it nothing can be injected.
-        on_stuck: Called before a dashboard that does not end when told is ended by force.
+        on_stuck: Called before a dashboard that does not end in time is killed.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.

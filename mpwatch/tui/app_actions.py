@@ -1,4 +1,4 @@
-"""Keys that mean the same on every screen: stacks, comparing, copying, acting, replaying."""
+"""Actions available on every screen: stacks, comparison, copying, process actions, replay."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SEEK_S = 10.0
 
 
 class WatchApp(App[int]):
-    """A program that shows one job: what its verbs work on.
+    """An application that shows one job; base of the action classes.
 
     Attributes:
-        watch_state: The source and the moment on screen.
+        watch_state: The source and the displayed moment.
     """
 
     watch_state: Watch
@@ -40,19 +40,19 @@ class WatchApp(App[int]):
     wall_clock: Callable[[], float] = time.time
 
     def redraw(self) -> None:
-        """Draw the screen in front again."""
+        """Draw the active screen again."""
         screen = self.screen
         if isinstance(screen, LiveScreen):
             screen.show_moment()
 
     def tell(self, words: str, *, failed: bool = False) -> None:
-        """Say something in passing; the words are shown as they are."""
+        """Show a notification; markup in the text is not interpreted."""
         severity = "error" if failed else "information"
         self.notify(words, severity=severity, timeout=6, markup=False)  # type: ignore[arg-type]
 
     @property
     def process_in_front(self) -> ProcessId | None:
-        """The process the screen in front is about."""
+        """The current process of the active screen."""
         screen = self.screen
         if isinstance(screen, PagesScreen):
             return screen.current_process
@@ -60,24 +60,24 @@ class WatchApp(App[int]):
 
 
 class LookingVerbs(WatchApp):
-    """Looking closer without changing anything."""
+    """Actions that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "take_stacks", "Take all stacks now", id="stacks.take"),
         Binding("n", "native", "Stacks with native frames", id="stacks.native"),
         Binding("v", "locals", "Stacks with local variables", id="stacks.locals"),
-        Binding("f", "follow", "Follow stacks of a process, or stop", id="stacks.follow"),
-        Binding("m", "merged", "Merge the stacks of all", id="stacks.merged"),
-        Binding("b", "keep", "Keep this moment to compare with", id="compare.mark"),
-        Binding("d", "compare", "Differences to the kept moment", id="compare.open"),
-        Binding("y", "copy", "Copy what the cursor is on", id="copy"),
+        Binding("f", "follow", "Start or stop following stacks", id="stacks.follow"),
+        Binding("m", "merged", "Merge the stacks of all processes", id="stacks.merged"),
+        Binding("b", "keep", "Save a snapshot to compare with", id="compare.mark"),
+        Binding("d", "compare", "Compare with the saved snapshot", id="compare.open"),
+        Binding("y", "copy", "Copy the row under the cursor", id="copy"),
         Binding("e", "export", "Write this page to a file", id="export"),
-        Binding("ctrl+s", "save_picture", "Save a picture of the screen", id="picture"),
+        Binding("ctrl+s", "save_picture", "Save the screen as SVG", id="picture"),
     ]
 
     def action_take_stacks(self) -> None:
         """Take the stacks of every process."""
-        self._ask_stacks(TakeStacks(), "Stacks of every process are being taken.")
+        self._ask_stacks(TakeStacks(), "Taking stacks of every process.")
 
     def action_native(self) -> None:
         """Take the stacks of one process with native frames."""
@@ -98,30 +98,30 @@ class LookingVerbs(WatchApp):
         self.tell(problem or words, failed=problem is not None)
 
     def action_follow(self) -> None:
-        """Begin or stop to follow the stacks of the process in front."""
+        """Start or stop following the stacks of the current process."""
         follows = self.watch_state.toggle_following()
-        self.tell("Stacks are followed." if follows else "Stacks are not followed any more.")
+        self.tell("Following stacks." if follows else "No longer following stacks.")
         self.redraw()
 
     def action_merged(self) -> None:
-        """Show what all processes do, the same taken together."""
+        """Open the merged stacks of all processes."""
         if not isinstance(self.screen, MergedScreen):
             self.push_screen(MergedScreen(self.watch_state))
 
     def action_keep(self) -> None:
-        """Keep the moment on screen."""
+        """Save the displayed snapshot for comparison."""
         self.watch_state.mark()
-        self.tell("This moment is kept; d shows what differs from it.")
+        self.tell("Snapshot saved; press d to compare.")
 
     def action_compare(self) -> None:
-        """Show what differs from the moment that was kept."""
+        """Compare with the saved snapshot."""
         if self.watch_state.marked is None:
-            self.tell("No moment is kept to compare with; b keeps the one on screen.", failed=True)
+            self.tell("No snapshot is saved to compare with; press b to save one.", failed=True)
         elif not isinstance(self.screen, CompareScreen):
             self.push_screen(CompareScreen(self.watch_state))
 
     def action_copy(self) -> None:
-        """Copy the row under the cursor with its details, or the finding in front."""
+        """Copy the row under the cursor with its details, or the open finding."""
         text = self._selection()
         if text:
             self.copy_to_clipboard(text)
@@ -138,7 +138,7 @@ class LookingVerbs(WatchApp):
         return ""
 
     def action_export(self) -> None:
-        """Write the rows of the page in front, all of them and uncut, to a new file."""
+        """Write all rows of the current page, uncut, to a new file."""
         screen, moment = self.screen, self.watch_state.moment
         if not isinstance(screen, PagesScreen) or moment is None:
             return
@@ -162,30 +162,30 @@ class LookingVerbs(WatchApp):
 
 
 class ActingVerbs(LookingVerbs):
-    """Doing something to a process."""
+    """Actions on a process."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "act", "Do something to this process", id="act"),
+        Binding("x", "act", "Process actions", id="act"),
     ]
 
     def action_act(self) -> None:
-        """Open the list of what can be done, unless that is forbidden."""
+        """Open the list of process actions, unless read-only."""
         process = self.process_in_front
         if self.watch_state.viewing.is_readonly:
-            self.tell("This dashboard is read-only: it acts on nothing.", failed=True)
+            self.tell("This dashboard is read-only: process actions are disabled.", failed=True)
         elif process is not None and not isinstance(self.screen, ActingScreen):
             self.push_screen(ActingScreen(self.watch_state, process, self.deeds))
 
 
 class HookVerbs(ActingVerbs):
-    """Injecting the hook: the question on the top line, its answers, and asking it again."""
+    """Injecting the hook: the question on the top line, its answers, and repeating it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask_hook", "Inject the hook; asks first", id="hook.ask"),
     ]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key answers the question only where and while it is shown."""
+        """Enable the answer keys only while the question is shown."""
         if action in ("answer_hook", "show_injection"):
             question = self.watch_state.question
             is_typing = isinstance(self.focused, Input)
@@ -196,7 +196,7 @@ class HookVerbs(ActingVerbs):
         return super().check_action(action, parameters)
 
     def consider_asking(self, snapshot: Snapshot) -> None:
-        """Have a plan made where the question is to be asked."""
+        """Start making a plan if the question is to be asked."""
         question = self.watch_state.question
         if question is not None and question.wants_plan(snapshot):
             self.run_worker(
@@ -207,7 +207,7 @@ class HookVerbs(ActingVerbs):
             )
 
     def _plan(self, question: HookQuestion, snapshot: Snapshot) -> None:
-        """Make a plan, on a thread of its own."""
+        """Make a plan, on a separate thread."""
         plan = None
         try:
             plan = question.make(snapshot)
@@ -218,7 +218,7 @@ class HookVerbs(ActingVerbs):
         question.planned(plan)
         if plan is None:
             question.answered()
-            self.tell("What an injection would do could not be found out.", failed=True)
+            self.tell("The injection could not be planned.", failed=True)
         elif not plan.injectable():
             question.answered()
             left_out = plan.left_out()
@@ -239,7 +239,7 @@ class HookVerbs(ActingVerbs):
             self.consider_asking(moment.snapshot)
 
     def action_answer_hook(self, yes: bool) -> None:
-        """Inject the hook, or ask no more."""
+        """Inject the hook, or close the question."""
         question = self.watch_state.question
         if question is None or question.plan is None:
             return
@@ -254,7 +254,7 @@ class HookVerbs(ActingVerbs):
         self.redraw()
 
     def action_show_injection(self) -> None:
-        """Show what an injection would do; it can be answered there."""
+        """Open the injection plan; the question can be answered there."""
         question = self.watch_state.question
         if question is None or question.plan is None:
             return
@@ -270,10 +270,14 @@ class ReplayVerbs(HookVerbs):
     """Moving through a recording."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("full_stop", "step(1)", "Replay: next reading", key_display=".", id="replay.next"),
-        Binding("comma", "step(-1)", "Replay: last reading", key_display=",", id="replay.last"),
+        Binding("full_stop", "step(1)", "Replay: next sample", key_display=".", id="replay.next"),
+        Binding("comma", "step(-1)", "Replay: previous sample", key_display=",", id="replay.last"),
         Binding(
-            "right_square_bracket", "seek(1)", "Replay: 10 s on", key_display="]", id="replay.on"
+            "right_square_bracket",
+            "seek(1)",
+            "Replay: 10 s forward",
+            key_display="]",
+            id="replay.on",
         ),
         Binding(
             "left_square_bracket",
@@ -286,17 +290,17 @@ class ReplayVerbs(HookVerbs):
             "plus,equals_sign", "speed(2)", "Replay: faster", key_display="+", id="replay.faster"
         ),
         Binding("minus", "speed(0.5)", "Replay: slower", key_display="-", id="replay.slower"),
-        Binding("t", "to_finding", "Replay: to where this finding began", id="replay.finding"),
+        Binding("t", "to_finding", "Replay: to the start of this finding", id="replay.finding"),
     ]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of a replay mean nothing on a running job."""
+        """Enable the keys of a replay only in a replay."""
         if action in ("step", "seek", "speed", "to_finding"):
             return not self.watch_state.source.is_live
         return super().check_action(action, parameters)
 
     def action_step(self, readings: int) -> None:
-        """Pause, and move by readings."""
+        """Pause, and move by samples."""
         self._ask(Step(readings))
 
     def action_seek(self, direction: int) -> None:
@@ -313,7 +317,7 @@ class ReplayVerbs(HookVerbs):
             self._ask(SetSpeed(moment.snapshot.playback.speed * factor))
 
     def action_to_finding(self) -> None:
-        """Go to the moment the finding in front was first seen."""
+        """Seek to the time at which the selected finding was first seen."""
         screen, moment = self.screen, self.watch_state.moment
         finding = screen.finding if isinstance(screen, FindingScreen) else None
         if moment is None or finding is None or finding.first_seen_s is None:

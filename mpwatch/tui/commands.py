@@ -1,4 +1,4 @@
-"""The command palette: what depends on the job, found by typing."""
+"""The command palette: entries that depend on the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpwatch.tui.view_state import Watch
 
 
 class Jumping(Protocol):
-    """What a jump needs of the program."""
+    """The application interface that a jump uses."""
 
     watch_state: Watch
 
@@ -26,7 +26,7 @@ class Jumping(Protocol):
 
 
 class JumpProvider(Provider):
-    """Jumps to processes and findings by any part of their names."""
+    """Finds processes and findings by any part of their names."""
 
     @property
     def _app(self) -> Jumping:

@@ -1,4 +1,4 @@
-"""Whose stacks are worth taking because a person looks at them."""
+"""Schedule of stack requests for the process under the cursor."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
 HOOKED_S = 3.0
-"""A hook answers in microseconds: its stacks may be asked for this often."""
+"""Interval with a hook, which answers in microseconds."""
 REMEMBERED = 512
-"""Processes whose last look is remembered: the least recently asked for is forgotten first."""
+"""Processes with a remembered request time; the oldest is dropped first."""
 OUTSIDE_S = 30.0
-"""py-spy halts the process for some milliseconds: rarely, unless it is followed."""
+"""Interval with py-spy, which pauses the process for some milliseconds."""
 OUTSIDE_LIMIT_S = 240.0
-"""A cursor that stays where it is asks after twice as long each time: nobody may be there."""
+"""The interval doubles while the cursor does not move: the user may be absent."""
 
 
 class Glance:
-    """Asks for stacks of the process under the cursor, not more often than they cost little."""
+    """Requests stacks of the process under the cursor, at intervals by cost."""
 
     def __init__(self) -> None:
         self._rests_on: ProcessId | None = None
         self._asked_s: dict[ProcessId, float] = {}
         self._asked_here = 0
-        """How often since the cursor came to rest."""
+        """Requests since the last cursor movement."""
 
     def due(self, process: Process | None, at_s: float) -> Command | None:
-        """What to ask for at this snapshot, if anything.
+        """The request to send at this snapshot, or `None`.
 
-        A cursor that is still moving asks for nothing: it must rest for one snapshot.
+        The cursor must stay on one process for one snapshot before the first request.
 
         Args:
-            process: What the cursor is on.
-            at_s: The moment of the snapshot.
+            process: The process under the cursor.
+            at_s: The time of the snapshot.
         """
         rested = process is not None and process.process == self._rests_on
         if not rested:
@@ -56,7 +56,7 @@ class Glance:
 
 
 def _is_fresh(process: Process, at_s: float, every_s: float) -> bool:
-    """Whether its stacks were taken lately for another reason, as those of the root are."""
+    """Whether the stacks are recent, for instance from the schedule of the root process."""
     return any(
         t.stack_at_s is not None and at_s - t.stack_at_s < every_s / 2 for t in process.threads
     )

@@ -1,4 +1,4 @@
-"""The question whether to inject the hook: when it is asked, and what is known for it."""
+"""The state of the question whether to inject the hook, and the plan behind it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 
 READABLE_AFTER_S = 0.5
-"""A key pressed sooner was meant for what the screen showed before."""
+"""A key pressed sooner was meant for the previous screen contents."""
 REPLAN_S = 2.0
-"""At most so often the plan follows processes that start and exit."""
+"""Minimum interval between plans while processes start and exit."""
 
 
 class HookQuestion:
-    """Whether the question is asked, with the plan that it is about.
+    """Whether the question is asked, and its injection plan.
 
     A plan is made on another thread, since it reads symbols of every interpreter. Attributes are
     read and written on the dashboard's thread.
 
     Attributes:
-        asks: Whether the question is to be asked as soon as there is a plan.
-        plan: What an injection would do; `None` until it has been asked for.
+        asks: Whether to ask the question as soon as a plan is ready.
+        plan: The injection plan; `None` until one was made.
     """
 
     def __init__(
@@ -50,25 +50,25 @@ class HookQuestion:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether a key answers it: once there was time to read it."""
+        """Whether answer keys are enabled: after the time needed to read the question."""
         shown_s = self._shown_s
         is_readable = shown_s is not None and self._clock() - shown_s >= READABLE_AFTER_S
         return self.is_shown and is_readable
 
     def ask(self) -> None:
-        """Ask it, also if it was answered before."""
+        """Ask the question, again if it was answered before."""
         self.asks = True
         self.plan = None
         self._shown_s = None
         self._planned_s = float("-inf")
 
     def answered(self) -> None:
-        """Ask no more."""
+        """Close the question."""
         self.asks = False
         self._shown_s = None
 
     def wants_plan(self, snapshot: Snapshot) -> bool:
-        """Whether a plan is to be made for the job as it is now; if so, begin one."""
+        """Whether a new plan is due for this snapshot; if so, mark planning as started."""
         if not self.asks or self._is_planning:
             return False
         processes = _candidates(snapshot)
@@ -84,7 +84,7 @@ class HookQuestion:
         return self._make_plan([process.sample for process in snapshot.living()])
 
     def planned(self, plan: InjectionPlan | None) -> None:
-        """Take a plan that was made, or note that it could not be."""
+        """Store a finished plan, or `None` if planning failed."""
         self._is_planning = False
         self._planned_s = self._clock()
         self.plan = plan

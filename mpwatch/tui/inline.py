@@ -1,4 +1,4 @@
-"""A status of a few lines below the prompt, that stays in the scrollback when one leaves."""
+"""A status of a few lines below the prompt, which stays in the scrollback after exit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpwatch.tui.view_state import Watch
 from mpwatch.tui.widgets.line_view import LineView
 
 LAST_PAINT_S = 0.1
-"""Time to paint once more without the keys, before what is on screen stays there."""
+"""Seconds for a last paint without the key hints before exit."""
 
 
 class InlineApp(App[int]):
@@ -26,16 +26,16 @@ class InlineApp(App[int]):
 
     Args:
         source: Where snapshots come from; started on mount, stopped before the program ends.
-        title: What is watched, until the first snapshot says it.
+        title: Name of the job until the first snapshot arrives.
         refresh_hz: How often snapshots are expected; shown in the status line.
-        termination: What ends it from outside.
+        termination: Ends it on signals or a lost terminal.
     """
 
     CSS_PATH = "dashboard.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape,enter", "quit", "Leave", id="quit"),
-        Binding("space", "pause", "Pause, go on", id="pause"),
+        Binding("space", "pause", "Pause or resume", id="pause"),
     ]
 
     def __init__(
@@ -53,28 +53,28 @@ class InlineApp(App[int]):
         self.keys = LineView(classes="bar")
 
     def compose(self) -> ComposeResult:
-        """The status, and the two keys there are."""
+        """The status and a line with both keys."""
         yield self.status
         yield self.keys
 
     def on_mount(self) -> None:
-        """Let the source begin."""
+        """Start the source."""
         self.status.show((cell(f" mpwatch   {self.watch_state.viewing.title}   reads the job"),))
         self.keys.show((cell(" q leave, the status stays   space pause", "dim"),))
         if self._termination is not None:
             self._termination.started(self)
-        # Called on the source's thread; posting a message is what may be done from there.
+        # Called on the source's thread, where only posting a message is safe.
         self.watch_state.source.start(lambda found: self._deliver(SnapshotArrived(found)))
 
     def _deliver(self, message: SnapshotArrived) -> None:
         self.post_message(message)
 
     def on_unmount(self) -> None:
-        """Let the source end before the program does."""
+        """Stop the source before the program ends."""
         self.watch_state.source.stop()
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
-        """Show the newest state; the last one of a job that has ended stays."""
+        """Show the newest snapshot; the last one of an ended job stays on screen."""
         if self._termination is not None:
             self._termination.look_at_terminal()
         if not self.watch_state.arrived(message.snapshot):
@@ -95,16 +95,16 @@ class InlineApp(App[int]):
             self.status.show(lines)
 
     def action_pause(self) -> None:
-        """Hold the lines still, or go on."""
+        """Pause or resume the display."""
         self.watch_state.toggle_pause()
         self._draw()
 
     async def action_quit(self) -> None:
-        """Leave the status where it is, without its keys."""
+        """Exit and keep the status on screen, without the key hints."""
         self._leave()
 
     def action_help_quit(self) -> None:
-        """Take ctrl+c for what it means everywhere else."""
+        """Quit on ctrl+c."""
         self._leave()
 
     def _leave(self) -> None:
@@ -119,13 +119,13 @@ def run_inline(
     refresh_hz: float = 1.0,
     on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
-    """Show a few lines about a job until it ends or the person leaves.
+    """Show a few lines about a job until it ends or the user quits.
 
     Args:
         source: Not yet started; it is stopped before this returns.
-        title: What is watched, until the first snapshot says it.
+        title: Name of the job until the first snapshot arrives.
         refresh_hz: How often the source samples.
-        on_stuck: Called before it is ended by force, where it does not end when told.
+        on_stuck: Called before a display that does not end in time is killed.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.

@@ -1,4 +1,4 @@
-"""What arrives from outside the screens, and what a screen asks the program for."""
+"""Messages from the source to the application and from screens to the application."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mpwatch.model.snapshot import Snapshot
 
 
 class SnapshotArrived(Message, bubble=False):
-    """A new snapshot from the source; while the last one waits to be handled, the newest wins."""
+    """A new snapshot from the source; it replaces an older one that is still queued."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self.snapshot = snapshot
 
     def can_replace(self, message: Message) -> bool:
-        """Stand in for an older snapshot that nobody has looked at."""
+        """Replace an older queued snapshot."""
         return isinstance(message, SnapshotArrived)
 
 
 class ProcessAsked(Message):
-    """A person wants to see a process, on a screen that knows no other screens."""
+    """A request to open the screen of a process."""
 
     def __init__(self, process: ProcessId) -> None:
         super().__init__()

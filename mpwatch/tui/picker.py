@@ -22,10 +22,10 @@ AGAIN_S = 2.0
 
 
 class PickerApp(App[ProcessId]):
-    """A list that refreshes itself; returns the root of the chosen job, or `None`.
+    """A list of jobs, refreshed every other second; returns the root of the chosen job or `None`.
 
     Args:
-        find: Looks for jobs; called on a thread of its own, again and again.
+        find: Finds running jobs; called repeatedly on a worker thread.
         wall_clock: Seconds since the epoch.
     """
 
@@ -34,7 +34,7 @@ class PickerApp(App[ProcessId]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape", "quit", "Quit", id="quit"),
-        Binding("r", "look", "Look again", id="look"),
+        Binding("r", "look", "Search again", id="look"),
     ]
 
     class Found(Message):
@@ -61,16 +61,16 @@ class PickerApp(App[ProcessId]):
         self._details = LineView(classes="details")
 
     def compose(self) -> ComposeResult:
-        """A head line, the jobs, the one under the cursor, the keys."""
+        """Head line, jobs, details of the selected job, keys."""
         yield self._top
         yield self._table
         yield self._empty
         yield self._details
         yield (keys := LineView(classes="bar"))
-        keys.show((cell(" up down choose   enter watch it   r look again   q quit", "dim"),))
+        keys.show((cell(" up down choose   enter watch   r search again   q quit", "dim"),))
 
     def on_mount(self) -> None:
-        """Look at once, then every other second."""
+        """Search now, then every other second."""
         self._details.styles.height = 2
         self._empty.display = False
         self._top.show((line((" mpwatch", "title"), "   looking for torch jobs"),))
@@ -79,7 +79,7 @@ class PickerApp(App[ProcessId]):
         self.set_interval(AGAIN_S, self.action_look)
 
     def action_look(self) -> None:
-        """Search the machine, off this thread."""
+        """Search for jobs on a worker thread."""
         self.run_worker(self._look, thread=True, exclusive=True, group="look")
 
     def _look(self) -> None:
@@ -104,7 +104,7 @@ class PickerApp(App[ProcessId]):
         self._explain()
 
     def on_picker_app_not_found(self, message: NotFound) -> None:
-        """Say why the machine could not be searched."""
+        """Show why the search failed."""
         self._top.show((line((" mpwatch", "title"), (f"   {message.reason}", "critical")),))
 
     def on_live_table_moved(self, message: LiveTable.Moved) -> None:
@@ -123,12 +123,12 @@ class PickerApp(App[ProcessId]):
 
 
 def pick(find: FindJobs) -> ProcessId | None:
-    """Let a person choose a job.
+    """Let the user choose a job.
 
     Args:
         find: Looks for running jobs.
 
     Returns:
-        The root of the chosen job, or `None` if the person left.
+        The root of the chosen job, or `None` if the user quit.
     """
     return PickerApp(find).run()

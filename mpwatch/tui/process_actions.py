@@ -1,7 +1,7 @@
-"""What a person can have done to a process: signals, limits, files. Asked for and confirmed before.
+"""Actions on a process: signals, limits, files. The caller has asked for confirmation.
 
-Nothing here is called while the dashboard is read-only. A pid may have been given to another
-process since it was read, so each deed makes sure first that it is still the same one.
+Nothing here is called while the dashboard is read-only. A pid may have been reused since it was
+read, so each action first verifies the identity of the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class NotDone(Exception):
-    """A deed was refused; the text is one sentence saying why."""
+    """An action was refused; the text is one sentence with the reason."""
 
 
 def _start_ticks(pid: int) -> int | None:
@@ -37,10 +37,10 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _signal_by_pidfd(process: ProcessId, number: int) -> None:
-    """Send a signal to this process and no other."""
+    """Send a signal to exactly this process, even if its pid is reused."""
     descriptor = os.pidfd_open(process.pid)
     try:
-        # Once the pidfd is open the pid cannot change hands, so this check holds for the signal.
+        # An open pidfd refers to one process for good, so this check stays valid for the signal.
         if _start_ticks(process.pid) != process.start_ticks:
             raise ProcessLookupError
         signal.pidfd_send_signal(descriptor, number)
@@ -49,7 +49,7 @@ def _signal_by_pidfd(process: ProcessId, number: int) -> None:
 
 
 def _raise_limit(process: ProcessId) -> int:
-    """Raise the soft limit of descriptors to the hard one; returns it."""
+    """Raise the soft limit of descriptors to the hard limit; returns the hard limit."""
     if _start_ticks(process.pid) != process.start_ticks:
         raise ProcessLookupError
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
@@ -57,7 +57,7 @@ def _raise_limit(process: ProcessId) -> int:
     return hard
 
 
-def _take_hook_out(processes: Sequence[ProcSample]) -> str:
+def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     """Detach every hook and log it; returns a sentence with the result."""
     from mpwatch.attach import InjectionLog, detach_tree
 
@@ -69,33 +69,33 @@ def _take_hook_out(processes: Sequence[ProcSample]) -> str:
     stayed = [found for found in outcomes if found.state not in ("absent", "pending", "gone")]
     if stayed:
         reason = stayed[0].reason or stayed[0].state
-        return f"The hook is still in {len(stayed)} of {len(outcomes)} processes: {reason}"
+        return f"The hook is still attached in {len(stayed)} of {len(outcomes)} processes: {reason}"
     return "The hook was detached from every process."
 
 
 @dataclass(frozen=True, slots=True)
 class Deeds:
-    """The system calls behind the deeds; tests hand in others."""
+    """The system calls behind the actions; tests pass fakes."""
 
     send: Callable[[ProcessId, int], None] = field(default=_signal_by_pidfd)
     raise_limit: Callable[[ProcessId], int] = field(default=_raise_limit)
-    detach: Callable[[Sequence[ProcSample]], str] = field(default=_take_hook_out)
-    """Takes the hook out of all these processes and says what came of it."""
+    detach: Callable[[Sequence[ProcSample]], str] = field(default=_detach_hooks)
+    """Detaches the hook from all these processes; returns a sentence with the result."""
 
     def signal(self, process: ProcessId, number: int) -> str:
-        """Send a signal; returns what was done.
+        """Send a signal; returns a sentence with the result.
 
         Raises:
-            NotDone: It has ended or belongs to somebody else.
+            NotDone: The process has ended or belongs to another user.
         """
         self._try(lambda: self.send(process, number), process)
         return f"{signal.Signals(number).name} was sent to {process.pid}."
 
     def raise_descriptors(self, process: ProcessId) -> str:
-        """Raise its soft limit of descriptors to the hard one; returns what was done.
+        """Raise its soft limit of descriptors to the hard limit; returns a sentence.
 
         Raises:
-            NotDone: It has ended or belongs to somebody else.
+            NotDone: The process has ended or belongs to another user.
         """
         hard = self._try(lambda: self.raise_limit(process), process)
         return f"{process.pid} may now open {hard} descriptors."
@@ -106,14 +106,14 @@ class Deeds:
         except ProcessLookupError:
             raise NotDone(f"{process.pid} has ended.") from None
         except PermissionError:
-            words = f"{process.pid} belongs to somebody else; this needs its user or root."
+            words = f"{process.pid} belongs to another user; this needs its user or root."
             raise NotDone(words) from None
         except (OSError, ValueError) as error:
             raise NotDone(f"The system refused: {error}.") from None
 
 
 def stacks_text(snapshot: Snapshot) -> str:
-    """All stacks of a moment as text for a file."""
+    """All stacks of a snapshot as text for a file."""
     return "\n".join(part for p in snapshot.living() for part in _process_text(p, snapshot.at_s))
 
 
@@ -128,7 +128,7 @@ def _process_text(process: Process, at_s: float) -> list[str]:
 
 
 def write_new(path: str, content: str) -> str:
-    """Write a file that must not exist yet, readable by its user only; returns its path.
+    """Create a file, readable by its user only; returns its path.
 
     Raises:
         NotDone: It exists, or cannot be written.

@@ -13,17 +13,17 @@ LINE_LIMIT = 160
 
 
 class SourceLines:
-    """Reads source files where they can be read, each once.
+    """Reads and caches source files, each once.
 
-    Paths come from another process. Only regular Python files of reasonable size are opened: a pipe
-    or a device under such a name would halt the screen, or worse.
+    Paths come from another process. Only regular Python files of reasonable size are opened:
+    reading a pipe or a device could block the dashboard.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, path: str, number: int) -> str:
-        """One line, cleaned and without its indent; empty if it cannot be read here."""
+        """One line, cleaned and without indent; empty if the file is not readable."""
         lines = self._files.get(path)
         if lines is None:
             if len(self._files) >= FILES_KEPT:

@@ -1,7 +1,7 @@
-"""Ends a dashboard when SIGTERM or SIGHUP arrives or its terminal is gone, and within a bound.
+"""Ends a dashboard on SIGTERM, SIGHUP or loss of its terminal, within a time limit.
 
-Textual alone would go on: it handles neither signal, and without a terminal its output queue fills
-up and blocks the program for ever.
+Textual handles neither signal, and without a terminal its output queue fills up and blocks the
+program for ever.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Protocol
 
 _STDIN = 0
 STUCK_AFTER_S = 3.0
-"""How long a dashboard may take to end by itself."""
+"""Seconds in which a dashboard must end before it is killed."""
 
 
 class Ending(Protocol):
-    """What is ended."""
+    """The application to end."""
 
     def exit(self) -> None:
-        """End; called on the thread of its event loop."""
+        """End the application; called on the thread of its event loop."""
 
 
 class Termination:
-    """Whether and why the dashboard is to end.
+    """Whether and why the dashboard must end.
 
     Args:
-        on_stuck: Called on another thread before the process is ended by force.
+        on_stuck: Called on another thread before the process is killed.
 
     Attributes:
-        signal: SIGTERM or SIGHUP once one arrived, SIGHUP also for a terminal that is gone.
+        signal: SIGTERM or SIGHUP once one arrived, SIGHUP also for a lost terminal.
     """
 
     def __init__(self, on_stuck: Callable[[], None] = lambda: None) -> None:
@@ -47,33 +47,33 @@ class Termination:
 
     @property
     def exit_code(self) -> int | None:
-        """128 + n if a signal ended it, else `None`."""
+        """128 + n if signal n ended the dashboard, else `None`."""
         return None if self.signal is None else 128 + self.signal
 
     def started(self, app: Ending) -> None:
-        """Note what is to be ended, from within its event loop."""
+        """Register the application; called within its event loop."""
         self._app, self._loop = app, asyncio.get_running_loop()
         if self.signal is not None:
             app.exit()
 
     def begin(self, number: signal.Signals) -> None:
-        """End the dashboard, by force if it does not end in time."""
+        """End the dashboard; kill it if it does not end in time."""
         if self.signal is not None:
             return
         self.signal = number
         threading.Thread(target=self._enforce, name="mpwatch-termination", daemon=True).start()
         if self._loop is not None and self._app is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._app.exit)
 
     def look_at_terminal(self) -> None:
-        """End the dashboard if its terminal is gone: of one that hung up, isatty(3) is false."""
+        """End the dashboard if its terminal is lost: isatty(3) is false after a hangup."""
         if self._has_terminal and not os.isatty(_STDIN):
             self.begin(signal.SIGHUP)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Take the signals while the dashboard runs."""
+        """Handle the signals while the dashboard runs."""
 
         def taken(number: int, _frame: FrameType | None) -> None:
             self.begin(signal.Signals(number))
@@ -82,8 +82,8 @@ class Termination:
             yield
             return
         numbers = (signal.SIGTERM, signal.SIGHUP)
-        # Textual leaves its handlers of these behind. That of SIGCONT, which the kernel sends with
-        # the SIGHUP of a terminal that is gone, then fails for want of an event loop.
+        # Textual does not remove its handlers of these signals. The kernel sends SIGCONT with the
+        # SIGHUP of a lost terminal, and Textual's handler then fails without an event loop.
         before = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
         before |= {number: signal.signal(number, taken) for number in numbers}
         try:

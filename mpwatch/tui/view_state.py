@@ -1,4 +1,4 @@
-"""What is being watched and how a person looks at it: the state all screens share."""
+"""The state shared by all screens: source, displayed snapshot, pause, filter."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SAMPLES_KEPT = 600
 
 
 COMING_S = 5.0
-"""So long after the first reading hooks are still being met."""
+"""Seconds after the first sample during which hooks are still being connected."""
 
 
 class Watch:
-    """The source, the snapshot on screen, and whether it stands still.
+    """The source, the displayed snapshot, and whether the display is paused.
 
-    A live source goes on collecting while the screen is paused: the newest snapshot waits here. A
-    replay is paused at its source, so that it does not run away from what is shown.
+    A live source continues to collect while the display is paused; the newest snapshot is kept
+    here. A replay is paused at its source, so that it stays at the displayed position.
 
     Attributes:
         source: Where snapshots come from.
-        viewing: Title, pause, filter: what the status line says about the view.
-        moment: What is on screen; `None` before the first snapshot.
-        marked: A snapshot kept for comparing.
-        sources: Lines of the program's files.
-        follows: Whether the process in front of a person is followed.
-        question: Whether to inject the hook; `None` where that cannot be.
+        viewing: Title, pause, filter: the part that the status line shows.
+        moment: The displayed snapshot; `None` before the first.
+        marked: A snapshot saved for comparison.
+        sources: Reads lines of the program's source files.
+        follows: Whether the current process is followed.
+        question: Whether to inject the hook; `None` if injection is not possible.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Watch:
         self._first_at_s: float | None = None
 
     def arrived(self, snapshot: Snapshot) -> bool:
-        """Take a new snapshot; returns whether it is to be shown."""
+        """Store a new snapshot; returns whether to display it."""
         self._keep_stack(snapshot)
         self._note_lost(snapshot)
         if self.viewing.is_paused and self.source.is_live and self.moment is not None:
@@ -75,7 +75,7 @@ class Watch:
         return True
 
     def toggle_pause(self) -> bool:
-        """Hold the screen still, or let it go on with the newest snapshot; returns which."""
+        """Pause, or resume with the newest snapshot; returns whether paused."""
         paused = not self.viewing.is_paused
         self.viewing = replace(self.viewing, is_paused=paused)
         if not self.source.is_live:
@@ -86,29 +86,29 @@ class Watch:
         return paused
 
     def set_filter(self, wanted: str) -> None:
-        """Show only rows that hold these words."""
+        """Show only rows that contain these words."""
         self.viewing = replace(self.viewing, filter=wanted)
 
     def record(self, path: str | None) -> str | None:
-        """Begin to write a recording, or end it with `None`; returns why not, or `None`."""
+        """Start a recording, or end it with `None`; returns an error message or `None`."""
         problem = self.ask(StartRecording(path))
         if problem is None:
             self.viewing = replace(self.viewing, recording=path)
         return problem
 
     def ask(self, command: Command) -> str | None:
-        """Ask the source; returns why not, or `None`."""
+        """Send a command to the source; returns an error message or `None`."""
         return self.source.ask(command)
 
     def mark(self) -> None:
-        """Keep the moment on screen for comparing."""
+        """Save the displayed snapshot for comparison."""
         self.marked = self.moment.snapshot if self.moment else None
 
     # --- following one process -------------------------------------------------------------------
 
     @property
     def followed(self) -> ProcessId | None:
-        """The process whose stacks are taken again and again."""
+        """The process with periodic stack samples."""
         return self._followed
 
     @property
@@ -117,7 +117,7 @@ class Watch:
         return self._samples
 
     def follow(self, process: ProcessId | None) -> None:
-        """Have the stacks of this process taken again and again, and of no other."""
+        """Request periodic stack samples of this process only."""
         process = process if self.follows else None
         if process == self._followed or not self.source.is_live:
             return
@@ -126,14 +126,14 @@ class Watch:
         self.source.ask(Follow(process))
 
     def toggle_following(self) -> bool:
-        """Stop following, or follow again what is looked at; returns whether it follows."""
+        """Stop following, or follow the current process again; returns whether it follows."""
         self.follows = not self.follows
         if not self.follows:
             self.follow(None)
         return self.follows
 
     def glance_at(self, process: ProcessId | None) -> None:
-        """Have stacks taken of what the cursor rests on, where that costs little."""
+        """Request stacks of the process under the cursor, at intervals by cost."""
         if self.moment is None or not self.source.is_live or self.viewing.is_paused:
             return
         found = self.moment.by_id.get(process) if process else None
@@ -152,7 +152,7 @@ class Watch:
             self._samples.append(Sampled(thread.stack_at_s, thread.stack))
 
     def _note_lost(self, snapshot: Snapshot) -> None:
-        """What a hook's ring had overwritten before anybody watched was not lost to this person."""
+        """Record the count of hook records overwritten before the dashboard started."""
         if self._first_at_s is None or snapshot.at_s < self._first_at_s:
             self._first_at_s = snapshot.at_s
         if snapshot.at_s - self._first_at_s <= COMING_S:

@@ -104,7 +104,7 @@ async def test_a_deed_the_system_refuses_is_told_in_one_sentence() -> None:
         await pilot.press("y")
         await pilot.pause()
 
-        assert "41823 belongs to somebody else" in screen_text(app)
+        assert "41823 belongs to another user" in screen_text(app)
 
 
 async def test_the_limit_of_descriptors_can_be_raised() -> None:

@@ -57,7 +57,7 @@ async def test_opening_threads_follows_the_process_under_the_cursor_and_leaving_
 
 @pytest.mark.parametrize(
     ("row", "words"),
-    [("", "41823 main  waiting 31 %  born at "), ("j", "fork of main (41823) at ")],
+    [("", "41823 main  waiting 31 %  started at "), ("j", "fork of main (41823) at ")],
 )
 async def test_a_process_says_when_it_was_born_and_of_whom(row: str, words: str) -> None:
     app = MpwatchApp(ScriptedSource(loader_job()))
@@ -174,7 +174,7 @@ async def test_a_kept_moment_is_compared_with_now() -> None:
     assert "now against 60 s earlier" in text
     assert "+1.0M" in text
     assert "gone" in text
-    assert "processes came 0, went 1" in text
+    assert "processes started 0, ended 1" in text
 
 
 async def test_comparing_without_a_kept_moment_says_what_to_press() -> None:
@@ -183,7 +183,7 @@ async def test_comparing_without_a_kept_moment_says_what_to_press() -> None:
         await pilot.press("d")
         await pilot.pause()
 
-        assert "No moment is kept" in screen_text(app)
+        assert "No snapshot is saved" in screen_text(app)
         assert front(app) is app.dashboard
 
 

@@ -63,7 +63,7 @@ async def test_without_jobs_the_picker_says_why_and_what_would_fill_it() -> None
         await pilot.pause()
         filled = screen_text(app)
 
-    assert "No torch job runs here" in empty
+    assert "No torch job that this user may read" in empty
     assert "mpwatch run train.py" in empty
     assert "4242" in filled
 

@@ -44,7 +44,7 @@ async def test_the_first_screen_says_what_is_wrong_where_and_what_to_do() -> Non
         text = screen_text(app)
 
     assert "CRITICAL main reaches its limit of 1024 fds in 38 s" in text
-    assert "do  Keep copies (batch.clone())" in text
+    assert "fix  Keep copies (batch.clone())" in text
     assert "waits for batch 417" in text
 
 
@@ -53,7 +53,7 @@ async def test_before_the_first_snapshot_the_screen_says_what_it_waits_for() -> 
     app = MpwatchApp(source, title="train.py")
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert "waits for the first reading" in screen_text(app)
+        assert "waiting for the first sample" in screen_text(app)
         await push(pilot, source, loader_job())
         assert "41823 main" in screen_text(app)
 
@@ -302,11 +302,11 @@ async def test_another_page_opens_on_the_process_the_cursor_was_on() -> None:
 async def test_empty_pages_say_why_and_what_would_fill_them() -> None:
     app, _ = dashboard(scripted.without_hook())
     wanted = {
-        "2": "They appear when a tensor goes through a queue",
+        "2": "They appear when a tensor is sent through a queue",
         "5": "call mpwatch.instrument()",
-        "6": "Nobody waits for anything",
+        "6": "No overdue waits",
         "7": "libnvidia-ml.so.1 was not found",
-        "8": "Births and ends of processes",
+        "8": "Process starts and exits",
         "9": "No findings",
     }
     async with app.run_test(size=(120, 36)) as pilot:
@@ -322,7 +322,7 @@ async def test_help_is_about_the_page_in_front_and_any_usual_key_leads_back() ->
         await pilot.press("2", "question_mark")
         await pilot.pause()
         assert isinstance(front(app), HelpScreen)
-        assert "orphaned segments have a name and nobody who holds them" in screen_text(app)
+        assert "orphaned segments have a name and no process maps them" in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
         assert front(app) is app.dashboard

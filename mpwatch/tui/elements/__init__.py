@@ -1,1 +1,1 @@
-"""What several pages are made of: styled text, tables, header, tabs."""
+"""Building blocks shared by pages: styled text, tables, header, tabs."""

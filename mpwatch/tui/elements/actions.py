@@ -1,4 +1,4 @@
-"""What can be done to a process, in words: the list to choose from and what to confirm."""
+"""Texts of the actions on a process: the list to choose from and the confirmation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something that can be done."""
+    """An action that is offered."""
 
     kind: Kind
     title: str
     words: str
-    """What happens, so that nobody has to guess before confirming."""
+    """The effect of the action, shown before it is confirmed."""
     number: int = 0
     """Signal number."""
     tone: Tone = ""
@@ -33,7 +33,7 @@ class Choice:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells choices apart."""
+        """Identifies the choice."""
         return (self.kind, self.number)
 
 
@@ -57,7 +57,7 @@ _SIGNALS: tuple[tuple[signal.Signals, str, Tone], ...] = (
 def choices(
     process: Process, *, is_live: bool, recording: str | None, has_hooks: bool
 ) -> list[Choice]:
-    """What can be done with this process; a replay can only be written out."""
+    """The actions offered for a process; in a replay only writing files."""
     found = [
         Choice(
             "stacks",
@@ -97,7 +97,7 @@ def choice_row(choice: Choice) -> Row:
 
 
 def question(choice: Choice, process: Process) -> str:
-    """What is asked before it is done."""
+    """The question that confirms an action."""
     if choice.kind in ("detach", "record"):
         return f"{choice.title[0].upper()}{choice.title[1:]}?"
     return f"{choice.title[0].upper()}{choice.title[1:]}: {process.label}, pid {process.pid}?"

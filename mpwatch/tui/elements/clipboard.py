@@ -1,4 +1,4 @@
-"""Rows as text for the clipboard or a file: whole, with nothing cut to a width."""
+"""Rows as text for the clipboard or a file, not cut to a width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TREND_WIDTH = 20
 
 
 def copied(page: Page[T], items: Sequence[T], moment: Moment, *, with_details: bool = False) -> str:
-    """The rows with the names of their columns, separated by tabs; details as lines below."""
+    """Column names and rows, separated by tabs; details as lines below."""
     used = [index for index, column in enumerate(page.columns) if column.name]
     lines = ["\t".join(page.columns[index].name for index in used)]
     for item in items:

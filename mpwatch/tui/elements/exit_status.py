@@ -1,4 +1,4 @@
-"""How processes ended, for jobs that are over and for the rows of those that went."""
+"""Exit status of ended jobs and processes, as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mpwatch.tui.elements.styled_text import Line, Span, Tone, cell, line
 
 
 def ending_words(process: Process) -> str:
-    """How it ended, short: `exit code 1`, `signal 9 (SIGKILL)`; empty while it lives."""
+    """The exit status, short: `exit code 1`, `signal 9 (SIGKILL)`; empty while it runs."""
     return "" if process.ended is None else process.ended.words
 
 
@@ -21,12 +21,12 @@ def ending_tone(process: Process) -> Tone:
 
 
 def is_over(snapshot: Snapshot) -> bool:
-    """Whether nothing of the job lives any more."""
+    """Whether all processes of the job have ended."""
     return bool(snapshot.processes) and not snapshot.living()
 
 
 def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
-    """How a job that is over ended: the root first, then those that did not end well."""
+    """Exit status of an ended job: the root process first, then processes that failed."""
     root = snapshot.get(snapshot.root)
     if root is None or root.ended is None:
         return ()
@@ -38,7 +38,7 @@ def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
             f"{root.label} ({root.pid}): ",
             (root.ended.words, ending_tone(root)),
             (when, "dim"),
-            _what_stays(snapshot),
+            _remaining(snapshot),
         )
     ]
     failed = [p for p in snapshot.processes if p is not root and ending_tone(p) == "critical"]
@@ -50,8 +50,8 @@ def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _what_stays(snapshot: Snapshot) -> Span:
-    """What is left after the root has ended."""
+def _remaining(snapshot: Snapshot) -> Span:
+    """The processes that still run after the root process has ended."""
     living = len(snapshot.living())
     if not living:
         return Span("; this is its last state", "dim")

@@ -1,4 +1,4 @@
-"""The lines around every page: what is watched and how, the host, the keys."""
+"""The lines around every page: job, mode, cost, host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpwatch.tui.elements.styled_text import Line, Part, Span, Tone, cell, fitte
 
 @dataclass(frozen=True, slots=True)
 class Viewing:
-    """How a person looks at the job, as far as the status line says it."""
+    """The view settings that the status line shows."""
 
     title: str
     refresh_hz: float
@@ -23,7 +23,7 @@ class Viewing:
     recording: str | None = None
     is_readonly: bool = False
     lost_before: int = 0
-    """Records of hooks that were overwritten before this person came."""
+    """Hook records that were overwritten before the dashboard started."""
 
 
 def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
@@ -51,7 +51,7 @@ def clock(seconds: float) -> str:
 
 
 def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
-    """The top line: what is watched, and how well it is seen."""
+    """The top line: job, mode, hooks, lost records, cost of watching."""
     root = snapshot.get(snapshot.root)
     left = [
         Part(cell(" mpwatch", "title"), 7),
@@ -75,7 +75,7 @@ def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
 
 
 def _costs(snapshot: Snapshot) -> list[Part]:
-    """What watching takes of one core: this program, and the hooks inside the job together."""
+    """The cpu cost in percent of one core: this program, and all hooks of the job together."""
     own = snapshot.own
     found = []
     if own.cpu_percent is not None:
@@ -85,7 +85,7 @@ def _costs(snapshot: Snapshot) -> list[Part]:
         if own.calls_ns_per_s is None:
             found.append(Part(cell(f"hook threads {percent:.2g}%"), 0))
         else:
-            # The part in the program's own threads is counted by calls, so this is about.
+            # The cost in the program's own threads is estimated from the number of calls.
             found.append(Part(cell(f"in the job ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0))
     return found
 
@@ -112,7 +112,7 @@ def _facts(root: Process | None) -> list[Part]:
 
 
 def hooks_line(snapshot: Snapshot) -> Line:
-    """How many of the processes that could have a hook have one that answers."""
+    """Processes with a ready hook, of those that can have a hook."""
     able = [p for p in snapshot.living() if can_have_hook(p)]
     if not able:
         return cell("hook -", "dim")
@@ -127,20 +127,20 @@ def hooks_line(snapshot: Snapshot) -> Line:
 
 
 def can_have_hook(process: Process) -> bool:
-    """Whether a hook in this process would make sense: torch's helpers are left alone."""
+    """Whether the process can have a hook; torch's helper processes are excluded."""
     if process.role in ("resource-tracker", "shm-manager", "forkserver", "compile-worker"):
         return False
     return process.sample.is_python or process.hook.state != "absent"
 
 
 def lost_line(snapshot: Snapshot, before: int = 0) -> Line:
-    """Records that were overwritten before they could be read, without those of old."""
+    """Records that were overwritten before they could be read, less the first `before`."""
     lost = max(0, sum(p.hook.lost for p in snapshot.processes) - before)
     return cell(f"lost {count_text(lost)}", "warning" if lost else "")
 
 
 def host_line(snapshot: Snapshot, width: int) -> Line:
-    """The bottom line of the overview: room and load of the machine around the job."""
+    """The bottom line of the overview: load, free memory and GPUs of the host."""
     host = snapshot.host
     parts = [Part(cell(" host", "title"), 10)]
     parts += [Part(found, rank) for found, rank in _rooms(snapshot) if found]
@@ -186,7 +186,7 @@ def _memory_room(host: HostSample) -> Line:
 
 
 def share_tone(share: float | None) -> Tone:
-    """The tone of a limit by how much of it is used: from 0.8 a warning, from 0.95 critical."""
+    """The tone of a used share of a limit: from 0.8 warning, from 0.95 critical."""
     if share is None or share < 0.8:
         return ""
     return "critical" if share >= 0.95 else "warning"
@@ -204,12 +204,12 @@ def _gpu_parts(snapshot: Snapshot) -> list[Part]:
 
 
 def approach(share: float | None, eta_s: float | None) -> str:
-    """How near a limit is, in words: `full in 6 min`."""
+    """The distance to a limit as text: `full in 6 min`, else the share used."""
     if eta_s is not None:
         return f"full in {seconds_text(eta_s)}"
     return "" if share is None else f"{share:.0%} used"
 
 
 def activity(values: tuple[float | None, ...], width: int = 4) -> str:
-    """Cpu percentages as blocks against one full core."""
+    """Cpu percentages as block characters; 100 percent is a full block."""
     return trend(values, width, top=100.0)

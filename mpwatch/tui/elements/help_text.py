@@ -1,4 +1,4 @@
-"""Help texts: what a page shows and which keys do what, as lines."""
+"""Help texts of pages and keys, as lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY_WIDTH = 16
 
 
 class KeyHelp(NamedTuple):
-    """Keys and what they do."""
+    """Keys and their action."""
 
     keys: str
     words: str
@@ -40,7 +40,7 @@ class Manual(NamedTuple):
     keys: Sequence[KeyHelp]
 
     def lines(self, width: int) -> tuple[Line, ...]:
-        """All of it, broken into lines that fit."""
+        """The whole help text, wrapped to the width."""
         lines: list[Line] = [line((f"mpwatch: {self.title}", "title")), cell("")]
         lines += _paragraphs(self.about, width)
         lines += [cell(""), line(("Keys", "title"))]
@@ -48,12 +48,12 @@ class Manual(NamedTuple):
             lines += headed(f"  {key.keys:<{_KEY_WIDTH}} ", "accent", key.words, width)
         lines += [cell(""), line(("Everywhere", "title"))]
         lines += _paragraphs(EVERYWHERE, width)
-        lines += [cell(""), cell("esc leads back", "dim")]
+        lines += [cell(""), cell("esc goes back", "dim")]
         return tuple(lines)
 
 
 def _paragraphs(texts: Sequence[str], width: int) -> list[Line]:
-    """Sentences; one that does not fit goes on in the next line, beside the word it explains."""
+    """Wrapped sentences; continuation lines are aligned with the text after the term."""
     lines: list[Line] = []
     for text in texts:
         if cell_len(text) <= width:

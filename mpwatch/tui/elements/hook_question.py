@@ -1,4 +1,4 @@
-"""The question whether to inject the hook, as the top line, and what an injection would do."""
+"""The question whether to inject the hook, as the top line, and the injection plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORT_KEYS: Line = line(("y", "accent"), "es ", ("n", "accent"), "o ", ("d", "a
 
 
 def question_line(plan: InjectionPlan, width: int) -> Line:
-    """The question with its answers; the reasons are shortened where there is little room."""
+    """The question with its answers; the reasons are shortened to the width."""
     count = len(plan.injectable())
     asked = line(
         " ",
@@ -31,7 +31,7 @@ def question_line(plan: InjectionPlan, width: int) -> Line:
 
 
 def _left_out(plan: InjectionPlan) -> list[str]:
-    """What is said about processes that are left out, the longest first."""
+    """Texts about the processes left out, the longest first."""
     left_out = plan.left_out()
     if not left_out:
         return [""]
@@ -43,7 +43,7 @@ def _left_out(plan: InjectionPlan) -> list[str]:
 
 
 def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
-    """What an injection would do to each process, and the keys that answer."""
+    """The effect of an injection on each process, and the keys for the answer."""
     text = plan_text(plan, paper=Paper(width=width, has_colour=False))
     return (
         line(("inject the hook", "title")),

@@ -1,4 +1,4 @@
-"""The whole job in a few lines, for a status that stays between other output of a terminal."""
+"""The whole job in a few lines, for a status within the normal terminal output."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from mpwatch.tui.pages import findings, tree
 MOST_FINDINGS = 4
 LEAST_ROWS = 3
 MOST_ROWS = 8
-"""Processes shown; those in trouble come first, the others are counted."""
+"""Processes shown, those with findings first; the rest is counted."""
 
 
 def status_lines(moment: Moment, viewing: Viewing, width: int, height: int) -> tuple[Line, ...]:
-    """Status, findings, the processes that matter most, the host: top to bottom.
+    """Status, findings, the most relevant processes, the host: top to bottom.
 
     Args:
         moment: What to show.
-        viewing: How it is looked at.
+        viewing: Title, pause, filter.
         width: Cells of a line.
-        height: Lines of the terminal; the status takes well under that.
+        height: Lines of the terminal; the status uses only part of them.
     """
-    top = (header(moment.snapshot, viewing, width), *_wrong(moment, width))
+    top = (header(moment.snapshot, viewing, width), *_finding_lines(moment, width))
     rows = max(LEAST_ROWS, min(MOST_ROWS, height - len(top) - 5))
     bottom = host_line(moment.snapshot, width)
     return (*top, *_processes(moment, rows, width), bottom)
 
 
-def _wrong(moment: Moment, width: int) -> tuple[Line, ...]:
-    """What is wrong in words, or how the job ended, or that nothing is wrong."""
+def _finding_lines(moment: Moment, width: int) -> tuple[Line, ...]:
+    """The findings, or the exit status of the job, or the line for a healthy job."""
     over = over_lines(moment.snapshot)
     found = findings.briefs(moment.snapshot, MOST_FINDINGS)[:MOST_FINDINGS]
     rows = [findings.brief_row(brief, moment) for brief in found]
@@ -58,7 +58,7 @@ def _wrong(moment: Moment, width: int) -> tuple[Line, ...]:
 
 
 def _processes(moment: Moment, most: int, width: int) -> tuple[Line, ...]:
-    """The tree without those that have ended, cut to the worst; the rest is counted."""
+    """The tree without ended processes, cut to `most` rows; the rest is counted."""
     found = [n for n in tree.nodes(moment, Order()) if not n.process.is_gone]
     if not found:
         return ()

@@ -19,10 +19,10 @@ COLUMNS = (
     Column("COMMAND", 20, keep=8, grows=True),
 )
 EMPTY = (
-    "No torch job runs here that this user may look at.",
+    "No torch job that this user may read is running here.",
     "A Python process that has imported torch appears by itself, within two seconds.",
     "Jobs of other users need the same user or root: try `sudo mpwatch`.",
-    "To start one with the hook in: mpwatch run train.py     To see one: mpwatch demo",
+    "To start one with the hook: mpwatch run train.py     To try an example: mpwatch demo",
 )
 
 
@@ -31,7 +31,7 @@ def job_row(job: Job, wall_s: float) -> Row:
 
     Args:
         job: The job.
-        wall_s: Seconds since the epoch: the moment ages are measured at.
+        wall_s: The current time in seconds since the epoch; ages refer to it.
     """
     root = job.root
     age = None if root.born_wall_s is None else max(0.0, wall_s - root.born_wall_s)
@@ -52,7 +52,7 @@ def job_row(job: Job, wall_s: float) -> Row:
 
 
 def job_details(job: Job, width: int) -> tuple[Line, ...]:
-    """The job under the cursor: what its processes are for, and its whole command."""
+    """The job under the cursor: roles of its processes, and its whole command."""
     roles = Counter(process.role for process in job.processes)
     words = ", ".join(f"{count} {role}" for role, count in roles.most_common())
     first = line((f" {job.root.process.pid}  ", "title"), words)

@@ -1,4 +1,4 @@
-"""What a page is made of: a table with lines above it, and the line under the cursor explained."""
+"""A page as data: a table, lines above it, and details of the row under the cursor."""
 
 from __future__ import annotations
 
@@ -32,49 +32,49 @@ class Page(Generic[T]):
     name: str
     title: str
     short: str
-    """Title where there is little room."""
+    """Title for narrow screens."""
     columns: tuple[Column, ...]
     items: Callable[[Moment], Sequence[T]]
     """In the natural order of the page."""
     key: Callable[[T], Hashable]
     row: Callable[[T, Moment], Row]
     text: Callable[[T, Moment], str]
-    """What the filter searches."""
+    """The text that the filter searches."""
     empty: Callable[[Moment], tuple[str, ...]]
-    """Why there is nothing, and what would fill the page."""
+    """Why the page is empty, and what would fill it."""
     above: Callable[[Moment, int], tuple[Line, ...]] = _no_lines
     details: Callable[[T, Moment, int], tuple[Line, ...]] = _no_details
-    """About the item under the cursor."""
+    """Lines about the item under the cursor."""
     details_share: float = 0.0
     """Part of the page's height for the details; zero is two lines."""
     process: Callable[[T], ProcessId | None] = _no_process
-    """The process an item belongs to: what `enter` opens."""
+    """The process of an item; `enter` opens it."""
     sorts: Mapping[str, Callable[[T], float | str | None]] = field(default_factory=dict)
     """By column name. Numbers sort largest first, words in order, unknown values last."""
     arrange: Callable[[Moment, Order], list[T]] | None = None
-    """Items in an order where plain sorting would lose their structure, as in a tree."""
+    """Replaces plain sorting where that would lose structure, as in a tree."""
     goes_on: bool = False
-    """Whether new items come on top: a cursor that is there stays there, on the newest."""
+    """Whether new items appear on top; a cursor on the top row then stays on the top row."""
     help: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How a person wants a table ordered."""
+    """The sort order of a table as chosen by the user."""
 
     column: str | None = None
     """`None` is the natural order."""
     is_reversed: bool = False
 
     def clicked(self, column: str) -> Order:
-        """The order after choosing a column: first as is, then reversed, then natural again."""
+        """The order after a click on a column: sorted, then reversed, then natural again."""
         if self.column != column:
             return Order(column)
         return Order() if self.is_reversed else Order(column, is_reversed=True)
 
 
 def ordered(page: Page[T], items: Sequence[T], order: Order) -> list[T]:
-    """The items in the order asked for; equal ones keep their natural order."""
+    """The items in the given order; equal items keep their natural order."""
     measure = page.sorts.get(order.column or "")
     if measure is None:
         return list(items)[::-1] if order.is_reversed else list(items)
@@ -88,7 +88,7 @@ def ordered(page: Page[T], items: Sequence[T], order: Order) -> list[T]:
 def held(page: Page[T], items: Sequence[T], before: Sequence[Hashable]) -> list[T]:
     """The items in the order they had on screen; new ones at the end.
 
-    While a person moves through a table, rows must not run away under the cursor.
+    Rows must not move under the cursor while the user moves through the table.
     """
     position = {key: index for index, key in enumerate(before)}
     return sorted(items, key=lambda item: position.get(page.key(item), len(position)))
@@ -116,7 +116,7 @@ def _matches(text: str, words: Sequence[str]) -> bool:
 
 
 def without_column(page: Page[T], name: str) -> Page[T]:
-    """The page without a column that would say the same in every row."""
+    """The page without the named column, for a scope where all its cells are equal."""
     index = next(n for n, column in enumerate(page.columns) if column.name == name)
 
     def row(item: T, moment: Moment) -> Row:

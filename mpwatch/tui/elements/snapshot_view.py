@@ -1,4 +1,4 @@
-"""One snapshot with what pages look up in it again and again, worked out once."""
+"""One snapshot with the lookups that pages share, each computed once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARKS: dict[Severity, Span] = {
     Severity.WARNING: Span("w", "warning"),
     Severity.CRITICAL: Span("C", "critical"),
 }
-"""The letter before a row that a finding is about."""
+"""The letter before the row of a process with a finding."""
 
 _STATE_WORDS: dict[str, str] = {
     "R": "running",
@@ -57,7 +57,7 @@ def letter_words(letter: str) -> str:
 
 
 def state_tone(word: str) -> Tone:
-    """How a state word is toned."""
+    """The tone of a state word."""
     return _STATE_TONES.get(word, "")
 
 
@@ -67,13 +67,13 @@ KnownRows: TypeAlias = Mapping[ProcessId, KnownRow]
 
 
 class Moment:
-    """A snapshot made ready for pages; everything in it is computed at most once.
+    """A snapshot prepared for pages; each lookup is computed at most once.
 
     Attributes:
-        snapshot: What it is about.
+        snapshot: The snapshot itself.
         scope: The one process a page is limited to, or `None` for the whole job.
-        rows: The rows of the tree that were asked for, with what they were made of.
-        rows_before: Those of the moment that was shown before this one.
+        rows: The rows of the tree that were built, with their inputs.
+        rows_before: The rows of the previously shown moment.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Moment:
 
     @cached_property
     def current(self) -> tuple[Process, ...]:
-        """The processes in scope that live; all of them once the whole job has ended."""
+        """The running processes in scope; all processes once the whole job has ended."""
         living = tuple(p for p in self.processes if not p.is_gone)
         return living if living or self.snapshot.living() else self.processes
 
@@ -115,7 +115,7 @@ class Moment:
     def children(self) -> dict[ProcessId | None, list[Process]]:
         """Direct children by parent; processes whose parent is not observed are under `None`.
 
-        An orphan stays below the parent it had: that parent's row says how it ended.
+        An orphan stays below its former parent, whose row shows the exit status.
         """
         found: dict[ProcessId | None, list[Process]] = defaultdict(list)
         for process in self.snapshot.processes:
@@ -123,13 +123,13 @@ class Moment:
         return found
 
     def _parent(self, process: Process) -> ProcessId | None:
-        """The parent it has or had, if that is observed."""
+        """The present or former parent, if observed."""
         known = (p for p in (process.parent, process.original_parent) if p in self.by_id)
         return next(known, None)
 
     @cached_property
     def findings_of(self) -> dict[ProcessId | None, list[Finding]]:
-        """Findings that still hold, by the process they are about."""
+        """Unresolved findings by process."""
         found: dict[ProcessId | None, list[Finding]] = defaultdict(list)
         for finding in self.snapshot.findings:
             if finding.resolved_s is None:
@@ -138,14 +138,14 @@ class Moment:
 
     @cached_property
     def edges_of(self) -> dict[ProcessId, list[WaitEdge]]:
-        """Waits by the process that waits."""
+        """Waits by waiting process."""
         found: dict[ProcessId, list[WaitEdge]] = defaultdict(list)
         for edge in self.snapshot.waits.edges:
             found[edge.waiter].append(edge)
         return found
 
     def once(self, name: str, compute: Callable[[Moment], T]) -> T:
-        """What a page computes from this moment, remembered under a name of its own."""
+        """The result of `compute` for this moment, cached under `name`."""
         if name not in self._kept:
             self._kept[name] = compute(self)
         found: T = self._kept[name]
@@ -157,18 +157,20 @@ class Moment:
 
     @cached_property
     def names(self) -> Mapping[ProcessId, str]:
-        """What to call each process where it stands alone, told apart from all others.
+        """A unique name for each process, for use outside the tree.
 
-        Each rank has a worker 0, so there it is `worker 0 of rank 3`; a second `spawned` has its
-        pid, and so has a worker of an epoch that is over.
+        Each rank has a worker 0, hence `worker 0 of rank 3`; a second `spawned` gets its pid
+        appended, as does a worker of an earlier epoch.
         """
         living, everybody = (
-            Counter(key for process in found for key in ((process.label, None), self._kin(process)))
+            Counter(
+                key for process in found for key in ((process.label, None), self._labels(process))
+            )
             for found in (self.snapshot.living(), self.snapshot.processes)
         )
         found = {}
         for process in self.snapshot.processes:
-            label, parent = self._kin(process)
+            label, parent = self._labels(process)
             count = everybody if process.is_gone else living
             if count[label, None] == 1:
                 found[process.process] = label
@@ -178,13 +180,13 @@ class Moment:
                 found[process.process] = f"{label} {process.pid}"
         return found
 
-    def _kin(self, process: Process) -> tuple[str, str]:
-        """What a process is called and, of a worker, what its parent is."""
+    def _labels(self, process: Process) -> tuple[str, str]:
+        """The label of a process and, for a worker, the label of its parent."""
         parent = self._parent(process) if process.sample.worker_id is not None else None
         return process.label, self.by_id[parent].label if parent is not None else ""
 
     def name(self, process: ProcessId | None) -> str:
-        """How people call a process: `worker 3`; unknown ones by their pid."""
+        """The name of a process: `worker 3`; `pid N` if it is unknown."""
         if process is None:
             return "?"
         return self.names.get(process, f"pid {process.pid}")
@@ -197,9 +199,9 @@ class Moment:
         return f"{found.label} ({process.pid})" if found else f"pid {process.pid}"
 
     def state(self, process: Process) -> str:
-        """One word: what it does, from its waits where they are known, else from the kernel.
+        """The state in one word, from its waits if known, else from the kernel.
 
-        `idle` waits for something that need not come, `waiting` for something that should.
+        `idle` waits for work by design, `waiting` for something that is due.
         """
         if process.is_gone:
             return "ended"
@@ -215,4 +217,4 @@ class Moment:
 
 
 BUSY_PERCENT = 20.0
-"""A process caught asleep that used this much of a core since the last look is at work."""
+"""A sleeping process that used this much of a core since the last sample is running."""

@@ -1,4 +1,4 @@
-"""Numbers drawn with characters: trends of a row, bars of a limit."""
+"""Numbers drawn with characters: trends and bars."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 UNREAD = "·"
-"""Stands where a value could not be read."""
+"""Drawn for a value that could not be read."""
 
 
 def trend(
     values: Sequence[float | None], width: int, top: float | None = None, bottom: float = 0.0
 ) -> str:
-    """The last values as blocks, oldest first, filled up on the left where there are fewer.
+    """The last values as blocks, oldest first, padded on the left.
 
     Args:
         values: Oldest first; `None` was not read.
@@ -29,12 +29,12 @@ def trend(
 
 
 def drift(values: Sequence[float | None], width: int, least_span: float) -> str:
-    """Like `trend`, but from the smallest value shown: for numbers whose change matters.
+    """Like `trend`, but drawn from the smallest value: for numbers whose change matters.
 
     Args:
         values: Oldest first.
         width: Characters.
-        least_span: A change smaller than this is drawn as small as it is.
+        least_span: A smaller range of values is drawn on a scale of this span.
     """
     known = [value for value in values[-width:] if value is not None] if width > 0 else []
     if not known:
@@ -53,13 +53,13 @@ def _block(value: float | None, bottom: float, top: float) -> str:
 
 
 def bar(share: float | None, width: int) -> tuple[str, str]:
-    """A share from 0 to 1 as a heavy and a light line, to be set side by side.
+    """A share from 0 to 1 as the used and the free part of a bar.
 
-    An unknown share is neither: it is `????????`.
+    An unknown share is drawn as `????????`.
     """
     if share is None:
         return "?" * width, ""
-    # A limit that is used at all shows, and one that is not reached is not shown as full.
+    # Any use is visible, and a limit that is not reached is not drawn as full.
     filled = round(max(0.0, min(1.0, share)) * width)
     if share > 0:
         filled = max(1, filled)

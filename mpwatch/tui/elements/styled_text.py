@@ -1,7 +1,7 @@
-"""Text with a meaning attached, and tables of it: what every page is made of.
+"""Styled text and tables of it.
 
-A tone names why a piece of text looks different; which colour that is belongs to the theme. What a
-tone says is always said in letters as well.
+A tone names the meaning of a style; the theme maps it to a colour. The same information is always
+in the text as well.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def line(*pieces: str | tuple[str, Tone]) -> Line:
 
 
 def gauge(share: float | None, width: int, tone: Tone = "") -> Line:
-    """A share from 0 to 1 as a bar; the part that is free is dim."""
+    """A share from 0 to 1 as a bar; the free part is dim."""
     used, free = bar(share, width)
     return (Span(used, tone or "trend"), Span(free, "dim"))
 
 
 def headed(head: str, tone: Tone, text: str, width: int) -> tuple[Line, ...]:
-    """A text behind a head of its own tone, broken at spaces, all of it beside the head."""
+    """A toned head followed by wrapped text; continuation lines are aligned with the text."""
     taken = cell_len(head)
     lines = wrapped(text, max(20, width - taken)) or (NOTHING,)
     return (
@@ -69,7 +69,7 @@ def headed(head: str, tone: Tone, text: str, width: int) -> tuple[Line, ...]:
 
 
 def width_of(content: Iterable[Span]) -> int:
-    """Terminal cells a line takes; wide characters take two."""
+    """The width of a line in terminal cells; wide characters take two."""
     return sum(cell_len(span.text) for span in content)
 
 
@@ -79,7 +79,7 @@ def text_of(content: Iterable[Span]) -> str:
 
 
 def cut(content: Line, width: int) -> Line:
-    """The line in at most `width` cells; what is cut off is marked with an ellipsis."""
+    """The line in at most `width` cells; a cut is marked with an ellipsis."""
     if width_of(content) <= width:
         return content
     kept: list[Span] = []
@@ -95,7 +95,7 @@ def cut(content: Line, width: int) -> Line:
 
 
 def wrapped(text: str, width: int, tone: Tone = "", indent: str = "") -> tuple[Line, ...]:
-    """A text broken at spaces into lines of at most `width` cells, all but the first indented."""
+    """Text wrapped to lines of at most `width` cells, all but the first indented."""
     lines: list[Line] = []
     current = ""
     for word in text.split():
@@ -112,14 +112,14 @@ def wrapped(text: str, width: int, tone: Tone = "", indent: str = "") -> tuple[L
 
 
 class Part(NamedTuple):
-    """A piece of a status line that may be left out; the least important leaves first."""
+    """A piece of a status line that may be omitted; the least important is omitted first."""
 
     content: Line
     importance: int
 
 
 def fitted(left: Sequence[Part], right: Sequence[Part], width: int, gap: int = 3) -> Line:
-    """One line with pieces at both ends, without those there is no room for.
+    """One line with pieces at both ends; pieces that do not fit are omitted.
 
     Args:
         left: Pieces from the left edge.
@@ -155,22 +155,22 @@ class Column:
 
     name: str
     width: int
-    """Cells; the least it can do with if it grows."""
+    """Cells; the minimum for a column that grows."""
     align: Literal["left", "right"] = "left"
     keep: int = 9
-    """Importance: columns with the lowest value leave first when the screen is narrow."""
+    """Importance: on narrow screens the lowest values are omitted first."""
     most: int = 0
-    """Takes of the spare width up to this many cells, before any other."""
+    """Grows first, up to this many cells."""
     spreads: int = 0
-    """Takes up to this many cells once those that grow have `ROOMY` to spare."""
+    """Grows up to this many cells once growing columns have `ROOMY` spare cells."""
     grows: bool = False
-    """Takes what is left over."""
+    """Takes the remaining width."""
     letter: str = ""
     """Key that sorts by this column."""
 
 
 class Placed(NamedTuple):
-    """A column that has room on the screen."""
+    """A column that fits on the screen."""
 
     column: int
     """Its index among all columns."""
@@ -181,7 +181,7 @@ ROOMY = 42
 
 
 def place(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
-    """Choose the columns that fit and share out the rest of the width."""
+    """Choose the columns that fit and distribute the remaining width."""
     chosen = list(range(len(columns)))
     while len(chosen) > 1 and _taken(columns, chosen) > width:
         chosen.remove(min(chosen, key=lambda i: (columns[i].keep, -i)))
@@ -211,17 +211,17 @@ def _taken(columns: Sequence[Column], chosen: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Numbers to be drawn as wide as their column turns out to be."""
+    """Numbers drawn as a trend at the width of their column."""
 
     values: Sequence[float | None]
     """Oldest first."""
     top: float | None = None
     """The value of a full block; `None` draws from the smallest value shown to the largest."""
     least_span: float = 0.0
-    """Without a top: a smaller change than this is drawn as small as it is."""
+    """Without a top: a smaller range of values is drawn on a scale of this span."""
 
     def looks_like(self, other: Trend, width: int) -> bool:
-        """Whether the values that are drawn are the same, so that drawing would tell no more."""
+        """Whether both draw the same values at this width."""
         return (
             self.values[-width:] == other.values[-width:]
             and self.top == other.top
@@ -244,7 +244,7 @@ def drawn(content: Cell, width: int) -> Line:
 
 
 def looks_alike(old: Cell, new: Cell, width: int) -> bool:
-    """Whether two cells are the same text."""
+    """Whether two cells draw the same text."""
     if isinstance(old, Trend) and isinstance(new, Trend) and old.looks_like(new, width):
         return True
     return old == new or drawn(old, width) == drawn(new, width)
@@ -255,11 +255,11 @@ NO_MARK = Span(" ")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: what it is about and what it says."""
+    """One row of a table: its key and its cells."""
 
     key: Hashable
     cells: tuple[Cell, ...]
     tone: Tone = ""
-    """For pieces that have no tone of their own."""
+    """Tone of spans without their own tone."""
     mark: Span = NO_MARK
     """One letter before the row."""

@@ -9,7 +9,7 @@ from mpwatch.tui.elements.styled_text import Line, Span, width_of
 
 
 class Tab(NamedTuple):
-    """A page as named in the bottom line."""
+    """The digit and names of a page in the bottom line."""
 
     digit: str
     title: str
@@ -17,7 +17,7 @@ class Tab(NamedTuple):
 
 
 class TabRange(NamedTuple):
-    """Which cells of the line choose which page."""
+    """The range of clickable cells of a page."""
 
     start: int
     end: int
@@ -27,12 +27,12 @@ class TabRange(NamedTuple):
 def tab_line(
     tabs: Sequence[Tab], current: str, hints: Sequence[tuple[str, str]], width: int
 ) -> tuple[Line, tuple[TabRange, ...]]:
-    """The line and what can be clicked in it.
+    """The line and its clickable ranges.
 
     Args:
         tabs: The pages, in order.
         current: Digit of the page shown.
-        hints: Keys with what they do, the most useful first; those that fit are shown.
+        hints: Keys with their action, most useful first; hints that do not fit are omitted.
         width: Cells of the line.
     """
     names = [tab.title for tab in tabs]

@@ -1,4 +1,4 @@
-"""Two moments side by side: what has grown, who has come and who has gone."""
+"""Two snapshots side by side: changes of resources, started and ended processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One process then and now."""
+    """One process in both snapshots."""
 
     before: Process | None
     after: Process | None
@@ -68,7 +68,7 @@ def _maps(process: Process) -> int | None:
 
 
 def change(pair: Pair, measure: Measure) -> int | None:
-    """After minus before; `None` where either is unknown."""
+    """After minus before; `None` if either is unknown."""
     if pair.before is None or pair.after is None:
         return None
     then, now = measure(pair.before), measure(pair.after)
@@ -76,7 +76,7 @@ def change(pair: Pair, measure: Measure) -> int | None:
 
 
 def pairs(before: Snapshot, after: Snapshot) -> list[Pair]:
-    """Processes of both moments, those whose private memory grew most first."""
+    """Processes of both snapshots, largest growth of private memory first."""
     then = {p.process: p for p in before.processes}
     now = {p.process: p for p in after.processes}
     found = [Pair(then.get(key), now.get(key)) for key in {**now, **then}]
@@ -84,7 +84,7 @@ def pairs(before: Snapshot, after: Snapshot) -> list[Pair]:
 
 
 def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
-    """The page that compares with a moment kept earlier."""
+    """The page that compares with a saved snapshot."""
 
     def items(moment: Moment) -> list[Pair]:
         then = before()
@@ -102,8 +102,8 @@ def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
         items=items,
         key=lambda pair: pair.process,
         row=_row,
-        text=lambda pair, moment: f"{pair.label} {_fate(pair)}",
-        empty=lambda moment: ("No moment is kept to compare with.", "b keeps the one on screen."),
+        text=lambda pair, moment: f"{pair.label} {_status(pair)}",
+        empty=lambda moment: ("No snapshot is saved to compare with.", "Press b to save one."),
         above=above,
         details=_details,
         process=lambda pair: pair.process,
@@ -114,8 +114,8 @@ def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
             "MAPS": lambda pair: _sortable(change(pair, _maps)),
         },
         help=(
-            "Now against the moment kept with b: what has grown, who has come, who has gone.",
-            "Sorting by a column sorts by its change. b on this screen keeps the moment anew.",
+            "Now against the snapshot saved with b: growth, started and ended processes.",
+            "Sorting by a column sorts by its change. b on this screen saves a new snapshot.",
         ),
     )
 
@@ -125,7 +125,7 @@ def _sortable(value: int | None) -> float | None:
 
 
 def head(before: Snapshot, after: Snapshot) -> Line:
-    """How far apart the moments are, and what changed about the machine."""
+    """The time between the snapshots, and changes of the machine."""
     words = f" now against {seconds_text(abs(after.at_s - before.at_s))} "
     words += "earlier" if after.at_s >= before.at_s else "later"
     spans: list[str | tuple[str, Tone]] = [(words, "title")]
@@ -135,12 +135,12 @@ def head(before: Snapshot, after: Snapshot) -> Line:
     spans.append(f"   segments {signed(len(after.segments) - len(before.segments))}")
     then = {p.process for p in before.living()}
     now = {p.process for p in after.living()}
-    spans.append(f"   processes came {len(now - then)}, went {len(then - now)}")
+    spans.append(f"   processes started {len(now - then)}, ended {len(then - now)}")
     return line(*spans)
 
 
 def signed(value: int | None, *, is_bytes: bool = False) -> str:
-    """A change with its sign; nothing for no change."""
+    """A change with its sign; empty for no change."""
     if value is None:
         return "-"
     if value == 0:
@@ -159,11 +159,11 @@ def _row(pair: Pair, moment: Moment) -> Row:
         moved = change(pair, measure)
         tone: Tone = "" if not moved else "warning" if moved > 0 else "good"
         cells.append(cell(signed(moved, is_bytes=is_bytes), tone))
-    cells.append(cell(_fate(pair), "accent"))
+    cells.append(cell(_status(pair), "accent"))
     return Row(pair.process, tuple(cells))
 
 
-def _fate(pair: Pair) -> str:
+def _status(pair: Pair) -> str:
     if pair.before is None:
         return "new"
     if pair.after is None:
@@ -175,5 +175,5 @@ def _fate(pair: Pair) -> str:
 
 def _details(pair: Pair, moment: Moment, width: int) -> tuple[Line, ...]:
     then = pair.before.doing if pair.before else "did not exist yet"
-    now = pair.after.doing if pair.after else "is not watched any more"
+    now = pair.after.doing if pair.after else "is no longer watched"
     return (line((" then  ", "dim"), then), line((" now   ", "dim"), now))

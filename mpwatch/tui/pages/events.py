@@ -1,4 +1,4 @@
-"""Events: what happened, newest first, in words."""
+"""Events of the job, newest first, one line each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TONES: dict[str, Tone] = {
 
 
 def items(moment: Moment) -> list[LogEntry]:
-    """The log, newest first: a hook tells of what it did a moment later than others."""
+    """The log, newest first; sorted, since events of hooks arrive late."""
     log = moment.snapshot.log
     if moment.scope is not None:
         log = tuple(entry for entry in log if entry.process == moment.scope)
@@ -53,7 +53,7 @@ def _row(entry: LogEntry, moment: Moment) -> Row:
 
 
 def above(moment: Moment, width: int) -> tuple[Line, ...]:
-    """How much was dropped, if anything was."""
+    """The number of dropped events, if any."""
     if not moment.snapshot.log_dropped:
         return ()
     return (cell(f" {moment.snapshot.log_dropped} older events are no longer kept", "dim"),)
@@ -70,7 +70,7 @@ def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
         for number, text in enumerate(texts):
             head, words = f"   {name if number == 0 else '':<14} ", str(text)
             fits = cell_len(head) + cell_len(words) <= width
-            # What is indented stays so while it can.
+            # Indented text keeps its indent if it fits.
             lines += [line((head, "dim"), words)] if fits else headed(head, "dim", words, width)
     return tuple(lines)
 
@@ -78,7 +78,7 @@ def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
 def _empty(moment: Moment) -> tuple[str, ...]:
     return (
         "Nothing has happened since watching began.",
-        "Births and ends of processes, hooks, exceptions and findings appear here.",
+        "Process starts and exits, hooks, exceptions and findings appear here.",
     )
 
 
@@ -104,8 +104,8 @@ PAGE: Page[LogEntry] = Page(
     goes_on=True,
     help=(
         "What happened in the job since watching began, newest first.",
-        "A cursor on the newest goes on to the next that comes; on any other it stays.",
+        "A cursor on the newest event moves on to each new one; on any other event it stays.",
         "Below: everything known about the event under the cursor, exceptions with their text.",
-        "The list is bounded; how many older events are gone is said on top.",
+        "The list is bounded; the number of dropped events is shown on top.",
     ),
 )

@@ -1,4 +1,4 @@
-"""File descriptors: who has how many of what, how near the limit, and what they point to."""
+"""File descriptors per process: counts by kind, share of the limit, and targets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: tuple[FdKind, ...] = (
     "other",
 )
 _MERGED: tuple[FdKind, ...] = ("other", "event", "timer")
-"""Shown together under OTHER."""
+"""Counted together in the column OTHER."""
 
 COLUMNS = (
     Column("PROCESS", 14, keep=9, most=24),
@@ -49,14 +49,14 @@ COLUMNS = (
 
 
 def items(moment: Moment) -> list[Process]:
-    """Living processes whose descriptors were counted, those nearest their limit first."""
+    """Running processes with a descriptor count, those nearest their limit first."""
     found = [p for p in moment.current if p.sample.fds is not None]
     return sorted(found, key=lambda p: -_share(p))
 
 
 def _share(process: Process) -> float:
     fds = process.sample.fds
-    # Shares that differ by less than a hundredth must not swap rows all the time.
+    # Rounded, so that rows do not swap for differences below 0.01.
     return round(fds.used / fds.soft_limit, 2) if fds and fds.soft_limit else 0.0
 
 
@@ -104,12 +104,12 @@ _TORCH = re.compile(r".*/torch_(\d+)_[0-9a-zA-Z]+_\d+")
 
 
 def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
-    """What a descriptor points to, without what tells two of a kind apart.
+    """The target of a descriptor, without the part that differs between two of one kind.
 
     Args:
         link: The descriptor.
-        moment: Whose processes are named.
-        holders: Who holds which socket, by inode.
+        moment: Gives the names of processes.
+        holders: Pid of the process that holds a socket, by inode.
     """
     if link.kind == "pipe":
         return "pipe"
@@ -126,7 +126,7 @@ def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
 
 
 def socket_holders(moment: Moment) -> dict[int, str]:
-    """Who holds which socket, by inode; the first of several that inherited it."""
+    """Pid of the process that holds a socket, by inode; the first of several that inherited it."""
     found: dict[int, str] = {}
     for process in moment.snapshot.living():
         for link in (process.sample.fds.links or ()) if process.sample.fds else ():
@@ -168,7 +168,7 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     if not moment.snapshot.living():
         return ("No descriptors: every process of this job has ended.",)
     return (
-        "No process let its descriptors be counted.",
+        "The descriptors of no process could be counted.",
         "/proc/PID/fd is readable for the same user or with CAP_SYS_PTRACE; try with sudo.",
     )
 
@@ -198,9 +198,9 @@ PAGE: Page[Process] = Page(
     },
     help=(
         "Open file descriptors of each process against its soft limit, nearest to it first.",
-        "TORCH  tensors kept through file_descriptor sharing; they are freed with the tensor.",
-        "TREND  shows change, not height. READ  how long ago the kinds were read: counts are",
-        "       always fresh, kinds only when the count has moved.",
-        "Below: what the descriptors under the cursor point to, most first. A leak stands on top.",
+        "TORCH  tensors shared by file_descriptor; closed when the tensor is freed.",
+        "TREND  shows change, not the absolute value. READ  age of the kinds: counts are always",
+        "       current, kinds are read again only when the count changes.",
+        "Below: what the descriptors under the cursor point to, most first: leaks are on top.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Findings in words: the short list on top of the overview, the page, and one in full."""
+"""Findings: the short list on top of the overview, the page, and one finding in full."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ COLUMNS = (
     Column("SEVERITY", 8, keep=8),
     Column("RULE", 28, keep=5),
     Column("PROCESS", 16, keep=6, spreads=30),
-    Column("IN", 8, align="right", keep=4),
+    Column("FORECAST", 8, align="right", keep=4),
     Column("SINCE", 8, align="right", keep=3),
     Column("WHAT IS WRONG", 34, grows=True, keep=9),
 )
 
 
 def with_effects(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings with those caused by another one directly below it; resolved ones last."""
+    """Findings with each effect directly below its cause; resolved ones last."""
     causes = {finding.rule for finding in findings if finding.effect_of is None}
     tops = [f for f in findings if f.effect_of is None or f.effect_of not in causes]
     tops.sort(key=lambda finding: finding.resolved_s is not None)
@@ -44,12 +44,12 @@ def with_effects(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def standing(snapshot: Snapshot) -> list[Finding]:
-    """The findings that hold now, effects below causes."""
+    """The unresolved findings, effects below causes."""
     return with_effects([f for f in snapshot.findings if f.resolved_s is None])
 
 
 def severity_word(finding: Finding) -> str:
-    """Its severity as shown: critical ones shout."""
+    """The severity as shown; `CRITICAL` in capitals."""
     if finding.severity is Severity.CRITICAL:
         return "CRITICAL"
     return finding.severity.word
@@ -57,23 +57,23 @@ def severity_word(finding: Finding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """One line of the list on the overview: what is wrong, or below it what to do."""
+    """One line of the list on the overview: a summary, or the fix below it."""
 
     finding: Finding
     is_advice: bool = False
 
     @property
     def key(self) -> Hashable:
-        """The finding, and which of its lines."""
+        """Identifies the finding and the line."""
         return (self.finding.key, self.is_advice)
 
 
 def briefs(snapshot: Snapshot, height: int) -> list[Brief]:
-    """The list on the overview: every finding that holds, with advice where there is room.
+    """The list on the overview: every unresolved finding, with its fix if there is room.
 
     Args:
-        snapshot: What it is about.
-        height: Lines there is room for; there may be more, the list scrolls.
+        snapshot: The findings to list.
+        height: Visible lines; the list may be longer, it scrolls.
     """
     found = standing(snapshot)
     room = height - len(found)
@@ -91,26 +91,26 @@ def brief_row(brief: Brief, moment: Moment) -> Row:
     finding = brief.finding
     indent = "  └ " if finding.effect_of else ""
     if brief.is_advice:
-        words = line(indent, ("do  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
+        words = line(indent, ("fix  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
         return Row(brief.key, (cell(""), words))
     severity = cell(severity_word(finding), TONES[finding.severity])
     return Row(brief.key, (severity, line(indent, finding.summary)))
 
 
 def health(moment: Moment) -> Line:
-    """What is said where no finding holds: healthy, and how far that can be known."""
+    """The line shown without findings: healthy or unknown, and how much was observed."""
     living = moment.snapshot.living()
     hidden = [p for p in living if p.sample.exe is None and p.sample.problems]
     if hidden:
         why = "; ".join(hidden[0].sample.problems)
-        few = f"   {len(hidden)} of {len(living)} processes may not be looked into   {why}"
+        few = f"   {len(hidden)} of {len(living)} processes are not readable   {why}"
         return line((" unknown ", "warning"), "nothing wrong found", (few, "dim"))
     able = [p for p in living if can_have_hook(p)]
     ready = sum(p.hook.state == "ready" for p in able)
     seen = (
         f"{len(living)} processes, hook ready in {ready} of {len(able)}"
         if ready
-        else f"{len(living)} processes, seen from outside only"
+        else f"{len(living)} processes, no hook ready"
     )
     return line((" healthy ", "good"), "nothing wrong found", (f"   {seen}", "dim"))
 
@@ -136,7 +136,7 @@ def _row(finding: Finding, moment: Moment) -> Row:
 
 
 def in_full(finding: Finding, moment: Moment, width: int) -> tuple[Line, ...]:
-    """Everything a finding says: evidence, cause, advice."""
+    """A whole finding: evidence, cause, fix."""
     inner = max(20, width - 12)
     summary = wrapped(finding.summary, max(20, width - 1), "title")
     lines: list[Line] = [line(" ", *content) for content in summary]
@@ -144,7 +144,7 @@ def in_full(finding: Finding, moment: Moment, width: int) -> tuple[Line, ...]:
         line(" ", (severity_word(finding), TONES[finding.severity]), _about(finding, moment))
     )
     blocks = [("evidence", e) for e in finding.evidence]
-    blocks += [("cause", finding.cause), ("do", finding.advice)]
+    blocks += [("cause", finding.cause), ("fix", finding.advice)]
     if finding.effect_of:
         blocks.append(("effect of", finding.effect_of))
     shown = ""
@@ -163,7 +163,7 @@ def _about(finding: Finding, moment: Moment) -> str:
     if finding.tid and finding.process and finding.tid != finding.process.pid:
         words += f"  thread {finding.tid}"
     if finding.eta_s is not None:
-        words += f"  in {seconds_text(finding.eta_s)}"
+        words += f"  forecast {seconds_text(finding.eta_s)}"
     if finding.resolved_s is not None:
         ago = seconds_text(max(0.0, moment.snapshot.at_s - finding.resolved_s))
         words += f"  resolved {ago} ago"
@@ -178,10 +178,10 @@ def _items(moment: Moment) -> list[Finding]:
 
 
 def _empty(moment: Moment) -> tuple[str, ...]:
-    lines = ["No findings: nothing that is known to go wrong is going wrong, and no limit is near."]
+    lines = ["No findings: no known problems, and no limit is close."]
     if not any(p.hook.state == "ready" for p in moment.snapshot.living()):
         lines.append(
-            "Without the hook, leaks inside a process and slow workers cannot be told apart;"
+            "Without the hook, leaks inside a process and slow workers cannot be distinguished;"
         )
         lines.append("attach without --no-hook, or call mpwatch.instrument() in the program.")
     return tuple(lines)
@@ -209,14 +209,14 @@ PAGE: Page[Finding] = Page(
     sorts={
         "SEVERITY": lambda finding: float(finding.severity),
         "RULE": lambda finding: finding.rule,
-        "IN": lambda finding: finding.eta_s,
+        "FORECAST": lambda finding: finding.eta_s,
         "SINCE": lambda finding: finding.first_seen_s,
     },
     help=(
-        "What is wrong or about to go wrong, worst first; effects stand below their cause.",
-        "IN is the forecast until the damage, SINCE how long the finding has held.",
-        "Below the list: the numbers seen, the cause, and what to do about it.",
-        "A finding that no longer holds stays in the list as resolved.",
-        "enter opens the process it is about.",
+        "Present and predicted problems, worst first; effects are listed below their cause.",
+        "FORECAST is the time until the failure, SINCE the age of the finding.",
+        "Below the list: the evidence, the cause and the fix.",
+        "A finding that no longer applies stays in the list as resolved.",
+        "enter opens the process of the finding.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Where one process spends its time: sampled stacks as a flame picture and as a list."""
+"""Where one process spends its time: sampled stacks as a flame graph and as a list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell
 from mpwatch.tui.pages.threads import short_path
 
 DEEPEST = 14
-"""Lines of the picture; deeper calls are in the list only."""
+"""Lines of the flame graph; deeper calls are in the list only."""
 
 
 class Sampled(NamedTuple):
@@ -29,7 +29,7 @@ class Sampled(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A function, wherever in it the samples were."""
+    """A function, independent of the sampled line."""
 
     function: str
     file: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Branch:
-    """A function with how many samples passed through it on this path."""
+    """A node of the call tree: a function and the number of samples on this path."""
 
     place: Place
     count: int = 0
@@ -50,16 +50,16 @@ class Hot:
 
     place: Place
     line: int
-    """Where it was most often."""
+    """The most frequent line."""
     own: int
-    """Samples it was innermost in."""
+    """Samples with this function innermost."""
     total: int
-    """Samples it was anywhere in."""
+    """Samples with this function anywhere in the stack."""
     all_samples: int
 
 
 def grow(samples: Sequence[Sampled]) -> Branch:
-    """The tree of calls, outermost at the root."""
+    """The call tree, outermost call at the root."""
     root = Branch(Place("all", ""), len(samples))
     for sample in samples:
         at = root
@@ -78,7 +78,7 @@ def picture(samples: Sequence[Sampled], width: int) -> tuple[Line, ...]:
     if not samples or width < 20:
         return ()
     lines: list[Line] = []
-    layer = [(_crown(grow(samples)), 0, width)]
+    layer = [(_without_shared_root(grow(samples)), 0, width)]
     while layer and len(lines) < DEEPEST:
         lines.append(_layer_line(layer, len(lines), len(samples)))
         layer = [
@@ -92,10 +92,10 @@ def picture(samples: Sequence[Sampled], width: int) -> tuple[Line, ...]:
 TRUNK_KEPT = 3
 
 
-def _crown(root: Branch) -> Branch:
-    """The tree without the outermost calls that every sample shares: they say nothing.
+def _without_shared_root(root: Branch) -> Branch:
+    """The tree without the outermost calls that all samples share.
 
-    The last few of them stay, to say what it is that branches.
+    The innermost few of the shared calls stay, as context for the first branch.
     """
     trunk = [root]
     while len(trunk[-1].below) == 1:
@@ -109,7 +109,7 @@ def _crown(root: Branch) -> Branch:
 def _split(
     branches: Sequence[Branch], start: int, size: int, whole: int
 ) -> list[tuple[Branch, int, int]]:
-    """Blocks side by side, the largest first; those too narrow to see are left out."""
+    """Blocks side by side, the largest first; those too narrow to draw are omitted."""
     blocks = []
     at = start
     for branch in sorted(branches, key=lambda b: -b.count):
@@ -128,7 +128,7 @@ def _layer_line(layer: Sequence[tuple[Branch, int, int]], depth: int, everything
         if start > at:
             spans.append(Span(" " * (start - at)))
         share = f" {branch.count / everything:.0%}"
-        # The edge of a block must be seen without colours as well.
+        # The edge of a block must be visible without colours.
         edge = "│" if number else " "
         name = f"{edge}{branch.place.function}{share}"
         tone: Tone = "block" if (number + depth) % 2 else "block-other"
@@ -138,7 +138,7 @@ def _layer_line(layer: Sequence[tuple[Branch, int, int]], depth: int, everything
 
 
 def hottest(samples: Sequence[Sampled]) -> list[Hot]:
-    """Functions by the samples they were innermost in, then by those they were in at all."""
+    """Functions by number of samples as innermost call, then by number of samples at all."""
     own: Counter[Place] = Counter()
     total: Counter[Place] = Counter()
     lines: dict[Place, Counter[int]] = {}
@@ -187,7 +187,7 @@ def _details(hot: Hot, moment: Moment, width: int) -> tuple[Line, ...]:
 
 
 def page(samples: Callable[[], Sequence[Sampled]]) -> Page[Hot]:
-    """The flame page over samples that are still being taken."""
+    """The flame page; `samples` is called for each drawing, since sampling continues."""
 
     def above(moment: Moment, width: int) -> tuple[Line, ...]:
         taken = samples()
@@ -210,7 +210,7 @@ def page(samples: Callable[[], Sequence[Sampled]]) -> Page[Hot]:
         text=lambda hot, moment: f"{hot.place.function} {hot.place.file}",
         empty=lambda moment: (
             "No samples yet: they are taken twice a second while this process is followed.",
-            "f switches following on and off; a process that has ended or is stopped gives none.",
+            "f switches following on and off; an ended or stopped process has none.",
         ),
         above=above,
         details=_details,
@@ -221,8 +221,8 @@ def page(samples: Callable[[], Sequence[Sampled]]) -> Page[Hot]:
         },
         help=(
             "Where the main thread of this process was, in stacks taken twice a second.",
-            "The picture: each block is a call, as wide as its share of the samples; what it",
-            "calls stands below it. Calls that all samples share at the outside are left out.",
-            "OWN  innermost; TOTAL  anywhere in the stack. Waiting counts like working.",
+            "Flame graph: each block is a call, as wide as its share of the samples, above its",
+            "callees. Outermost calls that all samples share are omitted.",
+            "OWN  innermost; TOTAL  anywhere in the stack. Waiting time is included.",
         ),
     )

@@ -1,4 +1,4 @@
-"""Flows as a picture: who sends tensors to whom, drawn as lines that meet at the receiver."""
+"""Tensor flows between processes, drawn as lines from the senders to each receiver."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Arrow:
 
     flow: Flow
     position: int
-    """Among the flows to the same receiver."""
+    """Index among the flows to the same receiver."""
     together: int
-    """How many there are to that receiver."""
+    """Number of flows to that receiver."""
 
 
 def items(moment: Moment) -> list[Arrow]:
-    """The flows, those to one receiver together, in the order of the tree."""
+    """The flows grouped by receiver, in the order of the tree."""
     rank = {p.process: n for n, p in enumerate(moment.snapshot.processes)}
     to: dict[ProcessId, list[Flow]] = defaultdict(list)
     for flow in moment.snapshot.flows:
@@ -51,7 +51,7 @@ def items(moment: Moment) -> list[Arrow]:
 
 
 def bracket(position: int, together: int) -> str:
-    """The piece of the picture that joins one sender to the common receiver."""
+    """The box-drawing characters that join one sender to the receiver."""
     if together == 1:
         return "────▶ "
     middle = (together - 1) // 2
@@ -63,7 +63,7 @@ def bracket(position: int, together: int) -> str:
 
 
 def _often(per_s: float | None) -> str:
-    """How many a second; one in a few seconds is not none."""
+    """A rate per second; rates below 0.095 keep two digits, so that they are not shown as zero."""
     if per_s is not None and 0 < per_s < 0.95:
         return f"{per_s:.2f}" if per_s < 0.095 else f"{per_s:.1f}"
     return count_text(per_s)
@@ -95,11 +95,11 @@ def _copied_tone(copied: float | None) -> Tone:
 
 
 def details(arrow: Arrow, moment: Moment, width: int) -> tuple[Line, ...]:
-    """The flow under the cursor in words."""
+    """A sentence about the flow under the cursor."""
     flow = arrow.flow
     sender, receiver = moment.full_name(flow.sender), moment.full_name(flow.receiver)
     words = f"{count_text(flow.tensors)} tensors, {bytes_text(flow.bytes)} so far"
-    copied = f"{bytes_text(flow.copied_bytes)} of it copied into shared memory anew"
+    copied = f"{bytes_text(flow.copied_bytes)} of it copied into new shared memory"
     return (
         line((f" {sender} sends to {receiver}", "title"), f"  {words}"),
         cell(f"   {copied}; latency is from sharing to rebuilding a tensor"),
@@ -110,12 +110,12 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     ready = sum(p.hook.state == "ready" for p in moment.snapshot.living())
     if ready < 2:
         return (
-            f"No flows: both sides need a hook, and one is ready in {ready} process.",
+            f"No flows: sender and receiver need a hook; {ready} process has one ready.",
             "Attach without --no-hook, or call mpwatch.instrument() in the program.",
         )
     return (
-        "No tensor has gone from one process of this job to another since the hooks came in.",
-        "A batch from a worker or a tensor through a torch.multiprocessing queue fills this page.",
+        "No tensor has been sent between processes of this job since the hooks were attached.",
+        "Batches from workers and tensors in torch.multiprocessing queues appear here.",
     )
 
 
@@ -134,10 +134,10 @@ PAGE: Page[Arrow] = Page(
     details=details,
     process=lambda arrow: arrow.flow.sender,
     help=(
-        "Who sends tensors to whom: one line a sender, joined at the receiver.",
+        "Tensors sent between processes: one line per sender, joined at the receiver.",
         "p50 and p99  time from sharing a tensor to rebuilding it on the other side.",
-        "COPIED  share of the bytes that were copied into shared memory anew; buffers that are",
-        "        sent back and used again save that copy.",
+        "COPIED  share of the bytes that were copied into new shared memory; reused buffers",
+        "        avoid that copy.",
         "IN FLIGHT  sent and not yet received.",
     ),
 )

@@ -1,4 +1,4 @@
-"""GPUs: how full each is, and which process of the job holds how much of it."""
+"""GPUs: memory use and load of each device, and memory of each process on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OnGpu:
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """Device and process."""
+        """Uuid of the device and pid."""
         return (self.gpu.uuid, self.pid)
 
 
@@ -114,7 +114,7 @@ def _process(item: OnGpu) -> ProcessId | None:
 
 
 def details(item: OnGpu, moment: Moment, width: int) -> tuple[Line, ...]:
-    """The device or process under the cursor in words."""
+    """A sentence about the device or process under the cursor."""
     if item.pid is None:
         problems = "; ".join(item.gpu.problems)
         return (
@@ -130,11 +130,10 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     if moment.snapshot.gpus is None:
         reasons = [p for p in moment.snapshot.problems if "nvml" in p.lower() or "gpu" in p.lower()]
         return (
-            "No GPU can be seen from here: "
-            + (reasons[0] if reasons else "NVML is not available."),
-            "With an NVIDIA driver and its libnvidia-ml.so, devices and who uses them appear here.",
+            "No GPU is accessible: " + (reasons[0] if reasons else "NVML is not available."),
+            "With an NVIDIA driver and its libnvidia-ml.so, devices and their users appear here.",
         )
-    return ("The driver answers and says this machine has no GPU.",)
+    return ("The driver reports no GPU on this machine.",)
 
 
 PAGE: Page[OnGpu] = Page(
@@ -153,7 +152,7 @@ PAGE: Page[OnGpu] = Page(
     process=_process,
     help=(
         "Each GPU with the processes that hold memory on it.",
-        "MEMORY is what the driver counts; TENSORS and RESERVED what torch's allocator says.",
+        "MEMORY is what the driver counts; TENSORS and RESERVED the figures of torch's allocator.",
         "The difference is the CUDA context, libraries, and memory other allocators hold.",
     ),
 )

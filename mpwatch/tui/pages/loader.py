@@ -1,4 +1,4 @@
-"""DataLoader: where the time goes, and which worker everybody waits for."""
+"""DataLoader: time per batch of each worker, and the worker that the main process waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, Trend, cel
 
 RECENT_WIDTH = 60
 STRAGGLER_FACTOR = 3.0
-"""A worker this many times slower than the middle one is marked."""
+"""A worker this many times slower than the median worker is marked."""
 
 COLUMNS = (
     Column("WORKER", 9, keep=9, most=12),
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def items(moment: Moment) -> list[Process]:
-    """The loader workers that live, by loader and number."""
+    """The running loader workers, by loader and number."""
     found = [p for p in moment.current if p.role == "loader-worker"]
     return sorted(found, key=_number)
 
@@ -63,7 +63,7 @@ def _row(process: Process, moment: Moment) -> Row:
 
 
 def _who(process: Process, moment: Moment) -> str:
-    """`worker 3`; `3 of rank 1` where others have a worker of that number too."""
+    """`worker 3`; `3 of rank 1` if the number is not unique."""
     name = moment.name(process.process)
     return name if name == process.label else name.removeprefix("worker ")
 
@@ -80,7 +80,7 @@ def _slowest(moment: Moment) -> float | None:
 
 
 def _middle(moment: Moment) -> float | None:
-    """The middle of the workers' median fetch times; of one worker there is none."""
+    """The median of the workers' median fetch times; `None` for a single worker."""
     known = [p.loader.fetch_p50_s for p in items(moment) if p.loader and p.loader.fetch_p50_s]
     return median(known) if len(known) > 1 else None
 
@@ -106,7 +106,7 @@ def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
 
 
 def above(moment: Moment, width: int) -> tuple[Line, ...]:
-    """Two lines for each live loader: how much of its time main waits, and for which batch."""
+    """Two lines for each active loader: share of time main waits, and the batch in order."""
     return tuple(
         content
         for loader in moment.snapshot.loaders
@@ -118,7 +118,7 @@ def share_line(loader: Loader, moment: Moment) -> Line:
     """`DataLoader of main  4 workers  prefetch 2  main waited 71 % of the last minute`."""
     spans: list[str | tuple[str, Tone]] = [
         (f" DataLoader of {moment.name(loader.process)}", "title"),
-        # A hook that came in later than the loader does not know how many it has.
+        # A hook attached after the loader started does not know the number of workers.
         f"  {counted(loader.workers or len(items(moment)), 'worker')}",
     ]
     if loader.prefetch is not None:
@@ -146,7 +146,7 @@ def order_line(loader: Loader) -> Line:
 
 
 def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
-    """The worker under the cursor in words."""
+    """A sentence about the worker under the cursor."""
     found = moment.findings_of.get(process.process)
     if found:
         return (line((f" {found[0].rule}  ", "warning"), found[0].summary), *_doing(process))
@@ -163,11 +163,11 @@ def _doing(process: Process) -> tuple[Line, ...]:
 def _empty(moment: Moment) -> tuple[str, ...]:
     if any(p.hook.state == "ready" for p in moment.snapshot.living()):
         return (
-            "No DataLoader with workers is alive in this job.",
+            "No DataLoader with workers is active in this job.",
             "Its workers appear here once an iterator with num_workers > 0 has been started.",
         )
     return (
-        "No DataLoader workers were found in this job, and no hook tells of its loaders.",
+        "No DataLoader workers were found in this job, and no hook reports its loaders.",
         "Fetch times, queues and waiting need the hook: attach without --no-hook.",
     )
 
@@ -197,11 +197,11 @@ PAGE: Page[Process] = Page(
         "DONE": lambda p: float(p.loader.fetched) if p.loader else None,
     },
     help=(
-        "DataLoader workers with the time a batch takes in each, as their hooks measured it.",
-        "LAST BATCHES  one block a batch, all workers on one scale: a straggler stands out.",
+        "DataLoader workers with their fetch time per batch, as measured by the hook.",
+        "LAST BATCHES  one block per batch, all workers on one scale.",
         "main takes batches in order; the owner of the next one holds up all others.",
-        "QUEUED  batches it was told to fetch and has not begun.",
-        "PARKED  batches it has finished that main has not taken: they wait for an earlier one,",
-        "or for main. DONE  batches fetched since its hook came in.",
+        "QUEUED  batches assigned to the worker and not begun.",
+        "PARKED  batches the worker has finished and main has not taken: an earlier batch is",
+        "missing, or main is busy. DONE  batches fetched since the hook was attached.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Stacks of all workers or ranks, those that do the same taken together."""
+"""Stacks of all workers or ranks, grouped by equal stacks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ROLES = ("loader-worker", "rank", "spawned", "pool-worker")
 
 
 def _merged(moment: Moment) -> MergedStacks:
-    return moment.once("merged stacks", lambda found: merge(_alike(found)))
+    return moment.once("merged stacks", lambda found: merge(_comparable(found)))
 
 
-def _alike(moment: Moment) -> Sequence[Process]:
-    """The processes that should do the same: workers and ranks; everything where there are none."""
+def _comparable(moment: Moment) -> Sequence[Process]:
+    """Processes with comparable work: workers and ranks, or all if there are none."""
     living = moment.snapshot.living()
     return [p for p in living if p.role in _ROLES] or living
 
@@ -52,7 +52,7 @@ def _row(group: StackGroup, moment: Moment) -> Row:
 
 
 def _names(group: StackGroup, moment: Moment) -> str:
-    """`workers 0-2`, or the label where the group is one process."""
+    """`workers 0-2`, or the label if the group is one process."""
     if len(group.processes) == 1:
         return moment.name(group.processes[0])
     return group.called
@@ -84,16 +84,16 @@ PAGE: Page[StackGroup] = Page(
     row=_row,
     text=lambda group, moment: f"{group.names} {group.words}",
     empty=lambda moment: (
-        "No stacks have been taken of this job yet.",
-        "s takes one of every process, through the hook where it is ready, else with py-spy.",
+        "No stacks of this job have been taken yet.",
+        "s takes one of every process, through the hook if it is ready, else with py-spy.",
     ),
     above=_above,
     details=_details,
     details_share=0.45,
     process=_process,
     help=(
-        "Main threads that do the same taken together: what most of them do, and who does not.",
-        "A w before a row: a small group that does something else than most.",
+        "Main threads grouped by equal stacks: the common stack and its exceptions.",
+        "A w before a row: a small group that differs from the majority.",
         "s takes the stacks of every process again.",
     ),
 )

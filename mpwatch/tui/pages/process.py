@@ -1,4 +1,4 @@
-"""One process: who it is, its limits with bars, its memory and surroundings."""
+"""One process: identity, limits with bars, memory and environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpwatch.tui.pages.tree import HOOK_TONES, command
 
 
 def head(moment: Moment, process: Process, width: int) -> tuple[Line, ...]:
-    """Four lines about a process: who, limits, what it does."""
+    """Four lines about a process: identity, limits, activity."""
     lines = (who(moment, process), *limits(moment, process), _doing(process))
     return tuple(cut(each, width) for each in lines)
 
@@ -41,7 +41,7 @@ def who(moment: Moment, process: Process) -> Line:
         how = f"{method} of " if method else "child of "
         spans.append(f"  {how}{moment.full_name(parent)}")
     if process.sample.born_wall_s is not None:
-        began = " at" if parent is not None else "  born at"
+        began = " at" if parent is not None else "  started at"
         spans.append((f"{began} {wall_time(process.sample.born_wall_s)[:8]}", "dim"))
     hook = process.hook
     spans += ["  hook ", (hook.state, HOOK_TONES[hook.state])]
@@ -51,7 +51,7 @@ def who(moment: Moment, process: Process) -> Line:
 
 
 def limits(moment: Moment, process: Process) -> tuple[Line, Line]:
-    """Descriptors, mappings and memory against what they may be."""
+    """Descriptors and mappings against their limits, and memory."""
     sample = process.sample
     fds, maps = sample.fds, sample.maps
     first = (
@@ -78,7 +78,7 @@ def _limit(name: str, used: int | None, limit: int | None) -> Line:
 
 
 def memory_growth(process: Process) -> str:
-    """How private memory moved over the trend shown, where it grew steadily."""
+    """The growth rate of private memory over the trend; empty unless it grew steadily."""
     known = [value for value in process.trends.private_bytes if value is not None]
     if (
         len(known) < 4
@@ -86,7 +86,7 @@ def memory_growth(process: Process) -> str:
         or any(after < before for before, after in pairwise(known))
     ):
         return ""
-    return f"grew {rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} a reading"
+    return f"grew {rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} a sample"
 
 
 def _doing(process: Process) -> Line:
@@ -95,7 +95,7 @@ def _doing(process: Process) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something known about a process."""
+    """One named value about a process."""
 
     group: str
     name: str
@@ -111,14 +111,14 @@ COLUMNS = (
 
 
 def facts(moment: Moment) -> list[Fact]:
-    """Everything about the process in scope that has no page of its own."""
+    """All facts about the process in scope that no other page shows."""
     found: list[Fact] = []
     for process in moment.processes:
         found += _identity(process) + _memory(process, moment) + _hook(process)
         found += [
             Fact("variable", name, value) for name, value in process.sample.environment.items()
         ]
-        found += [Fact("hook says", str(k), str(v)) for k, v in process.gauges.items()]
+        found += [Fact("hook gauge", str(k), str(v)) for k, v in process.gauges.items()]
         found += [Fact("problem", "", words, "warning") for words in process.problems]
     return found
 
@@ -177,10 +177,10 @@ def _hook(process: Process) -> list[Fact]:
         lost += f" ({count_text(hook.lost_notes)} of them notes)"
     found.append(Fact("hook", "events", f"{count_text(hook.events)}, {lost}"))
     if hook.own_cost_ns is not None:
-        words = f"{seconds_text(hook.own_cost_ns / 1e9)} of cpu time since it came in"
+        words = f"{seconds_text(hook.own_cost_ns / 1e9)} of cpu time since it was attached"
         found.append(Fact("hook", "its thread took", words))
     if hook.own_calls_ns is not None:
-        words = f"about {seconds_text(hook.own_calls_ns / 1e9)}, by their number"
+        words = f"about {seconds_text(hook.own_calls_ns / 1e9)}, estimated from the number of calls"
         found.append(Fact("hook", "its wrappers took", words))
     found += [Fact("hook", f"cannot see {n}", why, "warning") for n, why in hook.missing.items()]
     cache = process.shared_cache
@@ -211,13 +211,13 @@ PAGE: Page[Fact] = Page(
     key=lambda fact: (fact.group, fact.name, fact.value if fact.group == "problem" else ""),
     row=_row,
     text=lambda fact, moment: f"{fact.group} {fact.name} {fact.value}",
-    empty=lambda moment: ("This process is not among those watched any more.",),
+    empty=lambda moment: ("This process is no longer watched.",),
     details=lambda fact, moment, width: (
         line((f" {fact.name or fact.group}  ", "title"), fact.value),
     ),
     process=_process,
     help=(
         "How its memory is split, how it was started, the environment variables that matter,",
-        "what the hook says, and what could not be read and why.",
+        "gauges of the hook, and what could not be read and why.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Shared memory: whose it is, which line made it, how much room is left."""
+"""Shared memory: owner, allocating line of code, and free space."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The segments one process made on one line of code."""
+    """The segments that one process created on one line of code."""
 
     maker: ProcessId | None
     maker_pid: int | None
@@ -36,16 +36,16 @@ class Made:
     kind: str
     segments: tuple[Segment, ...]
     wall_s: float
-    """The moment they were seen."""
+    """Time of the snapshot, in seconds since the epoch."""
 
     @property
     def key(self) -> tuple[int | None, str | None, str]:
-        """The same makers at the next look."""
+        """Identifies the group across snapshots."""
         return (self.maker_pid, self.call_site, self.kind)
 
     @property
     def live_bytes(self) -> int | None:
-        """Bytes really taken, where any could be read."""
+        """Allocated bytes; `None` if unknown for all segments."""
         known = [_taken(s) for s in self.segments]
         found = [size for size in known if size is not None]
         return sum(found) if found else None
@@ -64,7 +64,7 @@ def _taken(segment: Segment) -> int | None:
 
 
 def items(moment: Moment) -> list[Made]:
-    """Segments by maker, line and kind, the largest first."""
+    """Segments by creator, line and kind, the largest first."""
     groups: dict[tuple[ProcessId | None, int | None, str | None, str], list[Segment]]
     groups = defaultdict(list)
     for segment in moment.snapshot.segments:
@@ -82,7 +82,7 @@ def _touches(segment: Segment, process: ProcessId) -> bool:
 
 
 def maker_name(made: Made, moment: Moment) -> str:
-    """Who made it; an unknown maker by its pid, one that has ended is said to have."""
+    """The name of the creator, with `ended` if it has; the pid if the process is unknown."""
     if made.maker is not None:
         process = moment.by_id.get(made.maker)
         gone = " ended" if process is not None and process.is_gone else ""
@@ -124,7 +124,7 @@ def _copied_share(made: Made, moment: Moment) -> float | None:
 
 
 def above(moment: Moment, width: int) -> tuple[Line, ...]:
-    """The room of /dev/shm with its forecast, and what kinds of segments there are."""
+    """The usage of /dev/shm with its forecast, and the number of segments by kind."""
     segments = moment.snapshot.segments
     orphaned = sum(not (s.mappers or s.holders) and s.is_linked for s in segments)
     unlinked = sum(not s.is_linked for s in segments)
@@ -159,7 +159,7 @@ def room_line(moment: Moment) -> Line:
 
 def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:
     """The segments of the group under the cursor, oldest first."""
-    where = made.call_site or "a line that is not known; the hook samples lines as it runs"
+    where = made.call_site or "an unknown line; the hook samples only some allocations"
     lines = [
         line((f" {maker_name(made, moment)}", "title"), f" made {len(made.segments)} at {where}")
     ]
@@ -180,8 +180,8 @@ def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:
 
 def _empty(moment: Moment) -> tuple[str, ...]:
     return (
-        "No shared-memory segments: nothing of this job is mapped from /dev/shm right now.",
-        "They appear when a tensor goes through a queue or a worker returns a batch.",
+        "No shared-memory segments: this job maps nothing from /dev/shm right now.",
+        "They appear when a tensor is sent through a queue or a worker returns a batch.",
     )
 
 
@@ -208,11 +208,11 @@ PAGE: Page[Made] = Page(
         "KIND": lambda made: made.kind,
     },
     help=(
-        "Segments by the process that made them and the line of code that did.",
-        "torch was unlinked at birth (file_descriptor strategy), torch-named still has its name,",
+        "Segments by the process and the line of code that created them.",
+        "torch is unlinked at creation (file_descriptor strategy), torch-named still has its name,",
         "psm is multiprocessing.shared_memory, semaphore a lock or queue, nccl its transport.",
-        "LIVE is what is really taken; orphaned segments have a name and nobody who holds them.",
-        "COPIED  share of the maker's bytes that were copied into shared memory anew.",
+        "LIVE is the allocated size; orphaned segments have a name and no process maps them.",
+        "COPIED  share of the creator's bytes that were copied into new shared memory.",
         "Below: the segments of the line under the cursor, oldest first.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Threads and their stacks: what everything in the job is doing right now."""
+"""Threads of the job and their stacks."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def items(moment: Moment) -> list[InProcess]:
 
 
 def short_path(path: str) -> str:
-    """The last two parts of a path: what people recognise a file by."""
+    """The last two parts of a path, short and usually unambiguous."""
     path = path.removeprefix("<frozen ").removesuffix(">")
     return "/".join(path.rsplit("/", 2)[-2:]) if path.count("/") > 1 else path
 
 
 def frame_words(frame: Frame) -> str:
-    """One frame in one piece: `decode data.py:31`."""
+    """One frame as `decode data.py:31`."""
     return f"{frame.function} {short_path(frame.file)}:{frame.line}"
 
 
 def wait_words(waited: WaitedOn | None) -> str:
-    """What a blocked thread waits in: `pipe-read pipe:[18174]`, `futex 0x7f12`."""
+    """The wait of a blocked thread: `pipe-read pipe:[18174]`, `futex 0x7f12`."""
     if waited is None:
         return ""
     kind = waited.kind if waited.kind != "unknown" else waited.call
@@ -83,7 +83,7 @@ def _row(item: InProcess, moment: Moment) -> Row:
 
 
 def _still_words(still_s: float | None) -> str:
-    """How long it stands still; a pause shorter than a reading or two means nothing."""
+    """Time without cpu use; empty below one or two sample intervals, which mean nothing."""
     return "" if still_s is not None and still_s < 2 else seconds_text(still_s)
 
 
@@ -92,7 +92,7 @@ def _still_tone(still_s: float | None) -> Tone:
 
 
 def _top(thread: Thread, others_have: bool) -> Line:
-    """The innermost frame of the program's own code, then what it called in the end."""
+    """The innermost frame of the program's own code, then the innermost frame of all."""
     if not thread.stack:
         return cell("no Python in it" if others_have else "not taken", "dim")
     own = user_frame(thread.stack)
@@ -102,13 +102,13 @@ def _top(thread: Thread, others_have: bool) -> Line:
 
 
 JUST_NOW_S = 0.001
-"""A stack that came in with the snapshot itself."""
+"""Seconds; a younger stack belongs to this snapshot."""
 
 
 def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line:
-    """Where a stack comes from, how old it is, and what it cost to take where that is known.
+    """The source of a stack, its age, and the cost of taking it if known.
 
-    A hook answers within microseconds on its own thread; py-spy halts the process for a while.
+    A hook answers within microseconds on its own thread; py-spy pauses the process.
     """
     if not thread.stack:
         return cell(" no stack taken yet; s takes one of every process", "dim")
@@ -116,7 +116,9 @@ def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line
     gil = ", holds the GIL" if thread.has_gil else ""
     cost = f", took {seconds_text(cost_s)} of cpu" if cost_s is not None else ""
     when = "now" if age is not None and age < JUST_NOW_S else f"{seconds_text(age)} ago"
-    source = "the hook" if thread.stack_source == "hook" else thread.stack_source or "unknown means"
+    source = (
+        "the hook" if thread.stack_source == "hook" else thread.stack_source or "an unknown method"
+    )
     return line(
         (f" stack of {thread.name} {thread.tid}", "title"),
         (f"  by {source}{cost}, {when}{gil}", "dim"),
@@ -161,7 +163,7 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     reasons = [r for p in moment.processes for r in p.problems if "thread" in r or "task" in r]
     return (
         "No threads could be read.",
-        reasons[0] if reasons else "They appear with the next reading of /proc/PID/task.",
+        reasons[0] if reasons else "They appear with the next sample of /proc/PID/task.",
     )
 
 
@@ -199,7 +201,7 @@ PAGE: Page[InProcess] = Page(
     },
     help=(
         "Every thread of every process, with the innermost frame of its Python stack.",
-        "STILL  how long it has used no cpu; WAITS IN  what its system call waits for.",
+        "STILL  how long it has used no cpu; WAITS IN  the target of its system call.",
         "A G before a row: that thread holds the GIL.",
         "Below: the whole stack of the thread under the cursor, its source and its age.",
         "s takes stacks of everything now; f follows the process under the cursor twice a second.",

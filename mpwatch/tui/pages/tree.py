@@ -1,4 +1,4 @@
-"""The process tree of the overview: who there is, what each does, what it uses."""
+"""The process tree of the overview: state, activity and resource use of each process."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Node:
     process: Process
     depth: int
     children: int
-    """All below it, at any depth."""
+    """Number of descendants, at any depth."""
     is_folded: bool = False
 
 
 def page(folded: frozenset[ProcessId] = frozenset(), hide_ended: bool = False) -> Page[Node]:
-    """The tree page with some branches folded."""
+    """The tree page with the given branches folded."""
 
     def items(moment: Moment) -> list[Node]:
         return nodes(moment, Order(), folded, hide_ended)
@@ -69,17 +69,17 @@ def nodes(
     folded: frozenset[ProcessId] = frozenset(),
     hide_ended: bool = False,
 ) -> list[Node]:
-    """The tree, parents before children; siblings as ordered, else those in trouble first."""
+    """The tree, parents before children; siblings as ordered, else those with findings first."""
     found: list[Node] = []
     measure = SORTS.get(order.column or "")
 
     def arranged(siblings: Sequence[Process], depth: int) -> list[tuple[Process, int]]:
-        """The last of them first."""
+        """Siblings in reverse order, since `waiting` is a stack."""
         order_of_all = _arranged(siblings, moment, measure, order.is_reversed)
         return [(process, depth) for process in reversed(order_of_all)]
 
-    # A function that calls itself from within holds itself, and with it this moment, until the
-    # garbage collector comes by.
+    # A recursive inner function would be a reference cycle, which keeps this moment alive until
+    # the next garbage collection.
     waiting = arranged(moment.children.get(None, []), 0)
     while waiting:
         process, depth = waiting.pop()
@@ -111,7 +111,7 @@ def _arranged(
 
 
 def _trouble(process: Process, moment: Moment) -> tuple[int, int]:
-    """Smaller is shown first: the worst finding, then the living, then the ended."""
+    """Sort key, smallest first: worst finding, then running processes, then ended ones."""
     severity = moment.severity(process.process)
     return (-int(severity) if severity else 0, 1 if process.is_gone else 0)
 
@@ -122,28 +122,27 @@ def _count(moment: Moment, process: ProcessId) -> int:
 
 
 def _row(node: Node, moment: Moment) -> Row:
-    """The row of a process, the one of the moment before where all it is made of is the same.
+    """The row of a process; the row of the previous moment if all its inputs are unchanged.
 
-    Most of a job rests at any moment, and is the same object at the next look.
+    Most processes are idle, and an unchanged process is the same object in the next snapshot.
     """
     process = node.process
     state, severity = moment.state(process), moment.severity(process.process)
     basis = (state, severity, node.depth, node.children, node.is_folded)
     known = moment.rows.get(process.process) or moment.rows_before.get(process.process)
     if known is None or known[0] is not process or known[1] != basis:
-        known = process, basis, _made(node, state, severity)
+        known = process, basis, _new_row(node, state, severity)
     moment.rows[process.process] = known
     return known[2]
 
 
-def _made(node: Node, state: str, severity: Severity | None) -> Row:
-    """Put the row of a process together."""
+def _new_row(node: Node, state: str, severity: Severity | None) -> Row:
     process = node.process
     trends = process.trends
     return Row(
         process.process,
         (
-            _who(node),
+            _name_cell(node),
             cell(state, state_tone(state)),
             cell(percent_text(None if process.is_gone else process.cpu_percent)),
             Trend(trends.cpu_percent, top=100.0),
@@ -161,7 +160,7 @@ def _made(node: Node, state: str, severity: Severity | None) -> Row:
     )
 
 
-def _who(node: Node) -> Line:
+def _name_cell(node: Node) -> Line:
     fold = "> " if node.is_folded else "v " if node.children else "  "
     label = node.process.label
     indent = "  " * min(node.depth, 6)
@@ -186,7 +185,7 @@ def fds_cell(process: Process) -> Line:
 
 def _maps(process: Process) -> Line:
     maps = process.sample.maps
-    # A process that is just ending has no mappings left: that says nothing about how it was.
+    # An exiting process has no mappings left; zero is not its former value.
     if maps is None or not maps.used:
         return cell("-")
     share = maps.used / maps.limit if maps.limit else None
@@ -194,7 +193,7 @@ def _maps(process: Process) -> Line:
 
 
 def hook_cell(process: Process) -> Line:
-    """The state of its hook; a dash where none would make sense."""
+    """The state of the hook; a dash for a process that cannot have one."""
     if process.hook.state == "absent" and (process.is_gone or not can_have_hook(process)):
         return cell("-", "dim")
     if process.is_gone:
@@ -221,7 +220,7 @@ def _thread_count(process: Process) -> int | None:
     return len(process.threads) or None
 
 
-def _fd_share(process: Process) -> float | None:
+def _fds_used(process: Process) -> float | None:
     fds = process.sample.fds
     return None if fds is None else float(fds.used)
 
@@ -234,14 +233,14 @@ SORTS: Mapping[str, Callable[[Process], float | None]] = {
     "CPU": lambda p: None if p.is_gone else p.cpu_percent,
     "PRIVATE": lambda p: p.private_bytes,
     "SHM": lambda p: p.shm_bytes,
-    "FDS": _fd_share,
+    "FDS": _fds_used,
     "MAPS": _maps_used,
     "THR": _thread_count,
 }
 
 
 def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
-    """The process under the cursor in two lines, then the stack of its main thread."""
+    """Two lines about the process under the cursor, then the stack of its main thread."""
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
@@ -283,7 +282,7 @@ def _head_of(thread: Thread | None, process: Process, moment: Moment) -> tuple[L
 
 
 def command(process: Process) -> str:
-    """Its command line, or its name in brackets where there is none."""
+    """The command line of a process, or its name in brackets if the command line is empty."""
     return " ".join(process.sample.cmdline) or f"[{process.sample.name}]"
 
 
@@ -306,18 +305,18 @@ PAGE: Page[Node] = Page(
     key=lambda node: node.process.process,
     row=_row,
     text=_text,
-    empty=lambda moment: ("No process has been read yet; the first reading takes a moment.",),
+    empty=lambda moment: ("No process has been read yet; the first sample takes a moment.",),
     details=explained,
     process=lambda node: node.process.process,
-    # The tree arranges itself; these say which columns can be sorted by.
+    # `arrange` sorts the tree; this mapping only names the sortable columns.
     sorts={name: _of_node(measure) for name, measure in SORTS.items()},
     help=(
-        "What is wrong stands on top, in words, with what it needs to be believed behind `enter`.",
+        "Findings are listed first; press enter for the evidence.",
         "Below it the process tree: C, w or i before a row is a critical, warning or info finding.",
         "STATE  running, waiting (for something that should come), idle (for work), sleeping,",
         "       disk, stopped, traced, zombie, ended.",
         "CPU    percent of one core, with its trend against one full core.",
-        "PRIVATE memory nobody else shares; SHM shared segments mapped, each counted once.",
+        "PRIVATE memory of this process only; SHM mapped shared segments, each counted once.",
         "FDS, MAPS  used of the limit; the trend of FDS shows change, not height.",
         "HOOK   absent, pending (waits for the interpreter), ready, silent (no answer), gone.",
         "left and right fold and unfold a branch; E hides and shows processes that have ended.",

@@ -1,4 +1,4 @@
-"""Waits as a picture: from who stands still, step by step, to what would have to move."""
+"""Wait chains as a tree: from each stalled thread to the end of its chain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TONES: dict[Verdict, Tone] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the picture: a link of a chain, its conclusion, or a single wait."""
+    """One line of the tree: a link of a chain, its conclusion, or a single wait."""
 
     key: tuple[object, ...]
     process: ProcessId | None
@@ -49,7 +49,7 @@ class Step:
 
 
 def items(moment: Moment) -> list[Step]:
-    """Chains first, the worst on top, then waits that belong to none; idle ones are left out."""
+    """Chains first, worst on top, then waits outside any chain; idle waits are omitted."""
     steps: list[Step] = []
     graph = moment.snapshot.waits
     order: list[Verdict] = ["cycle", "dead-end", "unknown", "progress", "ordinary"]
@@ -73,7 +73,7 @@ def _steps(chain: WaitChain, number: int) -> list[Step]:
         key = ("link", link.process, link.tid, link.words, depth, number)
         steps.append(Step(key, link.process, depth, link.who, link.words, link.since_s))
     last = chain.links[-1].process if chain.links else None
-    words = chain.conclusion or "where this ends could not be seen"
+    words = chain.conclusion or "the end of this chain could not be determined"
     end = ("end", number, chain.sentence)
     steps.append(Step(end, last, len(chain.links), "", words, None, chain.verdict))
     return steps
@@ -106,7 +106,7 @@ def _row(step: Step, moment: Moment) -> Row:
     severity = moment.severity(step.process) if step.process else None
     pid = f" {step.process.pid}" if step.process else ""
     if pid.strip() in step.who.replace("(", " ").replace(")", " ").split():
-        pid = ""  # it is told apart by it already
+        pid = ""  # the name contains the pid already
     since = seconds_text(step.since_s) if step.since_s is not None else ""
     return Row(
         step.key,
@@ -116,19 +116,19 @@ def _row(step: Step, moment: Moment) -> Row:
 
 
 def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
-    """What is known about the process of this step, and what to do where a finding says it."""
+    """Facts about the process of this step, and the fix if a finding gives one."""
     found = moment.findings_of.get(step.process, []) if step.process else []
     if found:
         finding = found[0]
         return (
-            *_said(step, width),
+            *_in_full(step, width),
             *headed(f" {finding.rule}  ", "critical", finding.summary, width),
-            *headed("   do   ", "", finding.advice, width),
+            *headed("   fix  ", "", finding.advice, width),
         )
     process = moment.by_id.get(step.process) if step.process else None
-    lines = _said(step, width)
+    lines = _in_full(step, width)
     if step.edge is not None and step.edge.evidence:
-        lines.append(line(" known from ", (step.edge.evidence, "dim")))
+        lines.append(line(" evidence ", (step.edge.evidence, "dim")))
     if process is not None:
         lines.append(cell(f" {moment.full_name(process.process)}  {process.doing}"))
         stack = process.threads[0].stack if process.threads else ()
@@ -136,8 +136,8 @@ def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _said(step: Step, width: int) -> list[Line]:
-    """The step itself in full, however narrow its columns are."""
+def _in_full(step: Step, width: int) -> list[Line]:
+    """The step uncut, independent of the width of its columns."""
     if step.verdict is not None:
         head = f" {VERDICT_WORDS[step.verdict]}  "
         return list(headed(head, _TONES[step.verdict], step.words, width))
@@ -147,16 +147,14 @@ def _said(step: Step, width: int) -> list[Line]:
 
 def _empty(moment: Moment) -> tuple[str, ...]:
     if not moment.snapshot.living():
-        return ("Nobody waits: every process of this job has ended.",)
+        return ("No waits: every process of this job has ended.",)
     ordinary = sum(edge.is_ordinary for edge in moment.snapshot.waits.edges)
     idle = (
-        f"{ordinary} ordinary waits (idle workers, back-pressure) are left out. "
-        if ordinary
-        else ""
+        f"{ordinary} ordinary waits (idle workers, back-pressure) are omitted. " if ordinary else ""
     )
     return (
-        "Nobody waits for anything that should have come by now.",
-        f"{idle}A wait appears here when a thread has stood still for a few seconds.",
+        "No overdue waits.",
+        f"{idle}A wait appears here once a thread has been stalled for a few seconds.",
     )
 
 
@@ -174,10 +172,10 @@ PAGE: Page[Step] = Page(
     details_share=0.4,
     process=lambda step: step.process,
     help=(
-        "Why does it stand still: each wait with what it waits for, one step below the other,",
-        "down to what would have to move.",
-        "DEAD END  nobody can ever end the wait; CYCLE  everybody in it waits for another;",
-        "moves     the chain ends at something that runs; unknown  it leaves what can be seen.",
-        "Ordinary waits (idle workers, back-pressure) are left out.",
+        "Why the job is stalled: each wait chain from a stalled thread, one step per line, to the",
+        "process or resource at its end.",
+        "DEAD END  the wait can never complete; CYCLE  the waits form a closed loop;",
+        "moves     the chain ends at a running process; unknown  its end cannot be observed.",
+        "Ordinary waits (idle workers, back-pressure) are omitted.",
     ),
 )

@@ -1,1 +1,1 @@
-"""One place of the dashboard each."""
+"""The screens of the dashboard, one per module."""

@@ -1,4 +1,4 @@
-"""Doing something to a process: choose, confirm, be told what came of it."""
+"""Process actions: choose, confirm, show the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOOKED = ("ready", "silent", "pending")
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """A question that only `y` answers with yes."""
+    """A question; only `y` means yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="confirm.yes"),
@@ -43,7 +43,7 @@ class ConfirmScreen(ModalScreen[bool]):
         self._words = words
 
     def compose(self) -> ComposeResult:
-        """The question, what would happen, the answers."""
+        """The question, the effect, the answers."""
         with Vertical():
             yield (text := LineView())
             text.show(
@@ -61,12 +61,12 @@ class ConfirmScreen(ModalScreen[bool]):
 
 
 class ActingScreen(LiveScreen):
-    """A list of what can be done to one process; everything that changes it is confirmed."""
+    """The actions for one process; each change of the process is confirmed."""
 
-    help_title = "doing something to a process"
+    help_title = "process actions"
     help_lines = (
         "Nothing is done before y is pressed; with --readonly this screen does not open.",
-        "A signal goes to this very process, never to another that was given its pid.",
+        "A signal is sent to this process only, never to another one that reused its pid.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Back", key_display="esc", id="back"),
@@ -89,18 +89,18 @@ class ActingScreen(LiveScreen):
         self._table: LiveTable[Choice] = LiveTable(COLUMNS, lambda choice: choice.key)
 
     def compose(self) -> ComposeResult:
-        """Whom it is about, the choices, the keys."""
+        """The process, the choices, the keys."""
         yield self._head
         yield self._table
         yield (keys := LineView(classes="bar"))
         keys.show((cell(" enter choose   esc back   nothing is done before you confirm", "dim"),))
 
     def on_mount(self) -> None:
-        """The list takes the keys."""
+        """Focus the list."""
         self._table.focus()
 
     def show_moment(self) -> None:
-        """Draw the choices as they are now."""
+        """Draw the current choices."""
         process = self._process()
         if process is None:
             return
@@ -128,7 +128,7 @@ class ActingScreen(LiveScreen):
         return moment.by_id.get(self.process_id) if moment else None
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
-        """Ask before anything that changes a process."""
+        """Ask for confirmation before any change of a process."""
         event.stop()
         choice, process = self._table.current, self._process()
         if choice is None or process is None:
@@ -144,9 +144,9 @@ class ActingScreen(LiveScreen):
         self.app.push_screen(ConfirmScreen(question(choice, process), choice.words), answered)
 
     def _do(self, choice: Choice, process: Process) -> None:
-        """Do it and say what came of it; taking the hook out needs time, so a thread does it."""
+        """Run the action and show the result; detaching is slow and runs on a thread."""
         if choice.kind == "detach":
-            self.run_worker(self._take_hook_out, thread=True, exclusive=True, group="detach")
+            self.run_worker(self._detach_hooks, thread=True, exclusive=True, group="detach")
             return
         try:
             told = self._deed(choice, process)
@@ -167,7 +167,7 @@ class ActingScreen(LiveScreen):
             case _:
                 return self._switch_recording()
 
-    def _take_hook_out(self) -> None:
+    def _detach_hooks(self) -> None:
         told = self._deeds.detach([process.sample for process in self._living()])
         self.app.call_from_thread(self.notify, told, timeout=8, markup=False)
 

@@ -1,4 +1,4 @@
-"""What every screen that shows the job has in common."""
+"""Base class of all screens that show the job."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from textual.screen import Screen
 
 
 class LiveScreen(Screen[None]):
-    """A screen that draws the moment when told to, and again when it comes to the front."""
+    """A screen that draws the current moment on request and on resume."""
 
     help_title: ClassVar[str] = ""
     help_lines: ClassVar[tuple[str, ...]] = ()
 
     def show_moment(self) -> None:
-        """Draw what is to be seen now."""
+        """Draw the current moment."""
 
     def on_screen_resume(self) -> None:
-        """Catch up with what happened while another screen was in front."""
+        """Draw again after another screen was active."""
         self.show_moment()

@@ -1,4 +1,4 @@
-"""Pages opened beside the dashboard: merged stacks, and two moments compared."""
+"""Pages opened beside the dashboard: merged stacks, and comparison of snapshots."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mpwatch.tui.widgets.page_view import PageView
 
 
 class MergedScreen(PagesScreen):
-    """What all processes do, the same taken together."""
+    """Merged stacks of all processes."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch, (merged.PAGE,), first_digit=1)
 
     def on_mount(self) -> None:
-        """Have the stacks taken that it is about."""
+        """Request the stacks of all processes."""
         self.watch_state.ask(TakeStacks())
 
     def on_page_view_opened(self, event: PageView.Opened) -> None:
@@ -32,17 +32,17 @@ class MergedScreen(PagesScreen):
 
 
 class CompareScreen(PagesScreen):
-    """Now against a moment kept earlier."""
+    """The current snapshot against a saved one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "keep", "Keep this moment", id="compare.keep"),
+        Binding("b", "keep", "Save this snapshot", id="compare.keep"),
     ]
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch, (compare.page(lambda: watch.marked),), first_digit=1)
 
     def action_keep(self) -> None:
-        """Keep the moment on screen anew."""
+        """Replace the saved snapshot by the displayed one."""
         self.watch_state.mark()
         self.show_moment()
 

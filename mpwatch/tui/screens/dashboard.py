@@ -18,7 +18,7 @@ from mpwatch.tui.widgets.page_view import PageView
 
 
 class Dashboard(PagesScreen):
-    """Ten pages about the job; `0` and `esc` lead back to the overview."""
+    """Ten pages about the job; `0` and `esc` go back to the overview."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("E", "toggle_ended", "Hide or show ended processes", id="overview.ended"),
@@ -28,7 +28,7 @@ class Dashboard(PagesScreen):
         super().__init__(watch, PAGES)
 
     def make_view(self, page: AnyPage) -> AnyView:
-        """The overview is a page with more on it."""
+        """Make the overview with its own widget, other pages as usual."""
         if page.name == "overview":
             return Overview(id="page-overview")
         return super().make_view(page)
@@ -53,7 +53,7 @@ class Dashboard(PagesScreen):
         self.notify(f"Processes that have ended are {'hidden' if hidden else 'shown'}.", timeout=2)
 
     def look(self) -> None:
-        """Follow the process under the cursor where stacks are shown; glance from the tree."""
+        """Follow the process under the cursor on pages with stacks; sample it in the tree."""
         page = self.view.page.name
         self.watch_state.follow(self.current_process if page == "threads" else None)
         if page == "overview":

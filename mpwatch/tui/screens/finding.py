@@ -1,4 +1,4 @@
-"""One finding in full: the numbers seen, the cause, what to do."""
+"""One finding in full: evidence, cause, fix."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 
 
 class FindingScreen(LiveScreen):
-    """Shows a finding as it is now, or as it was when it is no longer reported."""
+    """Shows the current state of a finding, or its last state if no longer reported."""
 
     help_title = "a finding"
     help_lines = (
-        "evidence  the numbers that were seen; without any there is no finding.",
-        "do        what to change, with what it costs.",
-        "enter opens the process it is about.",
+        "evidence  the observed values; there is no finding without evidence.",
+        "fix       the change to make, with its trade-off.",
+        "enter opens the process of the finding.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Back", key_display="esc", id="back"),
@@ -46,11 +46,11 @@ class FindingScreen(LiveScreen):
         keys.show((cell(" esc back   enter open the process   y copy   ? help", "dim"),))
 
     def on_mount(self) -> None:
-        """Scrolling keys go to the text."""
+        """Focus the text."""
         self._text.focus()
 
     def show_moment(self) -> None:
-        """Draw the finding as the newest snapshot has it."""
+        """Draw the finding from the newest snapshot."""
         moment = self.watch_state.moment
         if moment is None or not self.size.width:
             return
@@ -71,6 +71,6 @@ class FindingScreen(LiveScreen):
         return self._text.plain
 
     def action_open_process(self) -> None:
-        """Open the process it is about."""
+        """Open the process of the finding."""
         if self.finding.process is not None:
             self.post_message(ProcessAsked(self.finding.process))

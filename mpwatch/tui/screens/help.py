@@ -1,4 +1,4 @@
-"""Help about the screen it was opened on: what it shows, and its keys as they are mapped."""
+"""Help about the previous screen: contents, and keys with the keymap applied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NARROW = 40
 
 
 class HelpScreen(Screen[None]):
-    """Text; any of the usual keys leads back."""
+    """The help text; the usual keys close it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
@@ -32,13 +32,13 @@ class HelpScreen(Screen[None]):
         yield ScrollingLines(classes="sheet")
 
     def on_mount(self) -> None:
-        """Take the scrolling keys."""
+        """Focus the text."""
         self.query_one(ScrollingLines).focus()
 
     def on_resize(self) -> None:
-        """Break it into lines that fit."""
+        """Wrap the text to the new width."""
         text = self.query_one(ScrollingLines)
         text.show(self._manual.lines(max(NARROW, self.size.width - BESIDE)))
 
     def show_moment(self) -> None:
-        """Help stands still."""
+        """Draw nothing: help does not depend on the moment."""

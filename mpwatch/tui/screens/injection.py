@@ -1,4 +1,4 @@
-"""What an injection of the hook would do, process by process."""
+"""The injection plan, process by process."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class InjectionScreen(Screen[bool]):
         yield ScrollingLines(classes="sheet")
 
     def on_mount(self) -> None:
-        """Take the scrolling keys."""
+        """Focus the text."""
         self.query_one(ScrollingLines).focus()
 
     def on_resize(self) -> None:
-        """Break it into lines that fit."""
+        """Wrap the text to the new width."""
         text = self.query_one(ScrollingLines)
         text.show(plan_lines(self._plan, max(NARROW, self.size.width - BESIDE)))
 

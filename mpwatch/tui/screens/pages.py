@@ -33,7 +33,7 @@ AnyView = PageView[Any]
 
 
 class PagesScreen(LiveScreen):
-    """Pages under digits; hidden ones are not drawn, those never opened not even made."""
+    """Pages selected by digits; hidden pages are not drawn, unopened pages not created."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -52,8 +52,8 @@ class PagesScreen(LiveScreen):
             "greater_than_sign", "sort(1)", "Sort by next column", key_display=">", id="sort.next"
         ),
         Binding("r", "reverse", "Reverse the order", id="sort.reverse"),
-        # These come before all other keys, but the app's `check_action` allows them only while the
-        # question is shown. The app has other bindings for the same keys, and keeps one for each.
+        # Priority bindings; the app's `check_action` allows them only while the question is shown.
+        # They are declared here because the app binds the same keys and keeps one binding per key.
         Binding("y,enter", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
         Binding("n", "app.answer_hook(False)", show=False, priority=True, id="hook.no"),
         Binding("d", "app.show_injection", show=False, priority=True, id="hook.details"),
@@ -70,11 +70,11 @@ class PagesScreen(LiveScreen):
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
         self._tabs = TabBar(tabs, HINTS, id="tabs")
-        self._filter = Input(placeholder="words a row must hold, -word must not", id="filter")
-        self._filter.cursor_blink = False  # two repaints a second for as long as it has the focus
+        self._filter = Input(placeholder="words a row must contain, -word excludes", id="filter")
+        self._filter.cursor_blink = False  # blinking costs two repaints a second
 
     def compose(self) -> ComposeResult:
-        """Status line, the page, the filter when asked for, the bottom line."""
+        """Status line, page, filter input, bottom line."""
         yield self._header
         yield from self.heads()
         with self._body:
@@ -83,7 +83,7 @@ class PagesScreen(LiveScreen):
         yield self._tabs
 
     def on_mount(self) -> None:
-        """Begin with the first page."""
+        """Open the first page."""
         self._filter.display = False
         self._tabs.choose(self.current)
         self.view.main.focus()
@@ -93,7 +93,7 @@ class PagesScreen(LiveScreen):
     def make_view(self, page: AnyPage) -> AnyView:
         """Make the widget of a page."""
         if page.name == "threads" and self.watch_state.source.is_live:
-            # In a replay the files of today need not be those that ran.
+            # In a replay the present files may differ from those of the recorded run.
             page = threads.with_source_lines(page, self.watch_state.sources)
         return PageView(page, id=f"page-{page.name}")
 
@@ -102,18 +102,18 @@ class PagesScreen(LiveScreen):
         return ()
 
     def scope_of(self, moment: Moment) -> Moment:
-        """The part of the moment this screen is about."""
+        """The moment limited to the scope of this screen."""
         return moment
 
     def top_line(self, moment: Moment) -> Line:
-        """The status line, or in its place the question whether to inject the hook."""
+        """The status line, or the question whether to inject the hook."""
         question = self.watch_state.question
         if question is not None and question.is_shown and question.plan is not None:
             return question_line(question.plan, self.size.width)
         return header(moment.snapshot, self.watch_state.viewing, self.size.width)
 
     def look(self) -> None:
-        """Ask for the stacks this screen shows; by default it shows none."""
+        """Request the stacks this screen shows; none by default."""
         self.watch_state.follow(None)
 
     # --- drawing ---------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class PagesScreen(LiveScreen):
 
     @property
     def current_process(self) -> ProcessId | None:
-        """The process the cursor is about."""
+        """The process under the cursor."""
         return self.view.current_process
 
     def _view(self, digit: str) -> AnyView:
@@ -134,10 +134,10 @@ class PagesScreen(LiveScreen):
         return self.views[digit]
 
     def show_moment(self) -> None:
-        """Draw what is to be seen now: the status line and the page shown, nothing else."""
+        """Draw the status line and the visible page."""
         moment = self.watch_state.moment
         if moment is None:
-            words = f" mpwatch   {self.watch_state.viewing.title}   waits for the first reading"
+            words = f" mpwatch   {self.watch_state.viewing.title}   waiting for the first sample"
             self._header.show((cell(words),))
             return
         self._header.show((self.top_line(moment),))
@@ -154,19 +154,19 @@ class PagesScreen(LiveScreen):
     # --- pages -----------------------------------------------------------------------------------
 
     async def action_page(self, digit: str) -> None:
-        """Show another page, with the cursor on the same process where that can be."""
+        """Show another page, with the cursor on the same process if it is listed."""
         await self.open_page(digit, self.current_process)
 
     async def open_page(self, digit: str, process: ProcessId | None = None) -> None:
         """Show a page.
 
         Args:
-            digit: Its digit; nothing happens if there is none with it.
-            process: Where its cursor shall be.
+            digit: Digit of the page; ignored if no page has it.
+            process: The process to put the cursor on.
         """
         if digit not in self.pages or digit == self.current:
             return
-        # Nothing is sent before the page is there: over a slow link one would see it blank first.
+        # Output is held until the page is mounted: a slow link would show a blank page first.
         with self.app.batch_update():
             self.view.display = False
             self.current = digit
@@ -174,14 +174,14 @@ class PagesScreen(LiveScreen):
                 await self._body.mount(self._view(digit))
             self.view.display = True
             self._tabs.choose(digit)
-            # A page that was just made has no rows before it is laid out.
+            # A new page has no rows before its layout.
             self.view.put_on(process)
             self.show_moment()
             self.view.main.focus()
         self.call_after_refresh(self._settle, self.view)
 
     def _settle(self, view: AnyView) -> None:
-        """Look at what the cursor of a new page came to rest on."""
+        """Request stacks for the process under the cursor of a new page."""
         if view is self.view:
             self.look()
 
@@ -199,7 +199,7 @@ class PagesScreen(LiveScreen):
         self._filter.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Filter while typing."""
         if self._filter.display:
             self.watch_state.set_filter(event.value)
             self.show_moment()
@@ -210,7 +210,7 @@ class PagesScreen(LiveScreen):
         self.view.main.focus()
 
     def action_back(self) -> None:
-        """Undo the nearest thing: the filter line, the filter, the page, then the screen."""
+        """Go one level back: filter input, filter, page, then screen."""
         if self._filter.display or self.watch_state.viewing.filter:
             self._filter.display = False
             self.watch_state.set_filter("")
@@ -220,7 +220,7 @@ class PagesScreen(LiveScreen):
             self.leave()
 
     def leave(self) -> None:
-        """Go back to where this screen was opened from."""
+        """Go back to the previous screen."""
         self.dismiss()
 
     def action_sort(self, step: int) -> None:

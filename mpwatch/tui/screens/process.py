@@ -1,4 +1,4 @@
-"""One place for everything about one process."""
+"""The screen of one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpwatch.tui.widgets.page_view import PageView
 
 
 class ProcessScreen(PagesScreen):
-    """The pages again, limited to one process, under what identifies it and its limits."""
+    """The pages limited to one process, below lines with its identity and limits."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("backspace", "back", "Back", show=False, id="process.back"),
@@ -33,11 +33,11 @@ class ProcessScreen(PagesScreen):
         self._head = LineView(id="process-head")
 
     def heads(self) -> Sequence[Widget]:
-        """Who the process is and how near its limits."""
+        """Identity and limits of the process."""
         return (self._head,)
 
     def scope_of(self, moment: Moment) -> Moment:
-        """This process only."""
+        """The moment limited to this process."""
         return moment.scoped(self.process_id)
 
     def show_moment(self) -> None:
@@ -49,7 +49,7 @@ class ProcessScreen(PagesScreen):
         super().show_moment()
 
     def make_view(self, page: AnyPage) -> AnyView:
-        """The flame page draws what is sampled while this screen is open."""
+        """Make the flame page from the samples taken while this screen is open."""
         if page.name == "flame":
             page = flame.page(lambda: self.watch_state.samples)
         if page.name in ("threads", "events", "findings"):

@@ -1,1 +1,1 @@
-"""Widgets: they draw what they are handed and know no screen."""
+"""Widgets; independent of the screens that use them."""

@@ -1,4 +1,4 @@
-"""Lines drawn cheaply: toned text to strips, with styles looked up once."""
+"""Drawing of toned lines as strips, with cached styles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIX = "canvas--"
 
 
 def joined(segments: list[Segment]) -> Strip:
-    """Segments side by side, those of one style as one: each is sent with its style in full."""
+    """Segments with equal neighbours merged, since each is sent with its full style."""
     out: list[Segment] = []
     for segment in segments:
         if not segment.text:
@@ -30,7 +30,7 @@ def joined(segments: list[Segment]) -> Strip:
 
 
 class LineCanvas(ScrollView):
-    """Draws toned lines; what is drawn where belongs to the classes built on it."""
+    """Draws toned lines; subclasses decide the content and its place."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"{_PREFIX}{name}"
@@ -65,7 +65,7 @@ class LineCanvas(ScrollView):
 
     @property
     def base_style(self) -> Style:
-        """What lines are drawn in: asked for each of them, and mixed from all that lies behind."""
+        """The style of lines, cached because it is composed from all widgets behind."""
         if self._plain_style is None:
             self._plain_style = self.rich_style
         return self._plain_style
@@ -83,12 +83,12 @@ class LineCanvas(ScrollView):
     def toned(self, base: Style, tone: str) -> Style:
         """A tone on top of the style of its line.
 
-        On a reversed line a tone would become a patch of background, so it is left out there.
+        On a reversed line a tone would colour the background, so it is omitted there.
         """
         return base if not tone or base.reverse else base + self.tone_style(tone)
 
     def _blended(self, name: str) -> Style:
-        """A component's style with its colour mixed into the background it stands on.
+        """A component's style with its colour blended into the background.
 
         A partial style drops transparency, so muted text would not look muted; the whole style
         brings the widget's own background, which must not cover that of a cursor line.

@@ -13,11 +13,11 @@ from mpwatch.tui.elements.styled_text import Line, text_of, width_of
 from mpwatch.tui.widgets.line_canvas import LineCanvas
 
 WIDTH_STEP = 8
-"""What can be scrolled sideways grows in steps, so that a digit more changes nothing."""
+"""The scrollable width grows in steps, so that one more digit causes no layout."""
 
 
 class LineView(LineCanvas):
-    """Toned lines that scroll; only lines that differ are drawn again."""
+    """Scrollable toned lines; only changed lines are drawn again."""
 
     DEFAULT_CSS = """
     LineView { height: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
@@ -33,12 +33,12 @@ class LineView(LineCanvas):
 
     @property
     def lines(self) -> Sequence[Line]:
-        """What it shows."""
+        """The lines shown."""
         return self._lines
 
     @property
     def plain(self) -> str:
-        """What it shows, as text to copy."""
+        """The lines shown, as text to copy."""
         return "\n".join(text_of(content).rstrip() for content in self._lines)
 
     def show(self, lines: Sequence[Line], *, is_new: bool = True) -> None:
@@ -46,9 +46,8 @@ class LineView(LineCanvas):
 
         Args:
             lines: Top to bottom.
-            is_new: They are about something else than the last ones, so that room that is not
-                needed any more is given up. Otherwise it is kept: a change of size has the whole
-                screen laid out and sent again.
+            is_new: Whether the lines have a new subject, so that the height may shrink. Otherwise
+                it does not: a change of size causes layout and output of the whole screen.
         """
         before, self._lines = self._lines, lines
         if not is_new and lines == before and self.size == self._shown_at:
@@ -69,10 +68,10 @@ class LineView(LineCanvas):
             self.refresh(*changed)
 
     def _room(self, lines: Sequence[Line], is_new: bool) -> Size:
-        """What there is to scroll through; nothing sideways where all lines fit."""
+        """The scrollable size; no horizontal scrolling if all lines fit."""
         widest = max((width_of(content) for content in lines), default=0)
         steps = -(-widest // WIDTH_STEP) * WIDTH_STEP
-        seen = self.size.width - (len(lines) > self.size.height)  # behind the scrollbar nothing is
+        seen = self.size.width - (len(lines) > self.size.height)  # the scrollbar covers one column
         found = Size(self.size.width if widest <= seen else steps, len(lines))
         if is_new:
             return found
@@ -92,7 +91,7 @@ def _at(lines: Sequence[Line], index: int) -> Line | None:
 
 
 class ScrollingLines(LineView, can_focus=True):
-    """Lines one can move through with the keys of a pager."""
+    """Lines scrolled by the keys of a pager."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_up", "Up", show=False, id="lines.up"),
@@ -113,7 +112,7 @@ class ScrollingLines(LineView, can_focus=True):
         super().__init__(id=id, classes=classes, focusable=True)
 
     def allow_focus(self) -> bool:
-        """Take the keys; beside a table only where there is more to read than is seen."""
+        """Accept focus; beside a table only if not all lines are visible."""
         if not self.has_class("details"):
             return super().allow_focus()
         seen, whole = self.size, self.virtual_size

@@ -1,8 +1,8 @@
 """A table cheap enough to repaint on every snapshot.
 
-Textual's DataTable renders every visible cell anew whenever one changes; here a line is drawn again
-only if it differs from what is on screen, rows are built for visible lines only, and the cursor
-belongs to a key, so it follows its row wherever sorting takes it.
+Textual's DataTable renders every visible cell again whenever one changes. Here a line is drawn
+again only if it has changed, rows are built for visible lines only, and the cursor belongs to a
+key, so that it stays on its row after sorting.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
     @property
     def items(self) -> Sequence[T]:
-        """What it shows, top to bottom."""
+        """The items shown, top to bottom."""
         return self._items
 
     @property
@@ -129,7 +129,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
     @property
     def cursor_index(self) -> int | None:
-        """Where the cursor is, or `None` in an empty table."""
+        """Index of the row under the cursor, or `None` in an empty table."""
         return self._index.get(self.cursor_key)
 
     @property
@@ -139,7 +139,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         return None if index is None else self._items[index]
 
     def show(self, items: Sequence[T], row: Callable[[T], Row]) -> None:
-        """Replace the rows; the cursor stays on its key, wherever that went.
+        """Replace the rows; the cursor stays on its key.
 
         Args:
             items: Top to bottom, with distinct keys.
@@ -161,9 +161,9 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             self.refresh(*changed)
 
     def _make_room(self) -> None:
-        """Have as many lines to scroll through as needed: the screen's where everything fits.
+        """Set the scrollable height; the visible height if all rows fit.
 
-        Another number has the whole screen laid out and sent again, at each birth and end.
+        Each change causes layout and output of the whole screen, so starts and exits must not.
         """
         needed = len(self._items) + self._head
         room = Size(0, max(needed, self.size.height) if self._head else needed)
@@ -171,14 +171,14 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             self.virtual_size = room
 
     def on_resize(self) -> None:
-        """Where less fits, more is to scroll through."""
+        """Update the scrollable height."""
         self._make_room()
 
     def _changed_cells(self, y: int, before: Row | None, after: Row | None) -> list[Region]:
         """The part of a line from its first to its last changed cell, empty if it looks the same.
 
-        One region a line, because Textual 8.2 sends a line from the left edge of the widget to the
-        end of each region: two regions would send what is left of both twice.
+        One region per line, because Textual 8.2 sends a line from the left edge of the widget to
+        the end of each region: two regions would send the left part twice.
         """
         if before is None or after is None or not _is_same_row(before, after):
             return [Region(0, y, self.size.width, 1)]
@@ -205,7 +205,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         if not self._items:
             self.cursor_key = None
             return
-        # The row is gone: its neighbour takes the cursor rather than the top of the table.
+        # The row no longer exists: the cursor moves to its neighbour, not to the top.
         index = min(was_at or 0, len(self._items) - 1)
         self.cursor_key = self._key(self._items[index])
 
@@ -255,7 +255,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
                 name += "^" if self.is_reversed else "v"
                 style = base + self.tone_style("sorted")
             if n and len(name) == width + 1 and column.align == "right":
-                segments.pop()  # the mark of sorting takes the gap rather than cut a name
+                segments.pop()  # the sort mark replaces the gap, so that the name is not cut
                 width += 1
             segments += self._head_cell(name, width, column, style)
         return joined(segments).crop_extend(0, self.size.width, base)
@@ -265,7 +265,9 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         return [Segment(text.ljust(width) if column.align == "left" else text.rjust(width), style)]
 
     def _places(self) -> tuple[Placed, ...]:
-        width = self.size.width - self.scrollbar_size_vertical  # it would cover the last column
+        width = (
+            self.size.width - self.scrollbar_size_vertical
+        )  # the scrollbar would cover the last column
         if self._placed_for != width:
             self._placed = place(self._columns, width - GUTTER)
             self._placed_for = width
@@ -274,7 +276,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
     # --- cursor ----------------------------------------------------------------------------------
 
     def watch_cursor_key(self, before: Hashable | None, after: Hashable | None) -> None:
-        """Draw the two lines that changed and tell about it."""
+        """Draw the two changed lines and post `Moved`."""
         for key in (before, after):
             index = self._index.get(key)
             if index is not None:
@@ -283,7 +285,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             self.post_message(self.Moved(self, after))
 
     def watch_has_focus(self, value: bool) -> None:
-        """The cursor looks different without focus."""
+        """Draw the cursor line again: its style depends on the focus."""
         super().watch_has_focus(value)
         index = self.cursor_index
         if index is not None:
@@ -334,7 +336,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             self.post_message(self.Chosen(self, self.cursor_key))
 
     def action_shift(self, step: int) -> None:
-        """Tell that left or right was pressed."""
+        """Post `Shifted` for the row under the cursor."""
         message = self.Shifted(self, self.cursor_key)
         message.step = step
         self.post_message(message)
@@ -342,7 +344,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
     # --- keys and mouse --------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        """Note that a person is at it; sort by a column whose letter is pressed."""
+        """Record the time of input; sort by the column of a pressed letter."""
         self.touched_s = self._clock()
         for column in self._columns:
             if column.letter and event.character == column.letter:
@@ -376,5 +378,5 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
 
 def _is_same_row(before: Row, after: Row) -> bool:
-    """Whether two rows differ in their cells at most."""
+    """Whether two rows are equal except for their cells."""
     return (before.key, before.tone, before.mark) == (after.key, after.tone, after.mark)

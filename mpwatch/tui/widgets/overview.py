@@ -1,4 +1,4 @@
-"""The first page: what is wrong on top, the process tree below, the host underneath."""
+"""The first page: findings on top, the process tree below, the host at the bottom."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpwatch.tui.widgets.live_table import LiveTable
 from mpwatch.tui.widgets.page_view import PageView
 
 TALL = 30
-"""From this height on the tree shares the page with the stack of the process under the cursor."""
+"""Minimum height at which the stack of the process under the cursor is shown as well."""
 
 
 class Overview(PageView[Node]):
@@ -51,7 +51,7 @@ class Overview(PageView[Node]):
         self._hides_ended = False
 
     def compose(self) -> ComposeResult:
-        """Findings, then the tree as any page, then the host."""
+        """Findings, then the tree as in any page, then the host."""
         yield self.health
         yield self.brief
         yield from super().compose()
@@ -111,7 +111,7 @@ class Overview(PageView[Node]):
         return self._hides_ended
 
     def unfold_to(self, process: ProcessId) -> bool:
-        """Put the cursor on a process, unfolding what hides it."""
+        """Put the cursor on a process, unfolding its ancestors."""
         moment = self._moment
         above = moment.by_id.get(process) if moment else None
         hiding: set[ProcessId] = set()
@@ -124,9 +124,9 @@ class Overview(PageView[Node]):
     # --- the findings ----------------------------------------------------------------------------
 
     def on_live_table_moved(self, event: LiveTable.Moved) -> None:
-        """Keep the rows of findings from being explained as processes; each explains itself."""
+        """Ignore cursor movement in the list of findings, which has no details."""
         if event.table is not self.table:
-            # Textual calls the handler of the base class as well, unless told not to.
+            # Otherwise Textual also calls the handler of the base class.
             event.prevent_default()
             event.stop()
 

@@ -1,4 +1,4 @@
-"""One page on the screen: lines above, a table, and the line under the cursor explained below."""
+"""The widget of a page: lines above, a table, and details of the row under the cursor."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from mpwatch.tui.widgets.live_table import LiveTable
 
 T = TypeVar("T")
 HOLD_S = 1.5
-"""For so long after a key or click the order of rows stays as it is."""
+"""Seconds after a key or click in which the order of rows does not change."""
 
 
 class PageView(Vertical, Generic[T]):
-    """Draws a page from each moment it is handed; does nothing while hidden."""
+    """Draws a page for each moment passed to `show`; does nothing while hidden."""
 
     DEFAULT_CSS = """
     PageView { height: 1fr; }
@@ -39,7 +39,7 @@ class PageView(Vertical, Generic[T]):
         """A row was opened.
 
         Attributes:
-            process: The process it belongs to, if to one.
+            process: The process of the row, or `None`.
         """
 
         def __init__(self, process: ProcessId | None, item: object) -> None:
@@ -67,14 +67,14 @@ class PageView(Vertical, Generic[T]):
         self._wanted: ProcessId | None = None
 
     def compose(self) -> ComposeResult:
-        """The lines above, the table, what stands in for it when empty, the details."""
+        """Lines above, table, text for an empty table, details."""
         yield self.above
         yield self.table
         yield self.empty
         yield self.details
 
     def on_resize(self) -> None:
-        """Give the details their share of the height; lines depend on the width."""
+        """Set the height of the details and draw again, since lines depend on the width."""
         self.details.styles.height = self.details_height(self.size.height)
         self._draw()
 
@@ -95,15 +95,15 @@ class PageView(Vertical, Generic[T]):
 
     @property
     def main(self) -> Widget:
-        """What takes the keys when the page is shown."""
+        """The widget to focus when the page is shown."""
         return self.empty if self.has_class("-empty") else self.table
 
     def show(self, moment: Moment, wanted: str = "") -> None:
         """Draw a moment.
 
         Args:
-            moment: What to show.
-            wanted: Words the rows must hold; see `mpwatch.tui.elements.page.filtered`.
+            moment: The moment to draw.
+            wanted: Words the rows must contain; see `mpwatch.tui.elements.page.filtered`.
         """
         self._moment, self._filter = moment, wanted
         self._draw()
@@ -154,17 +154,17 @@ class PageView(Vertical, Generic[T]):
         if self._moment is None or item is None:
             self.details.show(())
             return
-        width = (self.details.size.width or 80) - 1  # its scrollbar comes with the last of them
+        width = (self.details.size.width or 80) - 1  # room for the scrollbar
         lines = self.page.details(item, self._moment, width)
         self.details.show(lines, is_new=is_new)
 
     def redraw(self) -> None:
-        """Draw again, with the order the page asks for even if the table was just touched."""
+        """Draw again in the order of the page, even directly after a key or click."""
         self.table.touched_s = float("-inf")
         self._draw()
 
     def put_on(self, process: ProcessId | None) -> None:
-        """Have the cursor on a row of this process as soon as there are rows."""
+        """Put the cursor on a row of this process as soon as there are rows."""
         self._wanted = process
 
     def _go_to_wanted(self, items: list[T]) -> None:
@@ -180,33 +180,33 @@ class PageView(Vertical, Generic[T]):
         return self.table.move_to(key)
 
     def on_live_table_moved(self, event: LiveTable.Moved) -> None:
-        """Explain the row the cursor came to."""
+        """Show the details of the row under the cursor."""
         event.stop()
         self.details.scroll_home(animate=False)
         self._explain(is_new=True)
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
-        """Tell which row was opened."""
+        """Post `Opened` for the row."""
         event.stop()
         item = self.table.current
         if item is not None:
             self.post_message(self.Opened(self.page.process(item), item))
 
     def on_live_table_sort_asked(self, event: LiveTable.SortAsked) -> None:
-        """Sort by the column, if it can be sorted by."""
+        """Sort by the column, if it is sortable."""
         event.stop()
         if event.column in self.page.sorts:
             self.order = self.order.clicked(event.column)
             self.redraw()
 
     def sort_next(self, step: int) -> None:
-        """Sort by the next or previous column that can be sorted by."""
+        """Sort by the next or previous sortable column."""
         names: list[str | None] = [None, *self.page.sorts]
         at = names.index(self.order.column) if self.order.column in names else 0
         self.order = Order(names[(at + step) % len(names)])
         self.redraw()
 
     def reverse(self) -> None:
-        """Turn the order around."""
+        """Reverse the order."""
         self.order = Order(self.order.column, not self.order.is_reversed)
         self.redraw()

@@ -1,4 +1,4 @@
-"""The bottom line, clickable."""
+"""The bottom line with clickable page names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpwatch.tui.widgets.line_view import LineView
 
 
 class TabBar(LineView):
-    """Names the pages and the keys; a click on a page chooses it."""
+    """Shows the pages and key hints; a click on a page opens it."""
 
     class Clicked(Message):
         """A page was clicked."""

@@ -25,7 +25,7 @@ def test_comparing_tells_growth_newcomers_and_those_that_went() -> None:
     assert found[ProcessId(50000, 1)].before is None
     assert found[ProcessId(41840, 940)].after is None
     assert "30 s earlier, processes" not in text_of(compare.head(before, after))
-    assert "processes came 1, went 1" in text_of(compare.head(before, after))
+    assert "processes started 1, ended 1" in text_of(compare.head(before, after))
 
 
 @pytest.mark.parametrize(("value", "words"), [(None, "-"), (0, "="), (5, "+5"), (-5, "-5")])

@@ -70,7 +70,7 @@ def test_a_refusal_of_the_system_is_one_sentence() -> None:
     def refuse(process: ProcessId, number: int) -> None:
         raise PermissionError
 
-    with pytest.raises(NotDone, match="belongs to somebody else"):
+    with pytest.raises(NotDone, match="belongs to another user"):
         Deeds(send=refuse).signal(ProcessId(1, 1), signal.SIGTERM)
 
 

@@ -49,5 +49,5 @@ def test_advice_is_shown_where_there_is_room_for_it() -> None:
 def test_without_any_hook_health_says_how_little_was_seen() -> None:
     words = text_of(findings.health(Moment(scripted.without_hook())))
 
-    assert "seen from outside only" in words
+    assert "no hook ready" in words
     assert len(words) <= 80
