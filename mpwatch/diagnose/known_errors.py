@@ -61,8 +61,8 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(message("context has already been set"),),
         summary="sets the start method a second time",
         cause=(
-            "The default start method can be chosen once for each process; a library, or code "
-            "without a main guard, has chosen already."
+            "The default start method can be set once per process. A library, or code "
+            "without a main guard, has already set it."
         ),
         advice=(
             'Use mp.get_context("spawn") and take Process, Queue and Lock from it; it can be done '
@@ -97,8 +97,8 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         summary="cannot share CUDA memory made by this allocator configuration",
         cause=(
             "Expandable segments are exported as descriptors that the receiver fetches from the "
-            "living producer, which needs ptrace rights; other allocators cannot be shared at "
-            "all."
+            "running producer, which needs ptrace permission; memory of other allocators cannot "
+            "be shared at all."
         ),
         advice=(
             "Turn expandable_segments off for processes that share CUDA tensors; fragmentation "
@@ -116,8 +116,8 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             "mapping. When the producer exits, they read freed memory or zeros."
         ),
         advice=(
-            "Let the producer wait until consumers have said that they are done, allocate in the "
-            "consumer and let the producer fill, and drop received tensors early."
+            "Let the producer wait until consumers report that they have finished, and drop "
+            "received tensors early. Or allocate in the consumer and let the producer write there."
         ),
     ),
     KnownError(
@@ -180,8 +180,8 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             "jobs count as well."
         ),
         advice=(
-            "Raise --shm-size; remove nccl-* files of dead jobs. NCCL_SHM_DISABLE=1 works without "
-            "and costs speed."
+            "Raise --shm-size; remove nccl-* files of jobs that have exited. NCCL_SHM_DISABLE=1 "
+            "avoids /dev/shm, but is slower."
         ),
     ),
     KnownError(
@@ -209,7 +209,7 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         ),
         advice=(
             "Put a copy, queue.put(tensor.clone()), which costs that copy; or use a ring of "
-            "shared buffers and write only into those that came back."
+            "shared buffers and write only to buffers that the receiver has returned."
         ),
         severity=Severity.WARNING,
     ),
@@ -297,7 +297,7 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             message("unable to resize file <filename not specified>"),
             message("unable to resize file", "Invalid argument (22)"),
         ),
-        summary="received a file descriptor that means something else here",
+        summary="received a descriptor number that refers to a different file here",
         cause=(
             "Under spawn and forkserver a tensor's descriptor is recorded by number without "
             "keeping the tensor. One that exists only during pickling (made in __getstate__ or "

@@ -17,9 +17,9 @@ RULE = "collective-mismatch"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding where ranks stand in different collectives.
+    """Yield a finding where ranks are blocked in different collectives.
 
-    For a moment that is how ranks overtake each other between two steps; standing there it is not.
+    Ranks are in different collectives for a moment between two steps; that is not reported.
     """
     for ranks in rank_groups(snapshot):
         groups: defaultdict[str, list[Process]] = defaultdict(list)
@@ -44,9 +44,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
                 for name, group in members
             ),
             cause=(
-                "The ranks do not agree on what comes next: a branch that depends on the rank or "
-                "on its data, parameters unused on some ranks, a different number of steps. All of "
-                "them wait until the timeout, 10 to 30 minutes."
+                "The ranks call different collectives: a branch depends on the rank or on its "
+                "data, some ranks do not use all parameters, or ranks run different numbers of "
+                "steps. All of them wait until the timeout, 10 to 30 minutes."
             ),
             advice=(
                 "Compare the stacks of one rank of each group. TORCH_DISTRIBUTED_DEBUG=DETAIL "

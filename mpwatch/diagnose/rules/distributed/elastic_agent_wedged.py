@@ -37,18 +37,18 @@ def _finding(launcher: Process, wedged: list[Process], quiet: float) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=launcher.process,
-        summary=f"{called(launcher)} cannot end {all_called(wedged)}, which ignores every signal",
+        summary=f"{called(launcher)} cannot kill {all_called(wedged)}: uninterruptible wait",
         evidence=(
             f"{all_called(wedged)} in uninterruptible wait (state D)",
             f"kernel wait channels: {', '.join(channels) or 'hidden'}",
-            f"{called(launcher)} has not moved for {seconds_text(quiet)} after a rank failed",
+            f"{called(launcher)} has been blocked for {seconds_text(quiet)} after a rank failed",
         ),
         cause=(
-            "A process inside a driver or a network file system (GPU, RDMA, NFS) cannot be killed "
-            "before that returns, and the launcher waits for its end without limit."
+            "A process blocked in a driver or a network file system (GPU, RDMA, NFS) cannot be "
+            "killed until that call returns. The launcher waits for its exit without a timeout."
         ),
         advice=(
-            "The host, its GPU or its storage needs attention; a reset of the GPU or a reboot ends "
-            "the rank. Newer versions of torch wait for a bounded time only."
+            "Check the host's GPU and storage (dmesg). Only the return of the call, a GPU reset or "
+            "a reboot ends the rank. Newer versions of torch wait with a timeout."
         ),
     )

@@ -38,15 +38,15 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=left[0].process,
-        summary=f"{len(left)} ranks have outlived their launcher",
+        summary=f"{len(left)} ranks still run after their launcher exited",
         evidence=tuple(words),
         cause=(
-            "torchrun's agent was killed, and ranks are not told. They run in sessions of their "
-            "own, so that killing the agent's process group does not reach them; they keep GPUs, "
-            "memory and the rendezvous port."
+            "torchrun's agent was killed, and ranks are not notified. They run in sessions of "
+            "their own, so a signal to the agent's process group does not reach them. They still "
+            "hold GPUs, memory and the rendezvous port."
         ),
         advice=(
-            "End them: kill " + " ".join(str(p.pid) for p in left[:8]) + ". Stop jobs by SIGTERM "
+            "Stop them: kill " + " ".join(str(p.pid) for p in left[:8]) + ". Stop jobs by SIGTERM "
             "to the agent, or by killing their control group."
         ),
     )

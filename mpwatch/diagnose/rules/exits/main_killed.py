@@ -1,4 +1,4 @@
-"""The main process was ended by a SIGKILL that memory does not explain."""
+"""The main process was killed by SIGKILL for a reason other than lack of memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from mpwatch.model.units import bytes_text
 
 RULE = "main-killed"
 SHORT = 0.04
-"""Part of the machine's memory below which the kernel may have been the one who killed."""
+"""Share of available host memory below which the kernel may have sent the SIGKILL."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for a main process that got SIGKILL, unless its memory limit explains it.
 
-    The kernel tells nobody who sent a signal, and a person who stops a job this way knows it: so it
-    is a remark, and a warning only where the machine itself had no memory left.
+    The kernel does not record the sender of a signal, and the kill is often deliberate: severity is
+    INFO, and WARNING only where the host itself was short of memory.
     """
     killed = [
         (process, ended)
@@ -42,7 +42,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _finding(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> Finding:
-    """Put the death into words."""
+    """Describe the exit."""
     is_short, room = _machine(snapshot)
     evidence = [
         f"{called(process)} ended by {ended.words}",
@@ -62,28 +62,28 @@ def _finding(snapshot: Snapshot, history: History, process: Process, ended: Ende
         summary=f"{called(process)} was ended by SIGKILL; who sent it is unknown",
         evidence=tuple(evidence),
         cause=(
-            "A person (kill -9), a scheduler whose time or memory limit has passed, a container "
-            "that was stopped, or the kernel for want of memory. The kernel does not say who sends "
-            "a signal, and what gets this one has no chance to say anything: exit status 137, no "
-            "traceback, nothing cleaned up."
+            "Possible senders: a user (kill -9), a scheduler enforcing a time or memory limit, a "
+            "container runtime stopping the container, or the kernel's out-of-memory killer. The "
+            "kernel does not record the sender. SIGKILL cannot be caught: exit status 137, no "
+            "traceback, no cleanup."
         ),
         advice=(
-            "If it was not you: ask the scheduler for the reason of the end (sacct, kubectl "
-            "describe pod, docker inspect), and the kernel log for 'Out of memory' (dmesg). To "
-            "stop a job, send SIGTERM first, so that it can save its state and end its workers."
+            "If the kill was not deliberate, ask the scheduler for the reason (sacct, kubectl "
+            "describe pod, docker inspect) and search the kernel log (dmesg) for 'Out of memory'. "
+            "To stop a job, send SIGTERM first, so that it can save its state and stop its workers."
         ),
     )
 
 
 def _counted(kills: float | None) -> str:
-    """What the control group says about kills for want of memory."""
+    """The control group's count of out-of-memory kills."""
     if kills is None:
         return "out-of-memory kills of its control group could not be read"
     return "its control group counted no out-of-memory kill meanwhile"
 
 
 def _machine(snapshot: Snapshot) -> tuple[bool, tuple[str, ...]]:
-    """Whether the machine was short of memory when last looked at, and in words how much it had."""
+    """Whether the host was short of memory in the last sample, and its available memory in text."""
     free, total = snapshot.host.memory_available_bytes, snapshot.host.memory_total_bytes
     if free is None or not total:
         return False, ()
@@ -92,7 +92,7 @@ def _machine(snapshot: Snapshot) -> tuple[bool, tuple[str, ...]]:
 
 
 def _others(snapshot: Snapshot, process: Process, ended: Ended) -> Iterator[str]:
-    """What became of the rest of the job: one kill of everything, or of main alone."""
+    """The state of the job's other processes: all killed together, or only main."""
     others = [p for p in snapshot.processes if p.process != process.process]
     together = [
         p
@@ -105,4 +105,4 @@ def _others(snapshot: Snapshot, process: Process, ended: Ended) -> Iterator[str]
     if together:
         yield f"{len(together)} more of its processes were killed at the same time"
     if living:
-        yield f"{len(living)} of its processes lived on, the first is {called(living[0])}"
+        yield f"{len(living)} of its processes kept running; the first is {called(living[0])}"

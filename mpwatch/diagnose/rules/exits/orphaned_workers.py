@@ -1,4 +1,4 @@
-"""Workers live on although the process that started them is gone."""
+"""Workers still run after the process that started them has exited."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mpwatch.model.units import bytes_text, seconds_text
 
 RULE = "orphaned-workers"
 PATIENCE_S = 8.0
-"""DataLoader workers look for their parent every 5 s (torch 2.13, MP_STATUS_CHECK_INTERVAL)."""
+"""DataLoader workers check for their parent every 5 s (torch 2.13, MP_STATUS_CHECK_INTERVAL)."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each worker that outlived its parent by more than its own patience."""
+    """Yield a finding for each worker that still runs `PATIENCE_S` after its parent exited."""
     del history
     for process in snapshot.living():
         if process.role not in WORK_ROLES or process.parent is not None:
@@ -29,7 +29,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _orphaned_s(snapshot: Snapshot, process: Process) -> float | None:
-    """How long its parent has been gone, or `None` if it is not."""
+    """Seconds since its parent exited, or `None` if the parent still runs or is not known."""
     parent = snapshot.get(process.original_parent)
     if parent is None or parent.ended is None:
         return None
@@ -37,18 +37,18 @@ def _orphaned_s(snapshot: Snapshot, process: Process) -> float | None:
 
 
 def _finding(snapshot: Snapshot, process: Process, since_s: float) -> Finding:
-    """Put the survivor and what it holds into words."""
+    """Describe the orphan and the resources it holds."""
     parent = snapshot.get(process.original_parent)
     was = called(parent) if parent is not None else "its parent"
     how = f": {parent.ended.words}" if parent is not None and parent.ended is not None else ""
     evidence = [f"{was} ended {seconds_text(since_s)} ago{how}"]
-    evidence.append(f"{called(process)} has parent {process.sample.parent_pid} and still runs")
+    evidence.append(f"{called(process)} still runs; its parent is now {process.sample.parent_pid}")
     held = _held(process)
     if held:
         evidence.append(f"it holds {', '.join(held)}")
     stuck = [t.name for t in process.threads if t.waits_on and t.waits_on.kind == "pipe-write"]
     if stuck:
-        evidence.append(f"thread {stuck[0]} is blocked writing to a pipe nobody reads")
+        evidence.append(f"thread {stuck[0]} is blocked writing to a pipe that no process reads")
     holds_gpu = bool(process.gpus) or _gpu_fds(process) > 0
     return Finding(
         rule=RULE,
@@ -57,20 +57,21 @@ def _finding(snapshot: Snapshot, process: Process, since_s: float) -> Finding:
         summary=f"{called(process)} has outlived {was} by {seconds_text(since_s)}",
         evidence=tuple(evidence),
         cause=(
-            "Nobody tells children that their parent was killed: daemon=True only acts at a clean "
-            "exit. A DataLoader worker looks every 5 s, but not while it is inside __getitem__, "
-            "and not once it waits to write a batch into a pipe it reads from itself."
+            "Child processes are not notified when their parent is killed: daemon=True only acts "
+            "at a clean exit. A DataLoader worker checks for its parent every 5 s, but not during "
+            "__getitem__, and not while it is blocked writing a batch to a pipe whose only "
+            "remaining read end is its own."
         ),
         advice=(
-            f"End it: kill {process.pid} (SIGTERM first; SIGKILL if it stays). To prevent it, stop "
+            f"Stop it: kill {process.pid} (SIGTERM first, then SIGKILL). To prevent it, stop "
             "jobs with SIGTERM or by their control group, or call prctl(PR_SET_PDEATHSIG, SIGKILL) "
-            "in worker_init_fn, which also ends workers when the starting thread exits."
+            "in worker_init_fn; that also kills workers when the thread that started them exits."
         ),
     )
 
 
 def _held(process: Process) -> list[str]:
-    """What the survivor keeps from others."""
+    """The memory and GPUs that the orphan still holds."""
     held: list[str] = []
     if process.private_bytes:
         held.append(f"{bytes_text(process.private_bytes)} of memory")

@@ -1,4 +1,4 @@
-"""No more processes or threads can be started."""
+"""The limit on processes and threads (pids) is reached or near."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORTH_FORECASTING = 0.3
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding where the limit of pids is near, or starting one has failed."""
+    """Yield a finding where the pid limit is near, or a thread or process could not be started."""
     cgroup = snapshot.host.cgroup
     near = None
     if cgroup is not None and cgroup.pids_limit and cgroup.pids_current is not None:
@@ -38,7 +38,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
-    """Who has how many threads."""
+    """The thread counts of the job and of its largest processes."""
     most = sorted(
         ((p.sample.thread_count or 0, called(p)) for p in snapshot.living()), reverse=True
     )[:3]
@@ -60,7 +60,7 @@ def _finding(
     eta_s: float | None,
     process: ProcessId | None,
 ) -> Finding:
-    """Put it into words."""
+    """Describe the limit."""
     return Finding(
         rule=RULE,
         severity=severity,
@@ -68,14 +68,14 @@ def _finding(
         summary=summary,
         evidence=evidence,
         cause=(
-            "Every thread is a pid. The control group (pids.max), the user (RLIMIT_NPROC, over all "
-            "jobs) and the kernel limit their number, and libraries start as many threads as there "
-            "are cores, in every worker."
+            "Every thread uses one pid. Pids are limited per control group (pids.max), per user "
+            "(RLIMIT_NPROC, over all jobs) and by the kernel. Numeric libraries start one thread "
+            "per core in every worker."
         ),
         advice=(
             "Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 in the workers' environment before "
-            "anything is imported (each worker then computes on one core), start fewer workers, or "
-            "raise the limit of the container (docker --pids-limit)."
+            "the first import (each worker then computes on one core), start fewer workers, or "
+            "raise the container's limit (docker --pids-limit)."
         ),
         eta_s=eta_s,
     )

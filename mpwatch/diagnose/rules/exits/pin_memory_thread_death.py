@@ -1,4 +1,4 @@
-"""The thread that pins batches is gone while main waits for it."""
+"""The pin-memory thread has exited while main waits for a batch from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULE = "pin-memory-thread-death"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding where the hook heard it die, or main waits for pinned batches without it."""
+    """Yield a finding where the hook reported its error, or main waits and no such thread runs."""
     seen = set()
     for entry in tagged(snapshot, RULE):
         seen.add(entry.process)
@@ -30,14 +30,14 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             yield _finding(
                 owner,
                 (
-                    f"main waits in queue.Queue.get below the DataLoader{since}",
-                    f"it has {len(owner.threads)} threads and none of them pins memory",
+                    f"main has been waiting in queue.Queue.get, called by the DataLoader{since}",
+                    f"none of its {len(owner.threads)} threads is the pin-memory thread",
                 ),
             )
 
 
 def _waits_for_pinned(owner: Process) -> bool:
-    """Whether main waits on the queue inside its process that only a pin thread fills."""
+    """Whether main waits on the in-process queue that only the pin-memory thread fills."""
     thread = main_thread(owner)
     if thread is None:
         return False
@@ -46,7 +46,7 @@ def _waits_for_pinned(owner: Process) -> bool:
 
 
 def _has_pin_thread(owner: Process) -> bool:
-    """Whether a thread is called, or does, what a pin thread is and does."""
+    """Whether a thread has the name or the stack of a pin-memory thread."""
     names = [thread.name for thread in owner.sample.threads or ()]
     names += [thread.name for thread in owner.threads]
     if any(name.startswith(PIN_THREAD) or "pin_memory" in name for name in names):
@@ -55,22 +55,22 @@ def _has_pin_thread(owner: Process) -> bool:
 
 
 def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:
-    """Put it into words."""
+    """Describe the missing thread."""
     who = called(process) if process is not None else "a process of the job"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process if process is not None else None,
-        summary=f"the pin-memory thread of {who} has died",
+        summary=f"the pin-memory thread of {who} has exited",
         evidence=evidence,
         cause=(
-            "Batches are unpickled in this thread outside of its error handling. Whatever goes "
-            "wrong there (descriptors, mappings, a killed worker) ends the thread, and its "
-            "traceback goes to standard error only. Main notices within 5 s, without the reason."
+            "This thread unpickles batches outside its error handling. An error there (out of "
+            "descriptors, a failed mapping, a killed worker) ends the thread, and the traceback "
+            "goes to standard error only. Main notices within 5 s, but does not report the reason."
         ),
         advice=(
-            "Read standard error above the message for the thread's own traceback, or the other "
-            "findings here. pin_memory=False moves the error to main, where it is shown in full, "
-            "and makes transfers to the GPU slower."
+            "Look for the thread's traceback on standard error, above main's message, and read "
+            "the other findings. With pin_memory=False the error is raised in main with its full "
+            "traceback; transfers to the GPU are then slower."
         ),
     )

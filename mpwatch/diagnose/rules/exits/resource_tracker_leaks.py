@@ -1,4 +1,4 @@
-"""The resource tracker outlives a main process that ended violently."""
+"""The resource tracker still runs after main was killed or crashed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULE = "resource-tracker-leaks"
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each tracker whose main process was killed or crashed.
 
-    After a normal end it is still there for a moment, and that is ordinary.
+    After a normal exit of main the tracker runs for a moment longer; that is not reported.
     """
     del history
     for tracker in of_role(snapshot, "resource-tracker"):
@@ -33,19 +33,19 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             rule=RULE,
             severity=Severity.INFO,
             process=tracker.process,
-            summary=f"{called(tracker)} cleans up after {called(main)}, which was killed",
+            summary=f"{called(tracker)} will clean up after {called(main)}: {main.ended.words}",
             evidence=(
                 f"{called(main)} ended: {main.ended.words}",
                 f"the tracker still runs {seconds_text(snapshot.at_s - main.ended.at_s)} later",
                 f"{semaphores} named semaphores are left",
             ),
             cause=(
-                "'There appear to be leaked semaphore objects' is an obituary, not a bug: main "
-                "ended without its finalizers, and the tracker removes what it left, once the "
-                "last process that holds its pipe has gone."
+                "'There appear to be leaked semaphore objects' is a symptom, not the cause: main "
+                "exited without running its finalizers. The tracker removes the leftover objects "
+                "when the last process that holds its pipe has exited."
             ),
             advice=(
-                "Find out how main ended; do not kill the tracker, or the files stay. Stop jobs "
-                "with SIGTERM, so that they clean up themselves."
+                "Find out how main exited. Do not kill the tracker: the objects would stay in "
+                "/dev/shm. Stop jobs with SIGTERM, so that they clean up themselves."
             ),
         )

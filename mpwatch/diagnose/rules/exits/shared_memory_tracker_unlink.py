@@ -1,4 +1,4 @@
-"""A shared_memory block was removed while processes still use it."""
+"""A shared_memory block was unlinked while processes still use it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RULE = "shared-memory-tracker-unlink"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each block without a name that processes still map.
+    """Yield a finding for each unlinked block that processes still map.
 
-    Unlinking after everybody has attached is also done on purpose, so this alone is information;
-    together with a failed attach it is the explanation.
+    Programs also unlink on purpose once all processes have attached, so severity is INFO; a failed
+    attach makes it WARNING.
     """
     del history
     failed = next(tagged(snapshot, RULE), None)
@@ -29,7 +29,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if not users:
             continue
         evidence = [
-            f"{segment.path}, {bytes_text(segment.size_bytes)}, has no name any more",
+            f"{segment.path}, {bytes_text(segment.size_bytes)}, was unlinked",
             f"still mapped by {all_called(users)}",
         ]
         if failed is not None:
@@ -40,7 +40,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def _finding(
     segment: Segment, users: list[Process], evidence: tuple[str, ...], *, has_failed: bool
 ) -> Finding:
-    """Put it into words."""
+    """Describe the block."""
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if has_failed else Severity.INFO,
@@ -49,13 +49,13 @@ def _finding(
         summary=f"a shared_memory block used by {all_called(users)} was removed",
         evidence=evidence,
         cause=(
-            "Attaching registers a block with the attaching program's own resource tracker, which "
-            "removes it when that program ends, although others go on using it. Whoever wants to "
-            "attach later gets FileNotFoundError."
+            "Attaching registers a block with the resource tracker of the attaching program. When "
+            "that program exits, its tracker unlinks the block although other processes still use "
+            "it. A later attach raises FileNotFoundError."
         ),
         advice=(
             "Attach with SharedMemory(name, track=False) from Python 3.13 on; before that, "
-            "unregister it from the resource tracker after attaching. If it was unlinked on "
-            "purpose once all had attached, all is well."
+            "unregister it from the resource tracker after attaching. If the program unlinked it "
+            "on purpose after all processes had attached, nothing is wrong."
         ),
     )

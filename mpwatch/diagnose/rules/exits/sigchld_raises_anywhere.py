@@ -1,4 +1,4 @@
-"""A dead worker's error is raised in whatever line main happens to be in."""
+"""The error for a failed worker is raised at an unrelated line of main."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULE = "sigchld-raises-anywhere"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding where torch's handler for dead children raised, or is about to."""
+    """Yield a finding where torch's SIGCHLD handler has raised, or is running."""
     del history
     seen = set()
     for entry in tagged(snapshot, RULE):
@@ -25,25 +25,26 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         if process.process not in seen:
             user = user_frame(thread.stack)
             at = "an unknown line" if user is None else frame_words(user)
-            yield _finding(process, (f"the handler runs on top of {at}",))
+            yield _finding(process, (f"the SIGCHLD handler interrupted {at}",))
 
 
 def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:
-    """Put it into words."""
+    """Describe the misleading traceback."""
     who = called(process) if process is not None else "a process of the job"
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=process.process if process is not None else None,
-        summary=f"the traceback of {who} points at innocent code: a worker died",
+        summary=f"the traceback of {who} points at an unrelated line: a worker failed",
         evidence=evidence,
         cause=(
-            "torch raises the error of a dead worker from the handler of SIGCHLD, so it appears "
-            "in whatever line main executes: an optimizer step, a checkpoint being written, a "
-            "finally block. The line in the traceback has nothing to do with it."
+            "torch raises the error for a failed worker from its SIGCHLD handler, so the traceback "
+            "shows the line that main was executing: an optimizer step, writing a checkpoint, a "
+            "finally block. That line is not the cause."
         ),
         advice=(
-            "Look for how the worker ended. Write checkpoints to a temporary file and rename it, "
-            "so that this cannot leave half of one, and treat the error as the end of the run."
+            "Find out how the worker exited. Treat the error as the end of the run. Write "
+            "checkpoints to a temporary file and rename it, so that the error cannot leave a "
+            "partial checkpoint."
         ),
     )

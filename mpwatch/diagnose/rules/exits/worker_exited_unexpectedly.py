@@ -1,4 +1,4 @@
-"""A worker is gone although nobody asked it to go."""
+"""A worker exited without being asked to."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "worker-exited-unexpectedly"
 IN_A_ROW = 4
-"""So many that were started after others had ended alike are not the workers of the next epoch."""
+"""This many processes started after the first such exit are not the workers of the next epoch."""
 FIRST_S = 1.5
-"""Processes that end at once are seen to at two looks, a second apart."""
+"""Processes that exit together can be found in two samples, a second apart."""
 INTERRUPTED_S = 4.0
-"""How long a parent that a ctrl-c interrupted as well may take to end."""
+"""Time in which a parent exits that the same ctrl-c interrupted."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for workers that failed, were killed, or left in the middle of an epoch.
+    """Yield a finding for workers that failed, were killed, or exited in the middle of an epoch.
 
-    Those of one parent that ended alike are told together. Exit code 0, a polite signal, and
-    whatever follows the end of the parent are normal. Crashes and kills for lack of memory have
+    Workers of one parent with the same exit status make one finding. Exit code 0, SIGTERM or
+    SIGINT, and exits that follow the parent's are normal. Crashes and kills for lack of memory have
     rules of their own.
     """
     alike: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]]
@@ -52,7 +52,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             head = family_head(snapshot, process)
             alike[None if head is None else head.process, ended.words].append((process, ended))
     for members in alike.values():
-        # The first to go speaks for all: it stays the first when others follow.
+        # The finding names the first exit, which stays the first when more workers exit.
         members.sort(key=lambda member: (member[1].at_s, member[0].pid))
         process, ended = members[0]
         is_doubtful = _may_be_interrupted(snapshot, members)
@@ -69,10 +69,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _may_be_interrupted(snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]) -> bool:
-    """Whether a ctrl-c may have ended them, which reaches all children of a terminal at once.
+    """Whether a ctrl-c may explain the exits: it reaches all processes of a terminal at once.
 
-    `multiprocessing` makes an exit code of 1 out of KeyboardInterrupt, as of any exception, and
-    says so nowhere else. A DataLoader's workers take it as a request to leave.
+    `multiprocessing` turns KeyboardInterrupt into exit code 1, as any other exception. DataLoader
+    workers treat it as a request to exit.
     """
     first, ended = members[0]
     head = family_head(snapshot, first)
@@ -87,31 +87,31 @@ def _may_be_interrupted(snapshot: Snapshot, members: Sequence[tuple[Process, End
 
 
 def _may_be_the_first(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
-    """Whether it went so lately that others which went with it may not have been seen to yet."""
+    """Whether the exit is so recent that exits at the same time may not have been sampled yet."""
     head = family_head(snapshot, process)
     is_up = head is not None and not head.is_gone
     return is_up and _is_like_interrupted(process, ended) and snapshot.at_s - ended.at_s < FIRST_S
 
 
 def _is_like_interrupted(process: Process, ended: Ended) -> bool:
-    """Whether it may have ended by KeyboardInterrupt, for all that can be seen of it alone."""
+    """Whether its role and exit code allow KeyboardInterrupt as the reason."""
     return process.role in ("spawned", "pool-worker") and ended.exit_code == 1
 
 
 def _has_head(process: Process, snapshot: Snapshot, head: Process | None) -> bool:
-    """Whether a process was started by this one."""
+    """Whether `head` started a process."""
     return head is not None and family_head(snapshot, process) == head
 
 
 def _has_settled(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
-    """Whether its parent has ended as well, or has had the time to."""
+    """Whether its parent has exited too, or `INTERRUPTED_S` have passed."""
     head = family_head(snapshot, process)
     is_down = head is not None and head.is_gone
     return is_down or snapshot.at_s - ended.at_s >= INTERRUPTED_S
 
 
 def _ended_well(snapshot: Snapshot, process: Process) -> bool:
-    """Whether its parent took the end for what it expected."""
+    """Whether its parent exited normally afterwards."""
     head = family_head(snapshot, process)
     return head is not None and head.ended is not None and death_of(head.ended) == "normal"
 
@@ -119,10 +119,10 @@ def _ended_well(snapshot: Snapshot, process: Process) -> bool:
 def _with_a_content_parent(
     snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
 ) -> dict[str, Any]:
-    """What changes in a finding where the parent ended well after children that may be interrupted.
+    """The fields to replace where the parent exited normally after such children.
 
-    Where they said what they raised, it was that. Where one was interrupted, all may have been.
-    Otherwise nothing speaks for a ctrl-c, nor against it.
+    If one process of the job was interrupted, ctrl-c explains all. If a child reported an
+    exception, the finding stays as it is. Otherwise the reason is open.
     """
     if _was_interrupted(snapshot):
         return {"severity": Severity.INFO, "cause": _INTERRUPTED, "advice": _ADVICE_INTERRUPTED}
@@ -132,7 +132,7 @@ def _with_a_content_parent(
 
 
 def _was_interrupted(snapshot: Snapshot) -> bool:
-    """Whether anything of the job was ended by SIGINT, or told of KeyboardInterrupt."""
+    """Whether a process of the job exited by SIGINT or reported KeyboardInterrupt."""
     for process in snapshot.processes:
         ended = process.ended
         if ended is not None and (
@@ -147,7 +147,7 @@ def _was_interrupted(snapshot: Snapshot) -> bool:
 
 
 def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> bool:
-    """Whether nothing ordinary explains this end, and no other rule."""
+    """Whether neither a normal shutdown nor another rule explains this exit."""
     death = death_of(ended)
     if death in ("crash", "shutdown") or died_with_parent(snapshot, process, ended):
         return False
@@ -157,13 +157,13 @@ def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended
 
 
 def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: ParentFate) -> bool:
-    """Whether a loader worker that left quietly brought its parent down.
+    """Whether the parent failed because a loader worker exited with code 0.
 
-    A quiet end by itself says nothing: main shuts its workers down after each epoch, and those of
-    an iterable dataset leave one by one as their shards run out. A parent that failed afterwards
-    may have reasons of its own: it has to say so, or, without a hook, to have been seen waiting
-    for a batch when nobody was left to bring one. If a sibling failed, that is why the others were
-    told to leave.
+    Exit code 0 alone proves nothing: main shuts its workers down after each epoch, and workers of
+    an iterable dataset exit one by one as their shards run out. A parent that failed afterwards may
+    have failed for another reason: its error has to name the worker, or, without a hook, the parent
+    was last seen waiting for a batch that no worker was left to send. If a sibling failed, the
+    others were shut down because of it.
     """
     head = family_head(snapshot, process)
     if process.role != "loader-worker" or fate.failed_after_s is None or head is None:
@@ -184,7 +184,7 @@ def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: Parent
 
 
 def _waited_in_vain(head: Process, ended: Ended) -> bool:
-    """Whether a parent was last seen waiting for a batch, and that after the end of its worker."""
+    """Whether a parent was last seen waiting for a batch after its worker had exited."""
     thread = main_thread(head)
     if thread is None or head.sample.at_s <= ended.at_s:
         return False
@@ -194,7 +194,7 @@ def _waited_in_vain(head: Process, ended: Ended) -> bool:
 def _finding(
     snapshot: Snapshot, process: Process, ended: Ended, alike: list[tuple[Process, Ended]]
 ) -> Finding:
-    """Put the death into words."""
+    """Describe the exit."""
     death = death_of(ended)
     fate = parent_fate(snapshot, process, ended)
     is_loading = process.role == "loader-worker"
@@ -220,9 +220,9 @@ def _finding(
 def _keeps_replacing(
     snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
 ) -> Process | None:
-    """The living parent that started most of them after others had ended; `None` if none did.
+    """The running parent that started most of them after the first exit; `None` if there is none.
 
-    Of one that ended before it could be read the time of its birth is not known.
+    The start time of a process that exited before it was read is not known.
     """
     head = family_head(snapshot, members[0][0])
     first_wall_s = snapshot.wall_s + members[0][1].at_s - snapshot.at_s
@@ -235,7 +235,7 @@ def _keeps_replacing(
 def _in_a_row(
     snapshot: Snapshot, found: Finding, head: Process, members: Sequence[tuple[Process, Ended]]
 ) -> Finding:
-    """Say it of the parent: of those that ended the first are forgotten as others follow."""
+    """The finding about the parent: the oldest exited workers are dropped as more exit."""
     process, ended = members[-1]
     is_pool = any(calls(own_frames(t.stack), "pool.py:_handle_workers") for t in head.threads)
     raised = _raised(snapshot, process)
@@ -245,7 +245,7 @@ def _in_a_row(
         subject=ended.words,
         summary=(f"{called(head)} keeps starting processes that end unexpectedly: {ended.words}"),
         evidence=(
-            f"{len(members)} of those still known ended so, the last {called(process)}",
+            f"{len(members)} recent processes ended this way; the last was {called(process)}",
             *raised,
             *last_seen(process),
         ),
@@ -255,7 +255,7 @@ def _in_a_row(
 
 
 def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
-    """The last exception it told of, or how it left of its own will, with the line."""
+    """The last exception or explicit exit that the hook reported, with the line."""
     told = [
         entry
         for entry in snapshot.log
@@ -266,13 +266,13 @@ def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
 
 
 def _advice(death: Death, *, is_loading: bool, is_known: bool) -> str:
-    """What to do, by what is known and what it was."""
+    """The fix for this kind of exit."""
     if death == "killed":
         return _ADVICE_KILLED
     if is_known:
         return (
-            "Fix what the line shown does: an exception that is expected has to be caught in the "
-            "process itself, and a library that calls sys.exit or os._exit takes it along."
+            "Fix the code at the line shown. Catch expected exceptions in the worker itself; a "
+            "library that calls sys.exit or os._exit ends the whole process."
         )
     return _ADVICE if is_loading else _ADVICE_OTHERS
 
@@ -280,59 +280,59 @@ def _advice(death: Death, *, is_loading: bool, is_known: bool) -> str:
 _KEYBOARD = "KeyboardInterrupt"
 _INTERRUPTED = (
     "The job was interrupted: a ctrl-c reaches every process of the terminal, and Python raises "
-    "KeyboardInterrupt in each. multiprocessing makes an exit code of 1 out of that."
+    "KeyboardInterrupt in each. multiprocessing turns that into exit code 1."
 )
 _ADVICE_INTERRUPTED = (
-    "Nothing, if that was meant. To let children end well, have them ignore SIGINT and let their "
-    "parent tell them to stop."
+    "Nothing to do if the ctrl-c was deliberate. For a clean exit, let child processes ignore "
+    "SIGINT and have their parent tell them to stop."
 )
 _TAKEN_WELL = (
-    "All of them ended at once with the code of an uncaught exception, and their parent ended as "
-    "if nothing was wrong. What they raised is on their standard error."
+    "All of them exited at the same time with the code of an uncaught exception, and their parent "
+    "exited normally. Their tracebacks are on their standard error."
 )
 _CAUSE_POOL = (
-    "A Pool starts a new worker for each that ended, without end and without a word. All of them "
-    "fail alike: most often the initializer raises, or a task cannot be unpickled there. Whoever "
-    "waits for a result waits for ever."
+    "A Pool silently starts a new worker for each one that exits, without limit. All of them fail "
+    "in the same way: most often the initializer raises, or a task cannot be unpickled in the "
+    "worker. A call that waits for a result never returns."
 )
 _ADVICE_POOL = (
     "Read the standard error of the job: each worker writes its traceback there. Call the "
-    "initializer once in main to see it raise. concurrent.futures.ProcessPoolExecutor raises "
-    "BrokenProcessPool instead of starting them again."
+    "initializer once in main to see its error. concurrent.futures.ProcessPoolExecutor raises "
+    "BrokenProcessPool instead of restarting workers."
 )
 _QUIET = (
-    "It left without an error while its parent still counted on it: os._exit or sys.exit in "
-    "dataset code, or the whole set of workers was shut down from a forked child. The parent "
-    "notices only at its next look, up to 5 s later."
+    "It exited without an error while its parent still needed it: os._exit or sys.exit in "
+    "dataset code, or a forked child shut down the whole set of workers. The parent notices at "
+    "its next check, up to 5 s later."
 )
 _CAUSES = {
     "failed": (
         "An exception outside the fetching of a sample: while unpickling the dataset in a spawned "
-        "worker, in worker_init_fn, in an import, or sys.exit and os._exit in the user's code. Its "
-        "text is on the worker's standard error, not in what main raises."
+        "worker, in worker_init_fn or in an import; or a call of sys.exit or os._exit. The "
+        "traceback is on the worker's standard error, not in the error that main raises."
     ),
     "killed": (
-        "Somebody sent SIGKILL: a person, a scheduler, a parent that lost patience, or the "
-        "kernel's out-of-memory killer. The numbers seen here do not speak for a lack of memory. "
-        "A lock or queue it held at that moment stays locked for ever."
+        "It got SIGKILL from a user, a scheduler, its parent after a timeout, or the kernel's "
+        "out-of-memory killer. The memory figures here do not point to the last. A lock or queue "
+        "that it held at that moment stays locked for ever."
     ),
 }
 _ADVICE = (
-    "Read the worker's standard error. num_workers=0 shows the whole traceback, slowly; an "
-    "instrumented worker reports its last exception here."
+    "Read the worker's standard error, or attach the hook: the last exception is then shown here. "
+    "num_workers=0 raises the error in main with its full traceback, but is slow."
 )
 _CAUSE_OTHERS = {
     "failed": (
-        "An exception that nobody caught in that process, or sys.exit and os._exit in its code. "
-        "Its text is on the standard error of that process. Others that wait for it are not told."
+        "An uncaught exception in that process, or a call of sys.exit or os._exit. The traceback "
+        "is on its standard error. Processes that wait for it are not notified."
     ),
 }
 _ADVICE_OTHERS = (
-    "Read its standard error; an instrumented process reports its last exception here. A parent "
-    "learns of such an end from exitcode only: look at it, or use concurrent.futures or "
-    "torch.multiprocessing.spawn, which raise it in the parent."
+    "Read its standard error, or attach the hook: the last exception is then shown here. A parent "
+    "sees such an exit only in exitcode: check it, or use concurrent.futures or "
+    "torch.multiprocessing.spawn, which raise an error in the parent."
 )
 _ADVICE_KILLED = (
-    "Look into the kernel log (dmesg) for 'Out of memory', and into the scheduler's. Stop workers "
-    "with SIGTERM, so that they release what they hold."
+    "Search the kernel log (dmesg) for 'Out of memory', and the scheduler's log. Stop workers "
+    "with SIGTERM, so that they release their locks and memory."
 )

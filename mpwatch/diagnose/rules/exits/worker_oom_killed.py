@@ -24,8 +24,8 @@ OWN_SHARE = 0.5
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """Yield a finding for each process that got SIGKILL while memory was short, or soon will.
 
-    A SIGKILL alone proves nothing: people, schedulers and parents send it too. And a control group
-    that fills with page cache is no danger: what rises has to be memory of the job's processes.
+    A SIGKILL alone proves nothing: users, schedulers and parents send it too. A control group that
+    fills with page cache is harmless: the growth has to be memory of the job's processes.
     """
     killed = [(p, e) for p, e in ended_python(snapshot) if e.signal == Signals.SIGKILL]
     reasons = memory_evidence(snapshot, history) if killed else ()
@@ -37,7 +37,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _approach(snapshot: Snapshot, history: History) -> Approach | None:
-    """The control group's memory on its way to its limit, by the doing of this job."""
+    """The forecast of the control group's memory, if this job's processes make it grow."""
     cgroup = snapshot.host.cgroup
     if cgroup is None or not cgroup.memory_limit_bytes or cgroup.memory_bytes is None:
         return None
@@ -57,17 +57,17 @@ def _approach(snapshot: Snapshot, history: History) -> Approach | None:
 
 
 def _forecast(snapshot: Snapshot, near: Approach) -> Finding:
-    """A kill to come."""
+    """Describe the predicted shortage."""
     used, limit = bytes_text(near.used), bytes_text(near.limit)
     most = sorted(((p.private_bytes or 0, called(p)) for p in snapshot.living()), reverse=True)[:3]
     return Finding(
         rule=RULE,
         severity=near.severity,
-        summary=f"memory of the control group ({limit}) is used up in {near.eta_words}",
+        summary=f"the control group's memory limit ({limit}) is reached in {near.eta_words}",
         evidence=(
             f"{used} of {limit} in use",
             *near.trend_words("memory", "B"),
-            "most is held by " + ", ".join(f"{who}: {bytes_text(held)}" for held, who in most),
+            "largest: " + ", ".join(f"{who} {bytes_text(held)}" for held, who in most),
         ),
         cause=_CAUSE,
         advice=_ADVICE,
@@ -78,7 +78,7 @@ def _forecast(snapshot: Snapshot, near: Approach) -> Finding:
 def _finding(
     snapshot: Snapshot, process: Process, ended: Ended, reasons: tuple[str, ...]
 ) -> Finding:
-    """Put the death into words."""
+    """Describe the kill."""
     evidence = [f"{called(process)} ended by {ended.words}", *reasons]
     if process.private_bytes is not None:
         evidence.append(
@@ -91,7 +91,7 @@ def _finding(
     )
     if biggest is not None and biggest.process != process.process:
         evidence.append(
-            f"the most was held by {called(biggest)}: {bytes_text(biggest.private_bytes)}"
+            f"largest process: {called(biggest)}, {bytes_text(biggest.private_bytes)} private"
         )
     return Finding(
         rule=RULE,
@@ -105,13 +105,13 @@ def _finding(
 
 
 _CAUSE = (
-    "The kernel's out-of-memory killer chose it. Main and its workers look nearly alike to "
-    "it, so the victim is chance and not necessarily the one that grew. Memory of a "
-    "control group includes shared memory in /dev/shm."
+    "The kernel's out-of-memory killer chose this process. Main and its workers have similar "
+    "scores, so the victim is not necessarily the process that grew. The memory of a control "
+    "group includes shared memory in /dev/shm."
 )
 _ADVICE = (
-    "Need less: fewer workers or a lower prefetch_factor (less read-ahead), bounded "
+    "Use less memory: fewer workers or a lower prefetch_factor (less read-ahead), bounded "
     "caches, numpy arrays instead of lists of Python objects in the dataset. Or raise "
-    "the limit of the container. The kernel log (dmesg) names the victim and what it held; "
-    "oom_score_adj chooses another victim, it does not prevent the kill."
+    "the container's limit. The kernel log (dmesg) names the victim and its memory. "
+    "oom_score_adj only selects another victim; it does not prevent the kill."
 )

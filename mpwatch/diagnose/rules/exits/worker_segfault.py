@@ -1,4 +1,4 @@
-"""A process died of a crash in native code: segmentation fault, abort, illegal instruction."""
+"""A process crashed in native code: segmentation fault, abort, illegal instruction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "worker-segfault"
-# A bus error is about the memory behind a mapping and has a rule of its own.
+# SIGBUS comes from missing memory behind a mapping and has a rule of its own.
 _SIGNALS = CRASH_SIGNALS - {Signals.SIGBUS}
 
 
@@ -26,7 +26,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _finding(process: Process, ended: Ended) -> Finding:
-    """Put the death into words."""
+    """Describe the crash."""
     evidence = [f"{called(process)} ended by {ended.words}"]
     libraries = process.sample.maps.libraries if process.sample.maps is not None else ()
     if libraries:
@@ -40,13 +40,13 @@ def _finding(process: Process, ended: Ended) -> Finding:
         evidence=tuple(evidence),
         cause=(
             "Native code crashed: a library used across a fork (LMDB, HDF5, OpenCV, gRPC), mixed "
-            "library versions, or a bug in an extension. Python code alone does not do this, and "
-            "the exception main shows is raised in an innocent line."
+            "library versions, or a bug in an extension. Python code alone does not crash this "
+            "way, and the line in main's traceback is unrelated."
         ),
         advice=(
-            "Get the Python line: call faulthandler.enable() in worker_init_fn (torch's own "
+            "To get the Python line, call faulthandler.enable() in worker_init_fn (torch's own "
             "handler replaces one installed earlier), or run once with num_workers=0, which is "
-            "slow. The kernel log names the faulting library (dmesg). Open handles inside each "
-            "worker instead of before the fork."
+            "slow. The kernel log (dmesg) names the faulting library. Open files and databases in "
+            "each worker, not before the fork."
         ),
     )

@@ -1,4 +1,4 @@
-"""Ended children pile up because nobody reaps them."""
+"""Exited children accumulate as zombies because their parent does not reap them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LASTING_S = 10.0
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield one finding when many zombies have been there for a while.
+    """Yield one finding when `MANY` zombies have existed for `LASTING_S`.
 
-    One or two are the ordinary moment between an exit and its join.
+    One or two zombies between an exit and its join are normal.
     """
     series = history.of_host("zombies")
     if not series or series[-1].value < MANY:
@@ -36,7 +36,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     parent = next((p for p in snapshot.processes if parents and p.pid == parents[0][0]), None)
     who = "a process" if parent is None else called(parent)
     rising = growth(series)
-    evidence = [f"{count} children have ended and were not reaped, for {seconds_text(LASTING_S)}"]
+    evidence = [f"{count} zombies now; {MANY} or more for {seconds_text(LASTING_S)}"]
     if rising is not None:
         evidence.append(f"{rising.gained:.0f} more within {seconds_text(rising.span_s)}")
     cgroup = snapshot.host.cgroup
@@ -46,16 +46,17 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         rule=RULE,
         severity=Severity.WARNING if rising is not None or count >= VERY_MANY else Severity.INFO,
         process=None if parent is None else parent.process,
-        summary=f"{who} leaves {count} ended children unreaped",
+        summary=f"{who} has not reaped {count} exited child processes",
         evidence=tuple(evidence),
         cause=(
-            "A child that has ended stays as a zombie until its parent asks for its exit code: by "
-            "join(), active_children(), or starting another process. A main process stuck "
-            "elsewhere never does. In a container, a first process that is no init does not reap "
-            "what was handed to it."
+            "A child that has exited stays as a zombie until its parent reads the exit code, by "
+            "join(), active_children(), or starting another process. A blocked main process never "
+            "does. In a container, process 1 has to reap orphans, and does not unless it is an "
+            "init program."
         ),
         advice=(
-            "Join what was started (a with-statement, or active_children() now and then); in a "
-            "container run with an init (docker run --init). Zombies hold no memory, only pids."
+            "Join each process that was started (a with-statement, or call active_children() at "
+            "intervals); in a container, run an init (docker run --init). Zombies use pids, but "
+            "no memory."
         ),
     )

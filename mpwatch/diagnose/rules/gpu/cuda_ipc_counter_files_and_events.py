@@ -60,9 +60,9 @@ def _finding(process: Process, *evidence: str) -> Finding:
         summary=f"{called(process)} has very many CUDA tensors in flight",
         evidence=evidence,
         cause=(
-            "Each sent CUDA tensor takes a counter, and a file is freed only when all of its "
-            "counters are. Beyond 1000 sends in flight every further one synchronises the "
-            "stream, without a word."
+            "Each sent CUDA tensor uses a counter, and a counter file is freed only when all of "
+            "its counters are. Beyond 1000 sends in flight, every further send silently "
+            "synchronises the stream."
         ),
         advice="Send fewer and larger tensors, bound the queue, and drop received ones early.",
     )

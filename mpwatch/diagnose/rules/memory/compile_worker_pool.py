@@ -19,7 +19,7 @@ OF_MEMORY = 0.05
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield one finding for a crowd of compile workers that have nothing to do."""
+    """Yield one finding for `MANY` or more idle compile workers."""
     workers = list(of_role(snapshot, "compile-worker"))
     if len(workers) < MANY or not all(stands(w, history, IDLE_S) for w in workers):
         return
@@ -35,11 +35,11 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             f"{bytes_text(held)} of private memory together",
         ),
         cause=(
-            "torch.compile keeps a pool of up to 32 compile workers for each rank, and keeps it "
-            "when compiling is over."
+            "torch.compile starts a pool of up to 32 compile workers for each rank and keeps it "
+            "after compilation has finished."
         ),
         advice=(
-            "TORCHINDUCTOR_COMPILE_THREADS=1 compiles in the process itself (the first steps take "
-            "longer); newer versions of torch let the pool sleep."
+            "Set TORCHINDUCTOR_COMPILE_THREADS=1 to compile in the rank itself (the first steps "
+            "take longer). Newer versions of torch shrink the idle pool."
         ),
     )

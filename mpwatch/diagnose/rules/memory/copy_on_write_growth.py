@@ -24,13 +24,13 @@ POINTS = 3
 
 
 class _Grown(NamedTuple):
-    """One worker's course."""
+    """The memory growth of one worker."""
 
     worker: Process
     gained: float
     span_s: float
     per_s: float
-    """0 if it slows down: it ends when all that is read has been copied."""
+    """0 if the growth slows down: it stops when all objects read have been copied."""
     shared_lost: float
     rss_gained: float
 
@@ -49,7 +49,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _grown(worker: Process, history: History) -> _Grown | None:
-    """The course of a worker if that is what happens to it."""
+    """The growth of a worker if copy-on-write explains it."""
     private = history.of(worker.process, "private_dirty_bytes")
     shared = history.of(worker.process, "shared_dirty_bytes")
     rss = history.of(worker.process, "rss_bytes")
@@ -69,7 +69,7 @@ def _grown(worker: Process, history: History) -> _Grown | None:
 
 
 def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Finding:
-    """Put it into words."""
+    """Describe the growth."""
     per_s = sum(each.per_s for each in grown)
     total = sum(each.gained for each in grown)
     room = memory_room(snapshot)
@@ -78,32 +78,32 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     evidence = [
         f"private memory of {called(worst.worker)} +{bytes_text(worst.gained)} in "
         f"{seconds_text(worst.span_s)}, shared -{bytes_text(worst.shared_lost)}",
-        f"its resident memory moved by {bytes_text(worst.rss_gained)} only",
+        f"its resident memory changed by only {bytes_text(worst.rss_gained)}",
         f"{len(grown)} workers together {rate_text(per_s, 'B')}" if per_s else "it slows down",
     ]
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
     if eta_s is not None:
         evidence.append(f"used up in {seconds_text(eta_s)} if it does not level off")
-    hint = "" if owner.hook.state == "ready" else " Bring the hook in to see which attribute it is."
+    hint = "" if owner.hook.state == "ready" else " Attach the hook to see which attribute."
     return Finding(
         rule=RULE,
         severity=severity,
         process=owner.process,
         summary=(
             f"{len(grown)} forked workers of {called(owner)} copy its memory by reading it: "
-            f"{bytes_text(total)} so far"
+            f"{bytes_text(total)} copied so far"
         ),
         evidence=tuple(evidence),
         cause=(
             "Reading a Python object writes its reference count, and each page written becomes a "
             "private copy of that worker. A dataset of lists, dicts and strings ends up copied "
-            "into every worker. It levels off when all of it is copied: its size times workers."
+            "into every worker. The growth stops at the dataset's size times the number of workers."
         ),
         advice=(
-            "Hold the samples in numpy arrays (fixed width, or bytes and offsets), pyarrow, or one "
-            "tensor: few objects, many bytes. Spawn does not help, it copies everything at once. "
-            "Fewer workers need less." + hint
+            "Store the samples in numpy arrays (fixed width, or bytes and offsets), pyarrow, or "
+            "one tensor: few objects, many bytes. Use fewer workers. Spawn does not help: it "
+            "copies everything at once." + hint
         ),
         eta_s=eta_s,
     )

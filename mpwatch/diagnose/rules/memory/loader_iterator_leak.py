@@ -1,4 +1,4 @@
-"""Iterators of DataLoaders pile up, each with its workers, threads and pipes."""
+"""DataLoader iterators accumulate, each with its workers, threads and pipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpwatch.model.units import seconds_text
 
 RULE = "loader-iterator-leak"
 SETS = 4
-"""Training, validation and test loaders that persist make three."""
+"""Persistent training, validation and test loaders account for three."""
 MANY_SETS = 8
 FEEDER = "QueueFeederThre"
 """Name of a feeder thread as the kernel cuts it; one for each worker and iterator in main."""
@@ -38,7 +38,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _sets(owner: Process, workers: tuple[Process, ...]) -> list[tuple[Process, ...]]:
-    """Workers by iterator: those born close together, parted where main's threads came between.
+    """Workers by iterator: started close together, and split where main started feeder threads.
 
     An iterator starts all its workers before it hands out the first index, and only that starts
     the feeder threads, one for each of them: a worker younger than those is another iterator's.
@@ -52,7 +52,7 @@ def _sets(owner: Process, workers: tuple[Process, ...]) -> list[tuple[Process, .
     for together in generations(workers):
         before: list[int] = []
         for worker in together:
-            # Within a hundredth of a second it is the ids that tell who came first.
+            # Within one clock tick (10 ms) the ids give the order.
             born = bisect(threads, (worker.process.start_ticks, worker.pid))
             if before and born - before[-1] < len(sets[-1]):
                 sets[-1].append(worker)
@@ -69,7 +69,7 @@ def _finding(
     sets: int,
     rise: tuple[float, float] | None,
 ) -> Finding:
-    """Put it into words."""
+    """Describe the iterators."""
     feeders = sum(t.name.startswith(FEEDER) for t in owner.sample.threads or ())
     evidence = [f"{len(workers)} living DataLoader workers, started in {sets} sets"]
     if rise is not None:
@@ -90,12 +90,12 @@ def _finding(
         evidence=tuple(evidence),
         cause=(
             "Every iter(loader) starts a set of workers with their pipes, semaphores and threads. "
-            "Something keeps the old iterators: a list, a closure, a generator not run to its end, "
-            "the traceback of an exception."
+            "A reference keeps the old iterators alive: in a list, a closure, an unfinished "
+            "generator, or the traceback of an exception."
         ),
         advice=(
             "Make one iterator and keep it, `del` it before the next, or set "
             "persistent_workers=True, which uses the same workers for every epoch. "
-            "next(iter(loader)) in each step works and pays for new workers every time."
+            "next(iter(loader)) starts new workers at every step."
         ),
     )

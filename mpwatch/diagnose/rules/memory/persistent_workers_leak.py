@@ -1,4 +1,4 @@
-"""Workers that live on keep ever more memory of their own."""
+"""The private memory of long-lived workers grows without end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | None:
-    """The growth of a worker that keeps what it takes."""
+    """The growth of a worker that does not free memory."""
     found = growth(history.of(worker.process, "rss_bytes"), at_least=WORTH_BYTES)
     if found is None or found.span_s < WATCHED_S:
         return None
@@ -52,10 +52,10 @@ def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | No
 
 
 def _shared_gain(worker: Process, history: History, found: Growth) -> float:
-    """What the segments it maps grew by meanwhile.
+    """The growth in bytes, over the same time, of the segments it maps.
 
-    They are resident too, and the kernel calls private what nobody else has mapped yet: batches on
-    their way are no leak of the worker.
+    Segments count as resident, and as private until another process maps them: batches in flight
+    are not a leak of the worker.
     """
     shared = history.of(worker.process, "shm_bytes")
     within = [point.value for point in shared if point.at_s >= shared[-1].at_s - found.span_s]
@@ -65,13 +65,13 @@ def _shared_gain(worker: Process, history: History, found: Growth) -> float:
 def _finding(
     snapshot: Snapshot, owner: Process, grown: Sequence[tuple[Process, Growth]]
 ) -> Finding:
-    """Put it into words."""
+    """Describe the growth."""
     per_s = sum(found.per_s for _, found in grown)
     room = memory_room(snapshot)
     severity, eta_s = severity_of_growth(room, per_s)
     worker, most = max(grown, key=lambda each: each[1].gained)
     evidence = [
-        f"resident memory of {called(worker)}, its own, +{bytes_text(most.gained)} in "
+        f"private memory of {called(worker)} +{bytes_text(most.gained)} in "
         f"{seconds_text(most.span_s)}, {rate_text(most.per_s, 'B')}",
     ]
     if len(grown) > 1:
@@ -85,17 +85,17 @@ def _finding(
         summary=(
             f"{counted(len(grown), 'worker')} of {called(owner)} "
             f"{'grows' if len(grown) == 1 else 'grow'} by {rate_text(per_s, 'B')} and "
-            f"{'gives' if len(grown) == 1 else 'give'} nothing back"
+            f"{'frees' if len(grown) == 1 else 'free'} nothing"
         ),
         evidence=tuple(evidence),
         cause=(
-            "Something in the worker keeps what it has seen: a dict of decoded samples, an "
-            "unbounded lru_cache, readers' buffers, a fragmented heap. With persistent workers it "
-            "is never reset, and each worker caches its own part of the data."
+            "The workers keep data from earlier samples: a dict of decoded samples, an "
+            "unbounded lru_cache, readers' buffers, a fragmented heap. Persistent workers never "
+            "free it, and each worker has its own copy of the cache."
         ),
         advice=(
             "Bound the caches, or share one between workers (a shared tensor, a memory map). "
-            "persistent_workers=False resets them every epoch and pays for new workers."
+            "persistent_workers=False restarts the workers every epoch, which takes time."
         ),
         eta_s=eta_s,
     )

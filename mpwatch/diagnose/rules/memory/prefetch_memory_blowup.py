@@ -68,7 +68,7 @@ def _finding(
     against: str,
     severity: Severity,
 ) -> Finding:
-    """Put it into words."""
+    """Describe the batches in flight."""
     held = segment_bytes(flying)
     evidence = [
         f"{len(flying)} segments of {len(workers)} workers hold {bytes_text(held)} of {against}",
@@ -87,12 +87,13 @@ def _finding(
         summary=f"batches fetched ahead for {called(owner)} hold {bytes_text(held)} of {against}",
         evidence=tuple(evidence),
         cause=(
-            "In flight are workers x prefetch_factor batches, those finished out of order, pinned "
-            "copies, and the one main works on. A second loader doubles it. They count as memory "
-            "of the container and as space in /dev/shm."
+            "Up to num_workers x prefetch_factor batches are in flight, plus batches finished out "
+            "of order, pinned copies, and the one main uses. A second loader doubles this. The "
+            "batches count against the container's memory limit and use space in /dev/shm."
         ),
         advice=(
-            "Lower prefetch_factor: 1 or 2 is enough where workers keep up (less slack for slow "
-            "samples). Fewer workers, or batches as uint8 and cast after the transfer."
+            "Lower prefetch_factor: 1 or 2 is enough where workers keep up (slow samples then "
+            "delay main sooner). Or use fewer workers, or send uint8 batches and cast them after "
+            "the transfer."
         ),
     )

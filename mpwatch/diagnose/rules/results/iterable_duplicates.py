@@ -126,7 +126,7 @@ def _who(head: Process | None) -> str:
 
 _CAUSE = (
     "A DataLoader gives each worker a full copy of an IterableDataset. Unless __iter__ asks "
-    "get_worker_info() and takes its share, every sample comes once per worker."
+    "get_worker_info() and selects a part, every sample is delivered once per worker."
 )
 _ADVICE = (
     "Shard by get_worker_info() in __iter__ (and by rank in distributed training), or use "

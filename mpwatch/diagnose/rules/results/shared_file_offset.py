@@ -66,12 +66,12 @@ def _finding(owner: Process, sharing: list[Process], fd: int, path: str) -> Find
             "the workers were forked, so it is one open file with one position",
         ),
         cause=(
-            "A file opened before the fork is shared with its position. Between a worker's seek "
-            "and its read another one moves it: wrong samples, decoder errors, crashes of HDF5 and "
-            "LMDB, and no error at all in the worst case."
+            "A file opened before the fork has one position, shared by all workers. Another worker "
+            "can move it between a worker's seek and its read: wrong samples without an error, "
+            "decoder errors, crashes of HDF5 and LMDB."
         ),
         advice=(
             "Open the file in each worker at first use (not in __init__), or read with os.pread or "
-            "a memory map, which need no position. If nobody reads from it, all is well."
+            "a memory map, which need no position. If no worker reads the file, nothing is wrong."
         ),
     )

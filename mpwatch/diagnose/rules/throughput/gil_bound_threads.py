@@ -87,6 +87,6 @@ def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) ->
         ),
         advice=(
             "Use processes, collate into few large tensors, or move the loop into native code. "
-            "Fewer threads lose nothing."
+            "Using fewer threads costs no speed."
         ),
     )

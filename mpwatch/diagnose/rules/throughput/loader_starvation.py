@@ -79,7 +79,7 @@ def _finding(
         evidence.append(f"main waited {share:.0%} of the last minute in next(loader)")
     else:
         seen = wait_share(owner, history) or 0.0
-        evidence.append(f"main was waiting for a batch at {seen:.0%} of the looks at it")
+        evidence.append(f"main was waiting for a batch in {seen:.0%} of the samples")
     loads = [load for w in workers if (load := mean_cpu_percent(w, history)) is not None]
     if loads:
         mean = sum(loads) / len(loads)
@@ -100,12 +100,12 @@ def _finding(
         ),
         evidence=tuple(evidence),
         cause=(
-            "The workers together make fewer batches a second than a training step takes away, so "
-            "the accelerator idles. The queue of results is empty whenever main comes."
+            "The workers together produce batches more slowly than the training loop uses them, so "
+            "the result queue is usually empty and the accelerator idles."
         ),
         advice=(
-            "More workers up to the number of cores; move work out of __getitem__ (decode and "
-            "resize once, offline); larger reads; pin_memory with non_blocking copies. The "
-            "workers' stacks show where their time goes."
+            "Use more workers, up to the number of cores; move work out of __getitem__ (decode and "
+            "resize once, offline); read larger blocks; use pin_memory with non_blocking copies. "
+            "The workers' stacks show where they spend their time."
         ),
     )

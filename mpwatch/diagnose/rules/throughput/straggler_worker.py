@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import wait_share
-from mpwatch.diagnose.analysis.process_queries import called, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -89,11 +89,12 @@ def _by_looks(owner: Process, workers: Sequence[Process], history: History) -> I
             return
     if len(busy) != 1:
         return
-    words = f"{called(busy[0])} works alone: main and {len(idle)} other workers wait for it"
+    others = counted(len(idle), "other worker")
+    words = f"main and {others} wait for {called(busy[0])}, the only busy worker"
     at_work = 1 - (wait_share(busy[0], history) or 0.0)
     evidence = [
-        f"{called(busy[0])} was at work at {at_work:.0%} of the looks at it",
-        f"main was waiting for a batch at {main:.0%}, the other workers for work at "
+        f"{called(busy[0])} was busy in {at_work:.0%} of the samples",
+        f"main was waiting for a batch in {main:.0%}, the other workers for work in "
         f"{min(idle):.0%} or more",
     ]
     yield _finding(busy[0], words, evidence)
@@ -111,12 +112,13 @@ def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:
         summary=summary,
         evidence=(*evidence, *at),
         cause=(
-            "Batches are handed out in turn and returned in order. While one worker is slow, what "
-            "the others have finished waits in shared memory, and then they wait too."
+            "The DataLoader assigns batches in turn and returns them in order. While one worker is "
+            "slow, finished batches of the others stay in shared memory, and then these workers "
+            "wait too."
         ),
         advice=(
-            "DataLoader(in_order=False) takes whatever is ready (the order is no longer "
-            "reproducible, and shares of slow samples shift); or make samples equally costly, and "
+            "DataLoader(in_order=False) returns batches as they finish (the order is no longer "
+            "reproducible, and slow samples come later). Or make samples equally costly, and "
             "split shards evenly."
         ),
     )

@@ -139,7 +139,7 @@ def test_a_kill_at_the_memory_limit_is_put_down_to_it() -> None:
     assert any("counted 1 out-of-memory kills" in each for each in finding.evidence)
     assert any("of 1.0G" in each for each in finding.evidence)
     assert any("met 60 times" in each for each in finding.evidence)
-    assert any("main (100): 900M" in each for each in finding.evidence)
+    assert any("main (100), 900M" in each for each in finding.evidence)
     assert found(worker_exited_unexpectedly.check, job, past) == []
 
 
@@ -190,7 +190,7 @@ def test_a_parent_that_starts_them_again_and_again_is_told_once_and_stays_the_on
     assert early.key == late.key
     assert late.process == pid(MAIN)
     assert "main (100) keeps starting processes that end unexpectedly: exit code 1" in late.summary
-    assert late.evidence[0] == "12 of those still known ended so, the last spawned 219 (219)"
+    assert late.evidence[0] == "12 recent processes ended this way; the last was spawned 219 (219)"
 
 
 def test_those_that_ended_before_they_could_be_read_hide_no_row_of_ends() -> None:
@@ -359,7 +359,7 @@ def test_memory_that_the_job_fills_is_foretold_before_the_kill() -> None:
 
     assert finding.severity is Severity.CRITICAL
     assert finding.eta_s == pytest.approx(22.4)
-    assert "loader-worker 200 (200): 600M" in finding.evidence[-1]
+    assert "loader-worker 200 (200) 600M" in finding.evidence[-1]
 
 
 def test_a_control_group_that_fills_with_page_cache_is_quiet() -> None:

@@ -200,7 +200,7 @@ def dead_agent(seconds: float = 20) -> Process:
 def test_ranks_without_their_agent_are_named_together() -> None:
     finding = only(torchrun_agent_killed_orphans.check, world(dead_agent(), left(0), left(1)))
 
-    assert "2 ranks have outlived their launcher" in finding.summary
+    assert "2 ranks still run after their launcher exited" in finding.summary
     assert any("20 s ago: signal 9" in each for each in finding.evidence)
     assert any("in 2 sessions" in each for each in finding.evidence)
     assert "kill 300 301" in finding.advice

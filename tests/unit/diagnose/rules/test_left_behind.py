@@ -113,7 +113,7 @@ def test_where_nobody_counts_kills_that_is_said() -> None:
     finding = only(main_killed.check, world(killed_main(), process(200)))
 
     assert "out-of-memory kills of its control group could not be read" in finding.evidence
-    assert any("1 of its processes lived on" in each for each in finding.evidence)
+    assert any("1 of its processes kept running" in each for each in finding.evidence)
 
 
 def test_a_kill_on_a_machine_without_memory_is_a_warning() -> None:

@@ -47,7 +47,7 @@ def test_many_zombies_that_stay_are_named_with_their_parent() -> None:
     finding = only(zombie_processes.check, job, zombies(8))
 
     assert finding.severity is Severity.INFO
-    assert "main (100) leaves 8 ended children unreaped" in finding.summary
+    assert "main (100) has not reaped 8 exited child processes" in finding.summary
 
 
 def test_ever_more_zombies_are_a_warning_with_the_pids_they_take() -> None:
@@ -56,7 +56,7 @@ def test_ever_more_zombies_are_a_warning_with_the_pids_they_take() -> None:
     finding = only(zombie_processes.check, job, zombies(40, per_s=1))
 
     assert finding.severity is Severity.WARNING
-    assert "a process leaves 40" in finding.summary
+    assert "a process has not reaped 40" in finding.summary
     assert any("30 more within 30 s" in each for each in finding.evidence)
     assert any("40 of 100 pids" in each for each in finding.evidence)
 
@@ -154,7 +154,7 @@ def test_a_main_that_waits_for_pinned_batches_without_a_pin_thread_is_named() ->
 def test_a_wait_of_unknown_length_is_named_without_it() -> None:
     job = world(main(threads=[thread(MAIN, *PINNED, still_s=None)]), process(200))
 
-    assert only(pin_memory_thread_death.check, job).evidence[0].endswith("below the DataLoader")
+    assert only(pin_memory_thread_death.check, job).evidence[0].endswith("called by the DataLoader")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
     finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
 
     assert "all 2 workers are at work" in finding.summary
-    assert finding.evidence == ("main was waiting for a batch at 90% of the looks at it",)
+    assert finding.evidence == ("main was waiting for a batch in 90% of the samples",)
 
 
 def test_workers_that_stand_are_not_at_work() -> None:
@@ -201,7 +201,7 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
     finding = only(straggler_worker.check, job, waits(main=0.9, w200=1, w201=0.1))
 
     assert finding.process == pid(201)
-    assert "works alone" in finding.summary
+    assert "the only busy worker" in finding.summary
 
 
 @pytest.mark.parametrize(
