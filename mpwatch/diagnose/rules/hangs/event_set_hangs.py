@@ -1,4 +1,4 @@
-"""Setting an event waits for a sleeper that was killed, or a barrier for a party that is gone."""
+"""`Event.set` waits for a process that was killed, or a barrier for one that has exited."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from mpwatch.model.units import seconds_text
 
 RULE = "event-set-hangs"
 STUCK_S = 6.0
-"""Sleepers answer within microseconds of being woken, so nothing healthy stays there."""
+"""A woken process acknowledges within microseconds, so a healthy `notify` never takes this long."""
 _BARRIER = ("synchronize.py:wait", "threading.py:_wait", "threading.py:wait")
-"""`multiprocessing.Barrier.wait` as others arrive; up to CPython 3.15."""
+"""`multiprocessing.Barrier.wait` while other parties have yet to arrive; up to CPython 3.15."""
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each thread that stands in `Condition.notify`, and for each barrier."""
+    """Yield a finding for each thread blocked in `Condition.notify` and each broken barrier."""
     yield from _in_notify(snapshot, history)
     yield from _at_barriers(snapshot, history)
 
 
 def _in_notify(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Threads that wait for the answer of one they have woken."""
+    """Threads that wait for the acknowledgement of a process they have woken."""
     for process, thread in threads_calling(snapshot, "synchronize.py:notify"):
         if thread.state == "R":
             continue
@@ -58,25 +58,25 @@ def _in_notify(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             process=process.process,
             tid=thread.tid,
-            summary=f"{called(process)} hangs while it wakes others: one of them is dead",
+            summary=f"{called(process)} is blocked in notify(): a waiting process is dead",
             evidence=(
                 f"in Condition.notify for at least {seconds_text(quiet)}{at}",
                 *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
             ),
             cause=(
-                "Condition.notify and Event.set wait until every sleeper has said that it woke "
-                "up. One that was killed in its sleep never does."
+                "Condition.notify and Event.set wait until every waiting process acknowledges the "
+                "wake-up. A process that was killed while it waited never does."
             ),
             advice=(
-                "Let others poll a shared Value, or wait with a time limit, or use a pipe, "
-                "which shows the end of its other side. Replace the Event after a crash. This "
-                "process has to be restarted."
+                "Restart this process, and replace the Event after a crash. To avoid the hang, "
+                "poll a shared Value, wait with a timeout, or use a pipe, whose reader gets EOF "
+                "when the writer exits."
             ),
         )
 
 
 def _at_barriers(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Families of which all that live have arrived at a barrier, and one is gone."""
+    """Barriers at which every living worker of a parent waits, and at least one has exited."""
     at_barrier: defaultdict[ProcessId, list[Process]] = defaultdict(list)
     for process in snapshot.living():
         thread = main_thread(process) if process.role in WORK_ROLES else None
@@ -99,13 +99,13 @@ def _at_barriers(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _is_of_their_age(process: Process, others: list[Process]) -> bool:
-    """Whether it was started together with the others."""
+    """Whether a process was started together with the others."""
     births = [other.process.start_ticks for other in others]
     return min(births) - GAP_TICKS <= process.process.start_ticks <= max(births) + GAP_TICKS
 
 
 def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float) -> Finding:
-    """A barrier that is waited at for one that will not come."""
+    """A barrier that waits for a process that has exited."""
     thread = main_thread(arrived[0])
     user = user_frame(thread.stack) if thread is not None else None
     at = "" if user is None else f", at {frame_words(user)}"
@@ -116,19 +116,19 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
         severity=Severity.CRITICAL if is_certain else Severity.WARNING,
         process=arrived[0].process,
         subject="barrier",
-        summary=f"{all_called(arrived)} {waits} at a barrier for {called(gone[0])}, which is gone",
+        summary=f"{all_called(arrived)} {waits} at a barrier for {called(gone[0])}, which exited",
         evidence=(
             f"in Barrier.wait for at least {seconds_text(quiet_s)}{at}",
             *(f"{called(p)} ended: {p.ended.words}" for p in gone[:3] if p.ended),
-            "everybody else who was started with them is there",
+            "all other processes started with it have arrived",
         ),
         cause=(
-            "A barrier counts arrivals and knows nothing of processes. One that ended before it "
-            "arrived, by an exception or because its data ran out earlier, is waited for for ever."
+            "A barrier counts arrivals and does not notice exits. If a process exits before it "
+            "arrives (an exception, or less data than the others), the others wait for ever."
         ),
         advice=(
-            "Give the barrier a timeout, which breaks it for all, and call barrier.abort() where a "
-            "process fails; or have the parent end the others when one is gone, as "
-            "torch.multiprocessing.spawn does."
+            "Give the barrier a timeout, which breaks it for all processes, and call "
+            "barrier.abort() where a process fails; or let the parent terminate the others when "
+            "one exits, as torch.multiprocessing.spawn does."
         ),
     )

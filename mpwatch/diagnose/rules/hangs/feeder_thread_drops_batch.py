@@ -1,4 +1,4 @@
-"""A batch was lost on its way into the queue, and main waits for it for ever."""
+"""A feeder thread dropped a batch, and the main process waits for it for ever."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RULE = "feeder-thread-drops-batch"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding where a feeder thread said that it dropped an item, and for each lost batch.
+    """Yield a finding for each item that a feeder thread reported dropped, and for each lost batch.
 
-    Main waits for a batch, every worker waits for work, and nobody moves: what main waits for is
-    in nobody's hands any more. A moment like this is ordinary; that it lasts is not.
+    The main process waits for a batch, every worker waits for work, and none makes progress: no
+    process holds the batch any more. Such a state is normal for a moment, not for long.
     """
     losses = list(tagged(snapshot, RULE))
     for entry in losses:
@@ -51,7 +51,7 @@ def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
 
 
 def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
-    """A main process that waits for what is gone."""
+    """A main process that waits for a lost batch."""
     count = len(stall.workers)
     evidence = [
         f"{called(stall.owner)} has waited {seconds_text(stall.quiet_s)} for {stall.batch}",
@@ -59,7 +59,7 @@ def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
         f"{'use' if count > 1 else 'uses'} no cpu",
     ]
     if stall.loader is not None and stall.loader.outstanding is not None:
-        evidence.append(f"{stall.loader.outstanding} tasks handed out and not returned")
+        evidence.append(f"{stall.loader.outstanding} tasks sent to workers and not returned")
     for entry in losses[:1]:
         evidence += evidence_of(entry)
     return Finding(
@@ -77,21 +77,21 @@ def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
 
 _CAUSE = (
     "A queue pickles in a background thread. If that fails (no room in /dev/shm, no descriptors, "
-    "an object that cannot be pickled), it prints the error, drops the item and goes on. The "
-    "worker lives, so a DataLoader without a timeout waits for that batch for ever. It happens "
-    "where tensors are made shared only at this point: a collate_fn of one's own, batch_size=None."
+    "an object that cannot be pickled), it prints the error, drops the item and continues. The "
+    "worker stays alive, so a DataLoader without a timeout waits for that batch for ever. It "
+    "happens where tensors are first shared at this point: a custom collate_fn, batch_size=None."
 )
 _CAUSE_QUEUE = (
     "A queue pickles in a background thread. If that fails (no room in /dev/shm, no descriptors, "
-    "an object that cannot be pickled), it prints the error, drops the item and goes on: put() has "
-    "long returned, and whoever counts on the item waits for ever."
+    "an object that cannot be pickled), it prints the error, drops the item and continues. put() "
+    "has already returned, and the consumer waits for the item for ever."
 )
 _ADVICE_QUEUE = (
-    "Fix the error behind it. Give get() a timeout, so that the consumer raises instead of "
+    "Fix the underlying error. Give get() a timeout, so that the consumer raises instead of "
     "waiting; or pickle the object before put(), so that the producer gets the error."
 )
 _ADVICE = (
-    "Fix the error behind it. Give the DataLoader a timeout, so that it raises instead of waiting "
+    "Fix the underlying error. Give the DataLoader a timeout, so that it raises instead of waiting "
     "(it has to be longer than the slowest batch). This epoch cannot be saved; restart from the "
     "last checkpoint."
 )

@@ -15,7 +15,7 @@ RULE = "fork-openmp"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each forked child that stands in a parallel operator."""
+    """Yield a finding for each forked child blocked in a parallel operator."""
     for stuck in forked_alone(snapshot, history, "openmp"):
         yield Finding(
             rule=RULE,
@@ -24,7 +24,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             tid=stuck.thread.tid,
             summary=(
                 f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} inside a "
-                "parallel operator for threads that were not forked with it"
+                "parallel operator for threads that exist only in its parent"
             ),
             evidence=(
                 *stuck.evidence,
@@ -32,10 +32,10 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
                 "locks do",
             ),
             cause=(
-                "GNU's OpenMP keeps a pool of threads from the first large CPU operator on (about "
-                "32,768 elements). A forked child believes in the pool and waits at a barrier for "
-                "threads that do not exist there. Still so in torch 2.13; DataLoader workers "
-                "escape because they run with one thread, unless worker_init_fn raises that."
+                "GNU OpenMP starts a thread pool at the first large CPU operator (about 32,768 "
+                "elements). A forked child inherits the pool's state without its threads and waits "
+                "for them at a barrier. Still so in torch 2.13; DataLoader workers are not "
+                "affected because they run with one thread, unless worker_init_fn raises that."
             ),
             advice=(
                 "Call torch.set_num_threads(1) first thing in the child or before forking (large "

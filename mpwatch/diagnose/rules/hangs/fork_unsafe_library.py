@@ -1,4 +1,4 @@
-"""A forked child waits inside a native library whose threads stayed in the parent."""
+"""A forked child waits in a native library whose threads exist only in the parent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULE = "fork-unsafe-library"
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each forked child that stands inside such a library."""
+    """Yield a finding for each forked child blocked in such a library."""
     for stuck in forked_alone(snapshot, history, "library"):
         yield Finding(
             rule=RULE,
@@ -29,7 +29,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             evidence=(*stuck.evidence, f"it has mapped {stuck.library}"),
             cause=(
                 "OpenCV, gRPC, HDF5, BLAS and Java clients run threads and pools of their own. "
-                "After a fork the child has their state without their threads."
+                "After a fork the child has a copy of their state but not their threads."
             ),
             advice=(
                 "cv2.setNumThreads(0) before forking; make clients and open files inside the "

@@ -24,9 +24,9 @@ HEAD_BYTES = (4, 8)
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each thread that reads the body of a message nobody goes on writing.
+    """Yield a finding for each thread waiting for a message body that nothing writes.
 
-    A reader that waits for a new message asks for its head, 4 bytes; that is ordinary.
+    A reader that waits for a new message asks for its head, 4 bytes; that is normal.
     """
     for process in snapshot.living():
         for thread in process.threads:
@@ -47,7 +47,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
     """Whether a read asks for more than the head of a message.
 
-    Other readers of pipes ask for whole buffers; where a stack is known it has to be that of
+    Other readers of pipes ask for whole buffers; where a stack is known, it must contain that of
     `Connection`.
     """
     is_body = (
@@ -64,7 +64,7 @@ def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
 def _holders(
     wait: WaitedOn, writers: dict[int, tuple[ProcessId, ...]], process: Process
 ) -> list[ProcessId]:
-    """Who else could write into the pipe."""
+    """Other processes that hold a writing end of the pipe."""
     ends = [holder for pipe in pipes_among(wait.targets) for holder in writers.get(pipe, ())]
     return [holder for holder in ends if holder != process.process]
 
@@ -99,12 +99,13 @@ def _finding(
             *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
         ),
         cause=(
-            "A message is its length and its body. A writer killed in between leaves a torso, and "
-            "the reader sees no end of file, because it or its relatives hold the pipe's writing "
-            "end themselves."
+            "A message is its length and its body. A writer killed in between leaves a partial "
+            "message; the reader gets no EOF because an inherited write end of the pipe is still "
+            "open."
         ),
         advice=(
-            "Restart the job. Close the ends a process does not use, so that the end of a writer "
-            "shows; stop writers with SIGTERM, not SIGKILL; use poll(timeout) before recv."
+            "Restart the job. Close unused pipe ends in each process, so that the reader gets EOF "
+            "when the writer exits; stop writers with SIGTERM, not SIGKILL; use poll(timeout) "
+            "before recv."
         ),
     )

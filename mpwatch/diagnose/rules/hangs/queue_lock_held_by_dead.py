@@ -1,4 +1,4 @@
-"""A process was killed while it held the lock of a queue; the others wait for it for ever."""
+"""A process was killed while it held a queue's lock; the others wait for the lock for ever."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
 def _finding(
     segment: SegmentId, waiting: list[Process], dead: tuple[Process, ...], history: History
 ) -> Finding:
-    """Put it into words."""
+    """The finding for one semaphore."""
     shortest = min(quiet_s(process, history) or 0.0 for process in waiting)
     is_queues = any(_is_in_a_queue(process) for process in waiting)
     ends = [f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended is not None]
@@ -144,9 +144,9 @@ def _finding(
         process=waiting[0].process,
         subject=str(segment),
         summary=(
-            f"{all_called(waiting)} wait for a lock that a {how} process took with it"
+            f"{all_called(waiting)} wait for a lock that a {how} process still held"
             if len(waiting) > 1
-            else f"{called(waiting[0])} waits for a lock that a {how} process took with it"
+            else f"{called(waiting[0])} waits for a lock that a {how} process still held"
         ),
         evidence=(
             f"semaphore {segment} is 0 and has been waited for at least {seconds_text(shortest)}",
@@ -166,9 +166,9 @@ def _is_in_a_queue(process: Process) -> bool:
 
 
 _CAUSE_QUEUE = (
-    "A reader of a queue holds the queue's lock while it waits for an item. Killed in that "
-    "moment (SIGKILL, out of memory, a crash), it never gives the lock back: semaphores do "
-    "not notice that their holder died. The same holds for every multiprocessing lock."
+    "A reader of a queue holds the queue's lock while it waits for an item. Killed at that "
+    "moment (SIGKILL, out of memory, a crash), it never releases the lock: semaphores are "
+    "not released when their holder dies. The same holds for every multiprocessing lock."
 )
 _ADVICE_QUEUE = (
     "Restart the job: nothing releases this lock. Give each consumer a queue of its own, "
@@ -176,12 +176,12 @@ _ADVICE_QUEUE = (
     "that the others notice."
 )
 _CAUSE_LOCK = (
-    "A process that a signal ends inside of `with lock:` never gives the lock back: the block is "
-    "not left, and semaphores do not notice that their holder died. Process.terminate() is such "
-    "a signal, as are SIGKILL and a crash."
+    "A process that a signal ends inside `with lock:` never releases the lock: the block is not "
+    "exited, and semaphores are not released when their holder dies. Process.terminate() sends "
+    "such a signal; SIGKILL and crashes have the same effect."
 )
 _ADVICE_LOCK = (
     "Restart the job: nothing releases this lock. Instead of terminate(), ask processes to stop "
-    "with a Value or an Event that they look at outside of the lock, and join them; or take the "
+    "with a Value or an Event that they check outside the lock, and join them; or take the "
     "lock with acquire(timeout=...), so that the others notice."
 )

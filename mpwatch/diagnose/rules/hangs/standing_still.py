@@ -1,4 +1,4 @@
-"""A circle of waits, or a wait nobody can end, that no other rule explains."""
+"""A cycle of waits, or a wait that no process can end, that no other rule explains."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 
 RULE = "standing-still"
 STANDING_S = 20.0
-"""Longer than any other rule takes to see more: who says it first does not matter, what is said
-does."""
+"""Longer than any other rule needs: a more specific finding is worth more than an early one."""
 WRITING_S = 8.0
-"""Enough where everybody writes and nobody reads: no other rule is about that."""
+"""Enough for a cycle in which every process writes and none reads: no other rule covers it."""
 CERTAIN_S = 5.0
-"""Enough where what the chain ends at can be ended by nobody, whatever the others do."""
+"""Enough where no process can end the last wait of the chain."""
 
 
 _CAUSE_WRITING = (
-    "Each of them sends to the next and reads nothing until it is through. What was sent before "
-    "fills the pipe or socket between them, so none comes to reading."
+    "Each process sends to the next and reads nothing until its send is complete. Earlier data "
+    "fills the pipe or socket between them, so none of them gets to read."
 )
 _ADVICE_WRITING = (
-    "Let one side receive before it sends, or read in a thread of its own. A Pipe takes as much as "
-    "the buffer of a socket without a reader; put() of a Queue never blocks like this, as a thread "
-    "sends for it."
+    "Let one side receive before it sends, or read in a thread of its own. A Pipe without a "
+    "reader accepts one socket buffer of data; Queue.put() does not block like this, because a "
+    "background thread sends."
 )
 
 
 def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    """Yield a finding for each chain of waits without a way out that has stood for a while."""
+    """Yield a finding for each cycle or dead end that has lasted long enough."""
     quiet = (quiet_s(process, history) for process in snapshot.living())
     if not any(each is not None and each >= CERTAIN_S for each in quiet):
         return
@@ -60,9 +59,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
 
 
 def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
-    """Whether it only says who else waits for a circle that was told.
+    """Whether a chain leads into a cycle that already has a finding.
 
-    The end of such a chain is the circle, entered at the same point (see `wait_chains`).
+    The end of such a chain is the cycle, entered at the same point (see `wait_chains`).
     """
     return any(
         chain.verdict == each.verdict == "cycle" and chain.links[-len(each.links) :] == each.links
@@ -71,7 +70,7 @@ def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
 
 
 def _only_writes(waits: WaitGraph, chain: WaitChain) -> bool:
-    """Whether all of a circle are in the middle of sending: none will read before it is through."""
+    """Whether every thread of a cycle is blocked in a send, so that none will read."""
     writing = {
         (edge.waiter, edge.tid)
         for edge in waits.edges
@@ -88,9 +87,9 @@ def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:
 
 
 def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) -> float | None:
-    """How long every living member has not moved; `None` if any was not watched.
+    """Seconds since any living process of a chain made progress; `None` if one was not watched.
 
-    Where a member has ended, the others may go on because of that: only what came after counts.
+    The exit of a process may unblock the others, so only the time since the exit counts.
     """
     times: list[float] = []
     is_any_alive = False
@@ -109,18 +108,21 @@ def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) ->
 
 
 def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: float) -> Finding:
-    """Put it into words."""
+    """The finding for one chain."""
     first, last = chain.links[0], chain.links[-1]
-    evidence = [chain.sentence, f"nobody in it has moved for {seconds_text(stood_s)}"]
+    evidence = [
+        chain.sentence,
+        f"none of these processes has made progress for {seconds_text(stood_s)}",
+    ]
     evidence += _places(snapshot, chain)
     cause = (
-        "They wait for each other in a circle."
+        "These processes wait for each other in a cycle."
         if chain.verdict == "cycle"
-        else f"What {first.who} waits for ends at {last.who}, and nobody can provide it."
+        else f"The wait chain of {first.who} ends at {last.who}, and no process can end that wait."
     )
     advice = (
-        "Take the stacks of the processes named (mpwatch dump) to see the lines that wait. "
-        "Ending the last one of the chain usually makes the others raise an error."
+        "Run mpwatch dump on the processes named to see the lines where they wait. "
+        "Ending the last process of the chain usually makes the others raise an error."
     )
     if chain.verdict == "cycle" and _only_writes(waits, chain):
         cause, advice = _CAUSE_WRITING, _ADVICE_WRITING
@@ -133,7 +135,7 @@ def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: fl
         severity=Severity.CRITICAL,
         process=first.process,
         tid=first.tid,
-        summary=f"{first.who} stands still and will not move by itself: {chain.conclusion}",
+        summary=f"{first.who} is blocked and cannot make progress: {chain.conclusion}",
         evidence=tuple(evidence),
         cause=cause,
         advice=advice,
@@ -141,7 +143,7 @@ def _finding(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain, stood_s: fl
 
 
 def _places(snapshot: Snapshot, chain: WaitChain) -> Iterator[str]:
-    """The user's own line that each of a chain is at, where its sentence does not say it."""
+    """The user-code line of each process of a chain, unless the chain's sentence names it."""
     seen: set[ProcessId] = set()
     for link in chain.links:
         process = snapshot.get(link.process)

@@ -75,16 +75,18 @@ def _task_too_long_s(worker: Process) -> float | None:
 
 
 def _finding(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe | None) -> Finding:
-    """Put it into words.
+    """The finding for one worker.
 
     Args:
-        worker: Who is blocked.
-        thread: The thread of it that is.
-        since_s: For how long.
-        unread: The full pipe that it does not read, where that is why it will never go on.
+        worker: The blocked worker.
+        thread: Its blocked thread.
+        since_s: Seconds without progress.
+        unread: The full pipe that the worker does not read, where that blocks it for ever.
     """
     wait = thread.waits_on
-    evidence = [f"{called(worker)} has not moved for {seconds_text(since_s)}, state {thread.state}"]
+    evidence = [
+        f"{called(worker)} has made no progress for {seconds_text(since_s)}, state {thread.state}"
+    ]
     if wait is not None:
         evidence.append(f"in {wait.call} on {', '.join(wait.targets[:3]) or 'nothing visible'}")
     if thread.wchan:
@@ -98,7 +100,7 @@ def _finding(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe
     if unread is not None:
         return _of_unread(worker, unread, since_s, (*evidence, unread.evidence))
     is_hopeless = since_s >= HOPELESS_S
-    hint = "" if worker.hook.state == "ready" else " Bring the hook in to see which sample it is."
+    hint = "" if worker.hook.state == "ready" else " Attach the hook to see which sample it is."
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL if is_hopeless else Severity.WARNING,
@@ -106,14 +108,14 @@ def _finding(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe
         summary=f"{called(worker)} has been blocked for {seconds_text(since_s)}",
         evidence=tuple(evidence),
         cause=(
-            "Network storage that does not answer and has no time limit, a file server or fuse "
+            "Network storage that does not answer and has no timeout, a file server or FUSE mount "
             "that is down, or a corrupt file that keeps a decoder busy. A DataLoader without a "
-            "timeout waits for it for ever. State D ignores signals, SIGKILL included."
+            "timeout waits for the worker for ever. State D ignores signals, SIGKILL included."
         ),
         advice=(
             "Give the DataLoader a timeout beyond its worst case, and the storage client one of "
-            "its own; read with retries or from a local copy. A process in state D goes on when "
-            "the storage does, and not before." + hint
+            "its own; read with retries or from a local copy. A process in state D continues "
+            "only when the storage answers." + hint
         ),
     )
 

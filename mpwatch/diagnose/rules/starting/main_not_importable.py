@@ -63,7 +63,7 @@ def _without_file(snapshot: Snapshot) -> Iterator[Finding]:
                     *(f"{called(c)} ended: {c.ended.words}" for c in failed[:2] if c.ended),
                 ),
                 cause=_CAUSE,
-                advice=_ADVICE + " The hook hears what the children say: mpwatch run.",
+                advice=_ADVICE + " Start it with mpwatch run to see the children's errors.",
             )
 
 

@@ -68,7 +68,7 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=entry.process,
-        summary=f"{who} could not receive a tensor: its table of descriptors was full",
+        summary=f"{who} could not receive a tensor: its descriptor table was full",
         evidence=tuple(evidence),
         cause=_CAUSE,
         advice=_ADVICE,
@@ -108,12 +108,12 @@ def _hook_advice(process: Process) -> str:
     """What only the hook can add."""
     if process.hook.state == "ready":
         return ""
-    return " Bring the hook in to see which line of code holds them."
+    return " Attach the hook to see which line of code holds them."
 
 
 _CAUSE = (
     "Under the strategy file_descriptor every tensor received from another process costs "
-    "one descriptor for as long as it lives, and something keeps them: a list of batches, "
+    "one descriptor for as long as it lives, and the program keeps them: a list of batches, "
     "indices or losses. With the table full, receiving fails with 'received 0 items of "
     "ancdata' or 'Too many open files'."
 )

@@ -72,5 +72,5 @@ def test_two_that_both_send_stand_still_sooner_than_others() -> None:
 def test_two_that_both_send_are_told_to_read() -> None:
     finding = only(standing_still.check, senders(9.0))
 
-    assert "reads nothing until it is through" in finding.cause
+    assert "reads nothing until its send is complete" in finding.cause
     assert "receive before it sends" in finding.advice

@@ -104,7 +104,7 @@ def test_a_lock_taken_along_by_a_terminated_process_is_named_where_nobody_else_c
 
     finding = only(queue_lock_held_by_dead.check, job)
 
-    assert "waits for a lock that a terminated process took with it" in finding.summary
+    assert "waits for a lock that a terminated process still held" in finding.summary
     assert "spawned 400 (400) ended: signal 15 (SIGTERM)" in finding.evidence
     assert "terminate()" in finding.cause
     assert "consumer" not in finding.advice
@@ -205,7 +205,7 @@ def test_a_barrier_that_one_party_died_before_is_named() -> None:
     finding = only(event_set_hangs.check, job)
 
     assert finding.severity is Severity.CRITICAL
-    assert "at a barrier for spawned 400 (400), which is gone" in finding.summary
+    assert "at a barrier for spawned 400 (400), which exited" in finding.summary
     assert "at train.py:12 epoch" in finding.evidence[0]
 
 

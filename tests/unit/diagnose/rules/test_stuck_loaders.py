@@ -131,7 +131,7 @@ def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
     assert finding.severity is Severity.CRITICAL
     assert "at data.py:31 decode" in finding.evidence
     assert "in recvfrom on socket:[9]" in finding.evidence
-    assert "Bring the hook in" in finding.advice
+    assert "Attach the hook" in finding.advice
 
 
 def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
