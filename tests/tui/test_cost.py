@@ -140,13 +140,13 @@ async def test_rows_are_made_anew_only_for_processes_of_which_something_is_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
-    original = tree._made
+    original = tree._new_row
 
     def make(node: tree.Node, *more: Any) -> Row:
         made.append(node.process.pid)
         return original(node, *more)
 
-    monkeypatch.setattr(tree, "_made", make)
+    monkeypatch.setattr(tree, "_new_row", make)
     before = crowd(100)
     source = ScriptedSource(before)
     app = MpwatchApp(source)
