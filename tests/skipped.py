@@ -27,7 +27,7 @@ REMEDIES = (
     ("every user can run", "apt install python3"),
     ("x86-64", "an x86-64 processor"),
     ("lie in memory", "TMPDIR on a disk"),
-    ("stays on Python 3.10", "Python 3.11"),
+    ("others need no ctypes", "Python 3.10"),
     ("sys.monitoring", "Python 3.12"),
     ("new in Python 3.12", "Python 3.12"),
     ("variables cannot be read unnoticed", "Python before 3.13"),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 NAME = "_mpwatch_run"
 
+_hook = None
+"""The hook's package, once it is in. Without an annotation: those would become the program's."""
+
 
 def command(arguments: list[str]) -> list[str]:
     """The command line that runs `[-m] TARGET ARGS...` with the hook, in this interpreter."""
@@ -44,11 +47,12 @@ def main(arguments: list[str]) -> None:
 
 def _enter() -> None:
     """Bring the hook in by path; a program whose observer failed runs all the same."""
+    global _hook
     directory = os.path.dirname(os.path.abspath(__file__))
     namespace: dict[str, Any] = {"__name__": "mpwatch_run"}
     with open(f"{directory}/stowaway.py", encoding="utf-8") as file:
         exec(compile(file.read(), f"{directory}/stowaway.py", "exec"), namespace)
-    namespace["load"](directory, "run")
+    _hook = namespace["load"](directory, "run")
 
 
 def _run_module(arguments: list[str]) -> None:
@@ -112,6 +116,8 @@ def _unframe(error: BaseException) -> None:
     if step is None and not isinstance(error, SyntaxError):
         return  # something in here; but what is wrong in the program's text has no lines
     error.__traceback__ = step
+    if _hook is not None:
+        _hook.errors.cut(error, step)
 
 
 def _as_module() -> object:
