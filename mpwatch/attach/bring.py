@@ -30,6 +30,7 @@ LOST_AFTER_SWITCHES = 8
 IMPORT_WITHIN_S = 2.0
 """Extra time for a program that is importing modules."""
 _IMPORT_PAUSE_S = 0.02
+_SOCKET_POLL_S = 0.01
 PASSES_WITHIN_S = 1.0
 """How long to wait for a temporary obstacle: a disk read, or py-spy taking a stack."""
 _PASSES_PAUSE_S = 0.02
@@ -221,6 +222,8 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
     process = visit.target.process
     answer, method, stopped_s = deliver(visit, "load", methods, timeout_s)
     if answer is not None and answer.is_success:
+        if not answer.socket:
+            _wait_for_socket(visit, timeout_s)
         return Attached(
             process,
             "ready",
@@ -235,6 +238,23 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
         return Attached(process, "absent", method, reason, stopped_s=stopped_s)
     reason = f"{blocked_words(visit.target)}; the hook arrives when it comes back to Python"
     return Attached(process, "pending", method, reason, stopped_s=stopped_s)
+
+
+def _wait_for_socket(visit: Visit, timeout_s: float) -> None:
+    """Wait until the hook listens.
+
+    On a disk its own thread opens the socket, and the hook's answer does not wait for that where
+    the program's threads keep the GIL busy. A hook that finds no place for a socket never listens.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        try:
+            discovery.connect(visit.target.sample()).close()
+        except NoHook:
+            with visit.rest():
+                time.sleep(_SOCKET_POLL_S)
+        else:
+            return
 
 
 def _already_there(target: Target) -> Attached | None:

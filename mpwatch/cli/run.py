@@ -22,6 +22,8 @@ from mpwatch.collect.process.identify import identify
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
+_CLOSED = "The dashboard is closed; the program goes on, and this is its output:"
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a program with the hook loaded; the exit code is the program's."""
@@ -116,12 +118,8 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
             )
             if code > 128 and passed.first is None:
                 passed.pass_on(code - 128)  # the dashboard handled the signal
-            if child.poll() is None and passed.first is None:
-                print(
-                    "The dashboard is closed; the program goes on, and this is its output:",
-                    file=sys.stderr,
-                )
-            subprocesses.pour(output.name, child, passed)
+            is_left_running = child.poll() is None and passed.first is None
+            subprocesses.pour(output.name, child, passed, _CLOSED if is_left_running else "")
             return passed.wait()
 
 

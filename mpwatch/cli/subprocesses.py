@@ -177,32 +177,40 @@ def captured() -> Iterator[IO[bytes]]:
         yield file
 
 
-def pour(path: str, child: subprocess.Popen[bytes], passed: PassedSignals) -> None:
+def pour(path: str, child: subprocess.Popen[bytes], passed: PassedSignals, notice: str) -> None:
     """Copy a growing file to standard output until its writer has ended.
 
     Returns also when `ENDING_S` has passed after a signal, or when the terminal is gone, which
     counts as SIGHUP.
+
+    Args:
+        path: The file.
+        child: Its writer.
+        passed: The signals that the child was sent.
+        notice: Printed first, on standard error; may be empty.
     """
     with open(path, "rb") as file:
-        while not passed.is_time_over:
-            is_over = child.poll() is not None
-            try:
+        try:
+            if notice:
+                print(notice, file=sys.stderr, flush=True)
+            while not passed.is_time_over:
+                is_over = child.poll() is not None
                 shutil.copyfileobj(file, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                _drop_output()
-                if passed.first is None:
-                    passed.pass_on(signal.SIGHUP)
-                return
-            if is_over:
-                return
-            time.sleep(_LOOK_S)
+                if is_over:
+                    return
+                time.sleep(_LOOK_S)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            _drop_output()
+            if passed.first is None:
+                passed.pass_on(signal.SIGHUP)
 
 
 def _drop_output() -> None:
-    """Redirect standard output to /dev/null: flushing its buffer at exit would fail."""
+    """Redirect standard output and error to /dev/null: flushing them at exit would fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
