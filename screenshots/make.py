@@ -27,7 +27,7 @@ from mpwatch.demo.scenario import Scenario
 from mpwatch.model.commands import Pause, Seek
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording.recording import Recording
+from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.recording.timeline import Tape
 from mpwatch.observe.sources.replay import ReplaySource
 from mpwatch.tui.app import MpwatchApp

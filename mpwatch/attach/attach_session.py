@@ -15,8 +15,7 @@ from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.attach.plan import plan_injection
 from mpwatch.attach.tree import GENERATIONS, MAX_DETACHING, bring_in_tree, why_not
 from mpwatch.collect.hook.discovery import has_files
-from mpwatch.collect.job.read_context import Wanted
-from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
@@ -24,7 +23,7 @@ from mpwatch.model.samples import ProcSample
 
 FINISH_S = 10.0
 """How long injections that have begun are waited for before their hooks are detached."""
-_BARE = Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+_BARE = ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
 _INJECTED = ("ready", "pending", "silent")
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 
 from mpwatch.attach.outcome import Refused
 from mpwatch.attach.target import age_s, read_stat
-from mpwatch.collect.job.read_context import Wanted
-from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -22,7 +21,7 @@ GROWN_UP_S = 0.05
 it shares the parent's memory."""
 WITHIN_S = 0.5
 _LOOK_S = 0.02
-_CHEAP = Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+_CHEAP = ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
 
 Sleep = Callable[[float], None]
 

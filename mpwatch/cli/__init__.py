@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from mpwatch.cli.arguments import parse
 from mpwatch.cli.failures import EXIT_INTERRUPTED, Failure, describe
-from mpwatch.cli.gc_tuning import rarely_collected
+from mpwatch.cli.terminal import rarely_collected
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -151,7 +151,7 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     export.add_argument("--prometheus", required=True, metavar="HOST:PORT", help="a local address")
     _add_refresh(export)
     _add_hook(export)
-    export.set_defaults(command=("mpwatch.cli.metrics", "export"))
+    export.set_defaults(command=("mpwatch.cli.recordings", "export"))
 
     doctor = commands.add_parser("doctor", help="check system limits and permissions")
     doctor.add_argument(

@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mpwatch.cli.configuration import HookConsent, read_configuration
-from mpwatch.cli.failures import Failure
-from mpwatch.cli.gc_tuning import set_aside_what_is_loaded
-from mpwatch.cli.paths import check_recordable, reading
+from mpwatch.cli.failures import Failure, check_recordable, reading
 from mpwatch.cli.targets import LazySession, ended_meanwhile, target
-from mpwatch.cli.terminal import paper
+from mpwatch.cli.terminal import paper, set_aside_what_is_loaded
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
@@ -67,13 +65,12 @@ def _consent(arguments: argparse.Namespace) -> HookConsent:
 def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     """Print what an injection would do to each process of the job."""
     from mpwatch.attach import plan_injection
-    from mpwatch.collect.job.read_context import Wanted
-    from mpwatch.collect.job.reader import TreeCollector
+    from mpwatch.collect.job.reader import ReadRequest, TreeCollector
     from mpwatch.report import injection_plan
     from mpwatch.report.json import text_of
 
     tree = TreeCollector(process).collect(
-        Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+        ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
     )
     if tree is None:
         raise ended_meanwhile(process.pid)

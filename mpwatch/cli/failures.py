@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO
+
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_NO_SUCH_PROCESS = 3
@@ -25,3 +30,41 @@ def describe(failure: Failure) -> str:
     if failure.fix:
         lines.append(f"  try: {failure.fix}")
     return "\n".join(lines)
+
+
+def check_recordable(path: str) -> None:
+    """Refuse a recording that could not be written, before the command starts.
+
+    Raises:
+        Failure: The file exists, or its folder does not or cannot be written to.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path):
+        raise Failure(f"{path} exists already; choose another name or remove it.")
+    if not os.path.isdir(folder):
+        raise Failure(f"There is no folder {folder}.", f"mkdir -p {folder}")
+    if not os.access(folder, os.W_OK):
+        raise Failure(f"{folder} cannot be written to.")
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors of reading a recording into a `Failure`."""
+    from mpwatch.observe.recording.file import NotARecording
+
+    try:
+        yield
+    except NotARecording as error:
+        raise Failure(str(error), "mpwatch record PID -o FILE") from None
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror}.") from None
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[str]]:
+    """Open the output file of a command; errors become a `Failure`."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}.") from None

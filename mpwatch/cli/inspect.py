@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from mpwatch.cli.failures import EXIT_FINDINGS
-from mpwatch.cli.paths import reading
-from mpwatch.cli.progress import Progress, ProgressBar
+from mpwatch.cli.failures import EXIT_FINDINGS, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
-from mpwatch.cli.terminal import paper
-from mpwatch.model.doctor_check import Check
+from mpwatch.cli.terminal import Progress, ProgressBar, paper
 from mpwatch.model.findings import Severity
+from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report import json as json_report

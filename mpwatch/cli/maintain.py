@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 def detach(arguments: argparse.Namespace) -> int:
     """Detach the hook from a process tree, and print the result for each process."""
     from mpwatch.attach import InjectionLog, detach_tree
-    from mpwatch.collect.job.read_context import Wanted
-    from mpwatch.collect.job.reader import TreeCollector
+    from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
     tree = TreeCollector(target(arguments.pid)).collect(
-        Wanted(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+        ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
     )
     if tree is None:
         raise ended_meanwhile(arguments.pid)

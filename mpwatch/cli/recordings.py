@@ -1,20 +1,20 @@
-"""Commands about recordings."""
+"""Commands about recordings and metrics."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import threading
 
-from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
-from mpwatch.cli.paths import check_recordable, reading, writing
-from mpwatch.cli.progress import Progress, ProgressBar
+from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
-from mpwatch.cli.terminal import paper
+from mpwatch.cli.terminal import Progress, ProgressBar, paper
+from mpwatch.model.snapshot import Snapshot
 
 
 def record(arguments: argparse.Namespace) -> int:
     """Write everything observed to a file until the job ends, `--for` has passed or Ctrl-C."""
-    from mpwatch.observe.recording.recording import RecordingWriter
+    from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
     process = target(arguments.pid)
@@ -62,7 +62,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 def trace(arguments: argparse.Namespace) -> int:
     """Write the hook events of a recording as a trace for Perfetto."""
-    from mpwatch.observe.recording.recording import Recording
+    from mpwatch.observe.recording.file import Recording
     from mpwatch.report.trace import write_trace
 
     with reading(arguments.file):
@@ -84,4 +84,35 @@ def autopsy(arguments: argparse.Namespace) -> int:
     except NothingLeft as error:
         raise Failure(str(error), "mpwatch ps", EXIT_NO_SUCH_PROCESS) from None
     print(autopsy_text(found, paper=paper()))
+    return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Serve the metrics of one job to this machine until it ends or Ctrl-C."""
+    from mpwatch.observe.sources.live import LiveOptions, LiveSource
+    from mpwatch.report.prometheus import CannotServe, MetricsServer, parse_address
+
+    process = target(arguments.pid)
+    try:
+        server = MetricsServer(*parse_address(arguments.prometheus))
+    except CannotServe as error:
+        raise Failure(str(error), "--prometheus 127.0.0.1:9109") from None
+    options = LiveOptions(refresh_hz=arguments.refresh, hook=hook_use(arguments), stacks=False)
+    has_ended = threading.Event()
+
+    def take(snapshot: Snapshot) -> None:
+        server.take(snapshot)
+        if snapshot.mode == "ended":
+            has_ended.set()
+
+    with injecting(process, arguments) as inject:
+        source = LiveSource(process, options, inject=inject)
+        server.start()
+        print(f"serving {server.url}", flush=True)
+        try:
+            source.start(take)
+            has_ended.wait()
+        finally:
+            source.stop()
+            server.stop()
     return 0

@@ -5,20 +5,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 
-from mpwatch.cli import console_script, subprocesses
+from mpwatch.cli import subprocesses
 from mpwatch.cli.dashboards import watch
-from mpwatch.cli.failures import Failure
-from mpwatch.cli.paths import check_recordable
-from mpwatch.cli.progress import Progress
+from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import paper
-from mpwatch.collect.process.errors import CannotWatch
-from mpwatch.collect.process.identify import identify
+from mpwatch.cli.terminal import Progress, paper
+from mpwatch.collect.process.identify import CannotWatch, identify
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
@@ -51,7 +50,7 @@ def _command(arguments: argparse.Namespace) -> list[str]:
     if path is None:
         sentence = f"There is no file {arguments.target}, and no such command in PATH."
         raise Failure(sentence, "mpwatch run -m MODULE")
-    python = console_script.interpreter(path)
+    python = interpreter(path)
     if python is None:
         sentence = f"{path} is not a Python script, so the hook cannot be loaded into it."
         raise Failure(sentence, "mpwatch run FILE.py, or mpwatch run -m MODULE")
@@ -125,7 +124,7 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
 
 def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
     """Run a program in the terminal and record it until it ends."""
-    from mpwatch.observe.recording.recording import RecordingWriter
+    from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
     child = subprocesses.start(command)
@@ -181,3 +180,36 @@ def _scenario_table() -> str:
         for scenario in catalogue.scenarios()
     ]
     return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, paper()))
+
+
+_HEAD_BYTES = 4096
+_PYTHON = re.compile(r"python(\d+(\.\d+)?t?)?$")
+
+
+def interpreter(path: str) -> list[str] | None:
+    """The interpreter and its options that a script names; `None` if it is not a Python script."""
+    try:
+        with open(path, "rb") as file:
+            first, second, *_ = [*file.read(_HEAD_BYTES).split(b"\n"), b"", b""]
+    except OSError:
+        return None
+    if not first.startswith(b"#!"):
+        return None
+    words = _words(first[2:])
+    if words and os.path.basename(words[0]) == "sh" and second.startswith(b"'''exec'"):
+        # '''exec' "/path/to/python" "$0" "$@"
+        words = [word for word in _words(second[len(b"'''exec'") :]) if not word.startswith("$")]
+    elif words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if word not in ("-S", "--split-string")]
+        found = shutil.which(words[0]) if words else None
+        words = [found, *words[1:]] if found else []
+    if not words or not _PYTHON.match(os.path.basename(words[0])):
+        return None
+    return words if os.access(words[0], os.X_OK) else None
+
+
+def _words(line: bytes) -> list[str]:
+    try:
+        return shlex.split(os.fsdecode(line))
+    except ValueError:
+        return []

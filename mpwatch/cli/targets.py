@@ -12,8 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure
-from mpwatch.collect.process.errors import CannotWatch
-from mpwatch.collect.process.identify import identify
+from mpwatch.collect.process.identify import CannotWatch, identify
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan

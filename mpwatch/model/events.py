@@ -1,12 +1,13 @@
-"""What the hook inside a process said, decoded: the other kind of input beside samples."""
+"""What hooks report, decoded, and the inputs that a source folds and a recording holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from mpwatch.model.ids import HookState, ProcessId
+from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 
 
 class HookEvent(NamedTuple):
@@ -92,3 +93,8 @@ class HookStatus:
     reason: str = ""
     passes: bool = False
     """What keeps the hook out may be over soon: it is worth another try."""
+
+
+Input: TypeAlias = (
+    TreeSample | Ended | StacksTaken | HookHello | HookSlice | HookNote | HookGauges | HookStatus
+)

@@ -1,9 +1,9 @@
-"""The machine and its limits, as a job sees them."""
+"""The machine and its limits, as a job sees them, and what the doctor says of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.segments import SegmentUse
 
@@ -75,3 +75,22 @@ class HostSample:
     port_owners: tuple[PortOwner, ...] | None = None
     """Who listens on the ports its root names for a rendezvous; `None` if unreadable."""
     problems: tuple[str, ...] = ()
+
+
+CheckState: TypeAlias = Literal["ok", "note", "warning", "problem"]
+"""`note`: worth knowing, harmless. `warning`: will hurt some jobs. `problem`: stops something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's answer."""
+
+    name: str
+    """What was looked at, short and fixed: `open files`, `/dev/shm`, `ptrace rights`."""
+    state: CheckState
+    value: str
+    """What was found, in numbers: `1024 soft, 524288 hard`."""
+    meaning: str
+    """What follows from it here, one sentence."""
+    fix: str = ""
+    """The command or setting that changes it; empty where nothing needs to change."""

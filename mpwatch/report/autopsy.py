@@ -14,10 +14,9 @@ from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_
 from mpwatch.collect.process import procfs
 from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent, HookNote, HookSlice
+from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, ProcSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import bytes_text, count_text, seconds_text
@@ -25,7 +24,7 @@ from mpwatch.observe.state.event_log import note_words
 from mpwatch.observe.state.fold import Fold
 from mpwatch.report.json import utc_text
 from mpwatch.report.table import Paper
-from mpwatch.report.text_sections import finding_lines, heading
+from mpwatch.report.text import finding_lines, heading
 
 NO_EXIT = "it noted no exit: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
 _BEGINS = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from mpwatch import __version__
+from mpwatch.describe.states import STATE_WORDS
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import LogEntry, Process, Segment, Snapshot
@@ -18,14 +19,7 @@ from mpwatch.observe.recording.summary import Course
 from mpwatch.report.json import utc_text
 from mpwatch.report.stack_summary import stack_lines
 from mpwatch.report.table import Paper
-from mpwatch.report.text_sections import (
-    STATE_WORDS,
-    doing_words,
-    host_lines,
-    name_of,
-    program_of,
-    segment_rows,
-)
+from mpwatch.report.text import doing_words, host_lines, name_of, program_of, segment_rows
 
 EVENTS_SHOWN = 500
 CURVES_SHOWN = 24

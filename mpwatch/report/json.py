@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mpwatch.collect.job.jobs import Job, JobProcess
-from mpwatch.model.doctor_check import Check
 from mpwatch.model.findings import Finding
-from mpwatch.model.host import CgroupSample, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, Check, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Snapshot, Thread, WorkerLoad

@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mpwatch.describe.states import STATE_WORDS
 from mpwatch.diagnose.analysis.stack_merge import MergedStacks, merge
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.report.table import Paper, cell_width, cut, cut_start
-from mpwatch.report.text_sections import STATE_WORDS
 
 MEMBERS_SHOWN = 6
 BOOTSTRAP = "_bootstrap"

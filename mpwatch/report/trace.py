@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent, HookNote, HookSlice
+from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, ProcSample, StacksTaken, TreeSample
 
 TraceEvent: TypeAlias = dict[str, Any]

@@ -14,19 +14,17 @@ from textual.screen import Screen
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import Source
-from mpwatch.tui.app_actions import ReplayVerbs
-from mpwatch.tui.commands import JumpProvider
+from mpwatch.tui.app_actions import JumpProvider, ReplayVerbs
 from mpwatch.tui.elements.help_text import KeyHelp, Manual
 from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
 from mpwatch.tui.process_actions import Deeds
-from mpwatch.tui.screens.base import LiveScreen
+from mpwatch.tui.screens.base import LEAST_HEIGHT, LEAST_WIDTH, LiveScreen, TooSmallScreen
 from mpwatch.tui.screens.dashboard import Dashboard
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
-from mpwatch.tui.screens.too_small import LEAST_HEIGHT, LEAST_WIDTH, TooSmallScreen
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import Watch
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Protocol, cast
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 
 from mpwatch.model.commands import InjectHook, Seek, SetSpeed, Step, TakeStacks
+from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
-from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui.elements.clipboard import copied
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.tui.elements.page import copied
 from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.process_actions import Deeds, NotDone, write_new
 from mpwatch.tui.screens.actions import ActingScreen
@@ -331,3 +334,54 @@ class ReplayVerbs(HookVerbs):
         problem = self.watch_state.ask(command)
         if problem is not None:
             self.tell(problem, failed=True)
+
+
+class Jumping(Protocol):
+    """The application interface that a jump uses."""
+
+    watch_state: Watch
+
+    def open_finding(self, finding: Finding) -> None:
+        """Show a finding in full."""
+
+    def jump_to(self, process: ProcessId) -> None:
+        """Show a process in the tree."""
+
+
+class JumpProvider(Provider):
+    """Finds processes and findings by any part of their names."""
+
+    @property
+    def _app(self) -> Jumping:
+        return cast(Jumping, self.app)
+
+    def _targets(self) -> list[tuple[str, str, Process | Finding]]:
+        moment = self._app.watch_state.moment
+        if moment is None:
+            return []
+        snapshot = moment.snapshot
+        findings = [(f"finding: {f.rule}", f.summary, f) for f in snapshot.findings]
+        processes = [
+            (f"process: {p.pid} {p.label}", p.doing or moment.state(p), p)
+            for p in snapshot.processes
+        ]
+        return [*findings, *processes]
+
+    def _open(self, target: Process | Finding) -> None:
+        if isinstance(target, Finding):
+            self._app.open_finding(target)
+        else:
+            self._app.jump_to(target.process)
+
+    async def discover(self) -> Hits:
+        """Findings and the first processes, before anything is typed."""
+        for title, about, target in self._targets()[:12]:
+            yield DiscoveryHit(title, partial(self._open, target), help=about)
+
+    async def search(self, query: str) -> Hits:
+        """Processes and findings whose name matches."""
+        matcher = self.matcher(query)
+        for title, about, target in self._targets():
+            score = matcher.match(title)
+            if score > 0:
+                yield Hit(score, matcher.highlight(title), partial(self._open, target), help=about)

@@ -31,8 +31,7 @@ from mpwatch.attach import bring_in, bring_in_tree, detach, detach_tree
 from mpwatch.attach.bring import read_frame
 from mpwatch.attach.target import read_stat, read_target
 from mpwatch.collect.hook import discovery
-from mpwatch.collect.job.read_context import Wanted
-from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 
@@ -204,7 +203,9 @@ def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
     collector = TreeCollector(root)
     for _ in range(times):
         began_s = time.perf_counter()
-        tree = collector.collect(Wanted(links_count=0, maps_count=0, memory_count=0, gpu=False))
+        tree = collector.collect(
+            ReadRequest(links_count=0, maps_count=0, memory_count=0, gpu=False)
+        )
         assert tree is not None
         outcomes = bring_in_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
         found["tree"].append(time.perf_counter() - began_s)

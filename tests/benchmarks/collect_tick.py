@@ -18,7 +18,7 @@ from statistics import median
 
 import psutil
 
-from mpwatch.collect.job.reader import TreeCollector, Wanted, find_jobs
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector, find_jobs
 from mpwatch.collect.process.identify import identify
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "loader.py"
@@ -75,14 +75,14 @@ def main() -> None:
 def measure(pid: int, ticks: int) -> None:
     """Read a running job in all ways."""
     tree = TreeCollector(identify(pid))
-    first = cpu_ms(lambda: tree.collect(Wanted()))
+    first = cpu_ms(lambda: tree.collect(ReadRequest()))
     ours, theirs, idle = [], [], []
     for _ in range(ticks):
         time.sleep(1.0)
-        ours.append(cpu_ms(lambda: tree.collect(Wanted())))
+        ours.append(cpu_ms(lambda: tree.collect(ReadRequest())))
         idle.append(cpu_ms(tree.births))
         theirs.append(cpu_ms(lambda: by_psutil(pid, CHEAP)))
-    full = [cpu_ms(lambda: tree.collect(Wanted.everything())) for _ in range(3)]
+    full = [cpu_ms(lambda: tree.collect(ReadRequest.everything())) for _ in range(3)]
     full_theirs = [cpu_ms(lambda: by_psutil(pid, FULL)) for _ in range(3)]
     jobs = [cpu_ms(find_jobs) for _ in range(3)]
     print(f"{'':<24}{'mpwatch':>11}{'psutil':>13}{'ratio':>10}")

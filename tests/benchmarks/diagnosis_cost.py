@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 from statistics import median
 
-from mpwatch.collect.job.read_context import Wanted
-from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -90,7 +89,7 @@ def measure(pid: int, ticks: int, *, is_profiled: bool) -> None:
     fold = Fold()
     whole_ms = []
     for tick in range(ticks + STARTING_TICKS):
-        reading = tree.collect(Wanted())
+        reading = tree.collect(ReadRequest())
         assert reading is not None
         fold.apply(reading)
         if is_profiled and tick >= STARTING_TICKS:

@@ -25,11 +25,10 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.observe.recording.codec import moment_of
-from mpwatch.observe.recording.recording import Recording, RecordingWriter
+from mpwatch.observe.recording.file import Recording, RecordingWriter
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
 from mpwatch.report.trace import write_trace

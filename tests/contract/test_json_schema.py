@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.model.doctor_check import Check
+from mpwatch.model.host import Check
 from mpwatch.model.snapshot import WorkerLoad
 from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
 from tests.unit.report.jobs import DEAD, MAIN, WORKER, job, listed_job

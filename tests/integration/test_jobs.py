@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mpwatch.model.samples import TreeSample
-from mpwatch.observe.recording.recording import NotARecording, read_recording
+from mpwatch.observe.recording.file import NotARecording, read_recording
 from tests.conftest import Start
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.tui.elements.header import Viewing
-from mpwatch.tui.elements.inline import MOST_ROWS, status_lines
 from mpwatch.tui.elements.snapshot_view import Moment
 from mpwatch.tui.elements.styled_text import text_of, width_of
-from mpwatch.tui.inline import LAST_PAINT_S, InlineApp
+from mpwatch.tui.inline import LAST_PAINT_S, MOST_ROWS, InlineApp, status_lines
 from tests.tui import scripted
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text

@@ -13,10 +13,10 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.screens.base import TooSmallScreen
 from mpwatch.tui.screens.finding import FindingScreen
 from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.process import ProcessScreen
-from mpwatch.tui.screens.too_small import TooSmallScreen
 from tests.tui import scripted
 from tests.tui.cast import MAIN, NOW_S, worker_id
 from tests.tui.screen_text import screen_text

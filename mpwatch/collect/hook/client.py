@@ -11,9 +11,8 @@ from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NO_HOOK, NoHook
 from mpwatch.collect.hook.link import SILENT_AFTER_S, Heard, Link
 from mpwatch.collect.hook.ring_decode import RingReading, read_ring
-from mpwatch.model.events import HookStatus
+from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import HookState, ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample
 
 AGAIN_S = 5.0

@@ -14,7 +14,7 @@ from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import uid_inside
 from mpwatch.hook import wire
-from mpwatch.model.doctor_check import Check
+from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import socket
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mpwatch.collect.hook import decode, ring_memory
-from mpwatch.collect.hook.ring_decode import RingReading
+from mpwatch.collect.hook import decode
+from mpwatch.collect.hook.ring_decode import RingReading, read_descriptor
 from mpwatch.hook import wire
-from mpwatch.model.events import HookNote, HookSlice, HookStatus
+from mpwatch.model.events import HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import HookState
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample
 
 SILENT_AFTER_S = 0.25
@@ -95,7 +98,7 @@ class Link:
         self._heard = heard
         self._asked = Asked(since_s=at_s)
         self._buffer = bytearray()
-        self._ring: ring_memory.RingMemory | None = None
+        self._ring: RingMemory | None = None
         """The ring of the process, if that is in memory."""
         self._is_ring_checked = False
 
@@ -139,7 +142,7 @@ class Link:
     def read(self, at_s: float) -> Iterator[Input]:
         """Take in what has arrived; a status of `gone` or `absent` comes last if that was all."""
         try:
-            data, fd = ring_memory.receive(self.sock, READ_BYTES)
+            data, fd = receive(self.sock, READ_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
@@ -147,7 +150,7 @@ class Link:
             yield self._leave(at_s, "gone", f"the connection broke: {error.strerror}")
             return
         if fd is not None:
-            self._take_ring(ring_memory.RingMemory(fd))
+            self._take_ring(RingMemory(fd))
         if not data:
             yield from self._rest(at_s)
             yield self._leave(at_s, "gone", "the connection ended")
@@ -183,7 +186,7 @@ class Link:
         """The ring of the process as it is now; `None` without a descriptor of it."""
         return self._ring.read() if self._ring is not None and self._is_ring_checked else None
 
-    def _take_ring(self, ring: ring_memory.RingMemory) -> None:
+    def _take_ring(self, ring: RingMemory) -> None:
         """Keep the descriptor that comes with the first bytes, and close all others."""
         if self._ring is None and self.state in ("absent", "silent") and not self._buffer:
             self._ring = ring
@@ -285,3 +288,50 @@ class Link:
         """End the conversation."""
         self.state = "gone"
         return HookStatus(self.process, at_s, state, reason)
+
+
+_F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2
+"""fcntl(2). Python 3.10 to 3.15 have names for them only where the C library did."""
+_DESCRIPTOR = struct.Struct("i")
+
+
+def receive(sock: socket.socket, limit: int) -> tuple[bytes, int | None]:
+    """Read from a socket, with the first descriptor that comes along (SCM_RIGHTS, unix(7)).
+
+    The kernel closes any further ones, for which there is no room.
+
+    Raises:
+        OSError: As `recv`.
+    """
+    data, ancillary, _, _ = sock.recvmsg(
+        limit, socket.CMSG_LEN(_DESCRIPTOR.size), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, content in ancillary:
+        is_rights = level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
+        if is_rights and len(content) >= _DESCRIPTOR.size:
+            return data, int(_DESCRIPTOR.unpack_from(content)[0])
+    return data, None
+
+
+class RingMemory:
+    """A descriptor of the ring of one process; owns it."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def is_ring(self, inode: object) -> bool:
+        """Whether this is sealed memory with that inode number, as the hello named it."""
+        try:
+            seals = fcntl.fcntl(self._fd, _F_GET_SEALS)
+            return bool(seals & _F_SEAL_SHRINK) and os.fstat(self._fd).st_ino == inode
+        except OSError:
+            return False  # EINVAL: not memory
+
+    def read(self) -> RingReading:
+        """All records that it holds; also after the process has ended."""
+        return read_descriptor(self._fd, "the ring in memory")
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        with contextlib.suppress(OSError):
+            os.close(self._fd)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.file_cache import Budget, KeptFiles
+from mpwatch.collect.process.procfs import Budget, KeptFiles
 from mpwatch.model.host import CgroupSample
 from mpwatch.model.sanitize import clean
 

@@ -1,24 +1,22 @@
-"""The limits and rights that decide whether a job will run, read before anything runs.
-
-With a pid they are read as that process sees them: through its own root directory, limits and
-control group. Nothing is changed and nothing is traced.
-"""
+"""Limits and permissions that decide whether a job will run, checked before anything runs."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from mpwatch.collect.host import doctor_checks
-from mpwatch.collect.host.doctor_checks import hook_folder, tracing
 from mpwatch.collect.host.gpu import GpuCollector, GpuReading
 from mpwatch.collect.host.host import HostCollector
+from mpwatch.collect.host.ptrace_access import Facts, judge, judge_in_general, read_facts
 from mpwatch.collect.process import fds, procfs
 from mpwatch.collect.process.identify import python_version, uid_inside
-from mpwatch.model.doctor_check import Check
+from mpwatch.hook import wire
+from mpwatch.model.host import CgroupSample, Check, CheckState, RoomSample
+from mpwatch.model.units import DASH, bytes_text, count_text
 
 T = TypeVar("T")
 
@@ -48,20 +46,18 @@ def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
     owner = int((status.get(b"Uid", b"").split() or [b"0"])[0])
     return (
         _open_files(pid, subject, proc),
-        doctor_checks.mappings(host.max_map_count, _only(pid, lambda it: _map_count(proc, it))),
-        doctor_checks.shm_room(host.shm),
-        doctor_checks.shm_inodes(host.shm),
-        doctor_checks.cgroup_memory(host.cgroup, host.problems),
-        doctor_checks.cgroup_pids(host.cgroup, host.problems),
+        mappings(host.max_map_count, _only(pid, lambda it: _map_count(proc, it))),
+        shm_room(host.shm),
+        shm_inodes(host.shm),
+        cgroup_memory(host.cgroup, host.problems),
+        cgroup_pids(host.cgroup, host.problems),
         tracing(pid, proc),
-        doctor_checks.start_method(_version(pid, proc)),
-        doctor_checks.cores_and_threads(
-            host.cpu_count, host.usable_cpus, known.get("OMP_NUM_THREADS")
-        ),
+        start_method(_version(pid, proc)),
+        cores_and_threads(host.cpu_count, host.usable_cpus, known.get("OMP_NUM_THREADS")),
         gpu_driver(GpuCollector().collect()),
-        doctor_checks.unknown("TMPDIR", "the environment is hidden")
+        unknown("TMPDIR", "the environment is hidden")
         if environment is None
-        else doctor_checks.temporary_folder(environment.get("TMPDIR")),
+        else temporary_folder(environment.get("TMPDIR")),
         hook_folder(
             owner,
             known.get("XDG_RUNTIME_DIR"),
@@ -85,8 +81,8 @@ def gpu_driver(reading: GpuReading) -> Check:
 def _open_files(pid: int | None, subject: int, proc: str) -> Check:
     limits = _attempt(lambda: fds.limits(proc, subject))
     if limits is None:
-        return doctor_checks.unknown("open files", "the limits of the process are hidden")
-    return doctor_checks.open_files(*limits, _only(pid, lambda it: fds.count(proc, it)))
+        return unknown("open files", "the limits of the process are hidden")
+    return open_files(*limits, _only(pid, lambda it: fds.count(proc, it)))
 
 
 def _environment(pid: int | None, proc: str) -> Mapping[str, str] | None:
@@ -120,3 +116,283 @@ def _attempt(read: Callable[[], T]) -> T | None:
         return read()
     except OSError:
         return None
+
+
+FEW_DESCRIPTORS = 4096
+DEFAULT_MAPPINGS = 65_530
+"""The kernel's default of vm.max_map_count (DEFAULT_MAX_MAP_COUNT, include/linux/mm.h)."""
+SMALL_SHM_BYTES = 1 << 30
+TIGHT = 0.8
+"""From this share on a limit counts as approaching."""
+FULL = 0.95
+FEW_PIDS = 1024
+LONG_TMPDIR = 75
+"""A socket's path holds 107 bytes and multiprocessing adds about 32 to TMPDIR (unix(7))."""
+
+
+def open_files(soft: int | None, hard: int | None, used: int | None) -> Check:
+    """RLIMIT_NOFILE; `None` as a limit is unlimited."""
+    value = f"{_limit(soft)} soft, {_limit(hard)} hard" + _used(used)
+    if soft is None:
+        return Check("open files", "ok", value, "There is no limit.")
+    fix = f"ulimit -n {hard or 65536} before the start, or resource.setrlimit in the program"
+    if hard is not None and hard <= max(soft, FEW_DESCRIPTORS):
+        fix = "a higher hard limit: docker run --ulimit nofile=65536, or LimitNOFILE= of the unit"
+    if used is not None and used >= TIGHT * soft:
+        meaning = f"Only {soft - used} more can be opened; then tensors no longer arrive."
+        return Check("open files", "problem", value, meaning, fix)
+    if soft < FEW_DESCRIPTORS:
+        meaning = (
+            "Every shared tensor a process keeps holds one descriptor, so keeping about"
+            f" {soft} of them ends in `received 0 items of ancdata`."
+        )
+        return Check("open files", "warning", value, meaning, fix)
+    return Check("open files", "ok", value, f"A process can keep about {soft} shared tensors.")
+
+
+def mappings(limit: int | None, used: int | None) -> Check:
+    """`vm.max_map_count`, and how many mappings a process has."""
+    if limit is None:
+        return unknown("memory mappings", "vm.max_map_count cannot be read")
+    value = f"vm.max_map_count {limit}" + _used(used)
+    fix = "sysctl -w vm.max_map_count=1048576 (root, for the whole machine), or fewer tensors"
+    if used is not None and used >= TIGHT * limit:
+        meaning = f"{limit - used} more, then mmap fails with `Cannot allocate memory (12)`."
+        return Check("memory mappings", "problem", value, meaning, fix)
+    if limit < DEFAULT_MAPPINGS:
+        meaning = f"Less than the kernel's default {DEFAULT_MAPPINGS}: one per shared tensor kept."
+        return Check("memory mappings", "warning", value, meaning, fix)
+    meaning = f"A process can map about {limit} shared tensors at a time."
+    return Check("memory mappings", "ok", value, meaning)
+
+
+def shm_room(room: RoomSample | None) -> Check:
+    """Size and use of /dev/shm."""
+    if room is None:
+        meaning = "Tensors cannot be shared between processes without it."
+        fix = "mount -t tmpfs -o size=50% tmpfs /dev/shm"
+        return Check("/dev/shm", "problem", "not there", meaning, fix)
+    total, free = room.total_bytes, room.free_bytes
+    share = (total - free) / total if total else 1.0
+    value = f"{bytes_text(total)}, {100 * share:.0f} % used, {bytes_text(free)} free"
+    fix = "docker run --shm-size=16g or --ipc=host; kubernetes: an emptyDir with medium Memory"
+    if share >= FULL:
+        meaning = "It is full: the next batch ends in `No space left on device` or `Bus error`."
+        return Check("/dev/shm", "problem", value, meaning, fix)
+    if share >= TIGHT or total < SMALL_SHM_BYTES:
+        meaning = "It must hold workers x prefetch_factor x bytes of a batch, and what main keeps."
+        return Check("/dev/shm", "warning", value, meaning, fix)
+    meaning = f"Batches in flight may take {bytes_text(free)} together."
+    return Check("/dev/shm", "ok", value, meaning)
+
+
+def shm_inodes(room: RoomSample | None) -> Check:
+    """Files that /dev/shm can still hold."""
+    name = "/dev/shm files"
+    if room is None or room.total_inodes is None or room.free_inodes is None:
+        return Check(name, "ok", "not counted", "Their number is not limited.")
+    value = f"{count_text(room.free_inodes)} of {count_text(room.total_inodes)} free"
+    if room.free_inodes < (1 - TIGHT) * room.total_inodes:
+        meaning = "Every shared tensor is a file; without one left sharing fails."
+        return Check(name, "warning", value, meaning, "mount -o remount,nr_inodes=1m /dev/shm")
+    return Check(name, "ok", value, f"About {count_text(room.free_inodes)} tensors can be shared.")
+
+
+def cgroup_memory(cgroup: CgroupSample | None, problems: Sequence[str] = ()) -> Check:
+    """Memory of the control group, its limit and its kills.
+
+    Args:
+        cgroup: Its numbers; a limit of `None` is none, unless a problem says it is unknown.
+        problems: What the reading of the machine could not see.
+    """
+    name = "cgroup memory"
+    if hidden := _hidden(cgroup, "memory", problems):
+        return unknown(name, hidden)
+    assert cgroup is not None
+    used, limit, kills = cgroup.memory_bytes, cgroup.memory_limit_bytes, cgroup.oom_kills
+    value = _share(bytes_text(used), None if limit is None else bytes_text(limit))
+    value += f", {kills} killed so far" if kills else ""
+    fix = "a larger memory limit for the container or job, or fewer workers"
+    if limit is not None and used is not None and used >= TIGHT * limit:
+        state: CheckState = "problem" if used >= FULL * limit else "warning"
+        meaning = f"{bytes_text(limit - used)} is left; then the kernel kills one with SIGKILL."
+        return Check(name, state, value, meaning, fix)
+    if kills:
+        meaning = "The kernel has killed processes here for want of memory."
+        return Check(name, "warning", value, meaning, fix)
+    if limit is None:
+        return Check(name, "ok", value, "Only the machine's own memory limits the job.")
+    return Check(name, "ok", value, "/dev/shm counts towards this limit too.")
+
+
+def cgroup_pids(cgroup: CgroupSample | None, problems: Sequence[str] = ()) -> Check:
+    """Processes and threads the control group may have; arguments as `cgroup_memory`."""
+    name = "cgroup pids"
+    if hidden := _hidden(cgroup, "pids", problems):
+        return unknown(name, hidden)
+    assert cgroup is not None
+    used, limit, hits = cgroup.pids_current, cgroup.pids_limit, cgroup.pids_limit_hits
+    value = _share(count_text(used), None if limit is None else count_text(limit))
+    value += f", refused {hits} times" if hits else ""
+    fix = "docker run --pids-limit=-1, TasksMax=infinity, or OMP_NUM_THREADS=1"
+    if limit is None:
+        return Check(name, "ok", value, "Workers and their threads are not limited here.")
+    if hits or (used is not None and used >= TIGHT * limit):
+        state: CheckState = "problem" if used is not None and used >= FULL * limit else "warning"
+        meaning = "Threads count too; beyond it `can't start new thread` and fork fails."
+        return Check(name, state, value, meaning, fix)
+    if limit < FEW_PIDS:
+        meaning = "Threads count too: workers x threads of each must fit."
+        return Check(name, "warning", value, meaning, fix)
+    return Check(name, "ok", value, "Workers and all their threads must fit.")
+
+
+def cores_and_threads(cpu_count: int | None, usable: int | None, omp_threads: str | None) -> Check:
+    """Cores a job may use against the threads its libraries will start."""
+    name = "cores and threads"
+    if cpu_count is None or usable is None:
+        return unknown(name, "the number of cores cannot be read")
+    value = f"{usable} of {cpu_count} cores usable, OMP_NUM_THREADS "
+    value += omp_threads if omp_threads else "not set"
+    if omp_threads:
+        meaning = f"Each process uses {omp_threads} threads for its mathematics."
+        return Check(name, "ok", value, meaning)
+    if usable < cpu_count:
+        meaning = (
+            f"Libraries count all {cpu_count} cores and start that many threads in every process,"
+            f" while only {usable} can run."
+        )
+        fix = f"OMP_NUM_THREADS={max(1, usable // 2)} before the program starts"
+        return Check(name, "warning", value, meaning, fix)
+    meaning = "DataLoader gives its workers one torch thread each; numpy and OpenCV take all cores."
+    return Check(name, "note", value, meaning, "OMP_NUM_THREADS=1 where workers compute")
+
+
+def temporary_folder(path: str | None) -> Check:
+    """Whether sockets fit below TMPDIR."""
+    shown = path or "/tmp"
+    length = len(shown.encode("utf-8", "surrogateescape"))
+    value = f"{length} characters"
+    if length > LONG_TMPDIR:
+        meaning = (
+            "Too long: sharing a tensor fails with `AF_UNIX path too long`, in a background thread,"
+            " and the other side waits for ever."
+        )
+        return Check("TMPDIR", "problem", value, meaning, "TMPDIR=/tmp for the job")
+    return Check("TMPDIR", "ok", value, "Sockets for passing descriptors fit.")
+
+
+def start_method(version: tuple[int, int] | None) -> Check:
+    """What `multiprocessing` does on Linux when nobody chose a start method."""
+    name = "start method"
+    if version is None:
+        return unknown(name, "the version of Python cannot be told")
+    value = f"Python {version[0]}.{version[1]}: "
+    if version >= (3, 14):
+        meaning = (
+            "Datasets are pickled and every worker imports the program again; lambdas and a"
+            " missing __main__ guard fail, and more than 251 tensors in a dataset do too."
+        )
+        fix = 'DataLoader(..., multiprocessing_context="fork") if the program relies on fork'
+        return Check(name, "note", f"{value}forkserver by default", meaning, fix)
+    meaning = "Workers are copies of main: locks held by its threads stay locked in them for ever."
+    if version >= (3, 12):
+        meaning += " Python warns when other threads live at a fork."
+    return Check(name, "ok", f"{value}fork by default", meaning)
+
+
+def _hidden(cgroup: CgroupSample | None, controller: str, problems: Sequence[str]) -> str:
+    """Why nothing can be said about one controller; empty if something can."""
+    if cgroup is None:
+        return "no control group is visible here"
+    return next((text for text in problems if text.startswith(f"control group, {controller}")), "")
+
+
+def _share(used: str, limit: str | None) -> str:
+    if limit is None:
+        return "no limit" if used == DASH else f"{used} used, no limit"
+    return f"{used} of {limit}"
+
+
+def unknown(name: str, reason: str) -> Check:
+    """A check that could not be made."""
+    return Check(name, "note", "unknown", f"It could not be read: {reason}.")
+
+
+def _limit(limit: int | None) -> str:
+    return "unlimited" if limit is None else str(limit)
+
+
+def _used(used: int | None) -> str:
+    return "" if used is None else f", {used} used"
+
+
+def tracing(pid: int | None, proc: str = "/proc") -> Check:
+    """Whether stacks can be taken and the hook brought in from outside.
+
+    Args:
+        pid: The process asked about; `None` for processes of this user in general.
+        proc: Where procfs is.
+    """
+    facts = read_facts(os.getpid() if pid is None else pid, proc)
+    return tracing_check(facts, is_general=pid is None)
+
+
+def tracing_check(facts: Facts, *, is_general: bool) -> Check:
+    """The line about tracing, from what was read."""
+    rights = judge_in_general(facts) if is_general else judge(facts)
+    value = ", ".join(rights.facts[1:-1] if is_general else rights.facts)
+    if rights.is_allowed:
+        whose = "Processes of this user" if is_general else "This process"
+        return Check("tracing rights", "ok", value, f"{whose} can be traced: stacks, attach.")
+    reason = f"{rights.reason[:1].upper()}{rights.reason[1:]}."
+    meaning = f"{reason} Everything from /proc is shown all the same."
+    return Check("tracing rights", "warning", value, meaning, rights.fix)
+
+
+def hook_folder(
+    uid: int, xdg_runtime_dir: str | None, root: str = "", uid_inside: int | None = None
+) -> Check:
+    """Whether a hook finds a directory for its socket and its ring.
+
+    Args:
+        uid: Owner of the process that would carry the hook.
+        xdg_runtime_dir: As its environment says.
+        root: Prefix that leads to its own root directory.
+        uid_inside: What the owner calls itself, where it is in another user namespace.
+    """
+    reasons = []
+    candidates = wire.runtime_candidates(uid if uid_inside is None else uid_inside, xdg_runtime_dir)
+    for folder in candidates:
+        reason = _refused(root + folder, uid)
+        if reason is None:
+            meaning = "Hooks put their sockets and rings there."
+            return Check("hook directory", "ok", folder, meaning)
+        reasons.append(f"{folder} {reason}")
+    meaning = "The hook works without its ring file but nothing can connect to it."
+    fix = f"remove or repair {candidates[-1]}"
+    return Check("hook directory", "warning", "; ".join(reasons), meaning, fix)
+
+
+def _refused(path: str, uid: int) -> str | None:
+    """Why a hook of this user could not use a directory; the same rules as the hook's own."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None if _can_be_made(os.path.dirname(path), uid) else "cannot be made"
+    except OSError as error:
+        return error.strerror or "cannot be examined"
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is not a directory"
+    return None if found.st_uid == uid else f"belongs to uid {found.st_uid}"
+
+
+def _can_be_made(parent: str, uid: int) -> bool:
+    try:
+        found = os.stat(parent)
+    except OSError:
+        return False
+    own = found.st_uid == uid and bool(found.st_mode & stat.S_IWUSR)
+    return uid == 0 or own or bool(found.st_mode & stat.S_IWOTH)

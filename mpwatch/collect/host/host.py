@@ -10,7 +10,7 @@ from mpwatch.collect.host.cgroups import CgroupReader
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.host.port_owners import port_owners
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.file_cache import Budget, KeptFiles
+from mpwatch.collect.process.procfs import Budget, KeptFiles
 from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
 from mpwatch.model.sanitize import clean
 from mpwatch.model.segments import SegmentUse

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.file_cache import Budget, KeptFiles
-from mpwatch.collect.process.procfs import Stat
+from mpwatch.collect.process.procfs import Budget, KeptFiles, Stat
 from mpwatch.model.ids import ProcessId
 
 SCAN_INTERVAL_S = 10.0

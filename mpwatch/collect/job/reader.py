@@ -1,4 +1,4 @@
-"""The whole job in one reading."""
+"""Readings of all processes of a job, taken together."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mpwatch.collect.host.gpu import GpuCollector
 from mpwatch.collect.host.host import HostCollector
 from mpwatch.collect.job import roles
 from mpwatch.collect.job.jobs import Job, find_jobs
 from mpwatch.collect.job.process_tree import Member, Membership
-from mpwatch.collect.job.read_context import Surroundings, Wanted
 from mpwatch.collect.job.roles import Facts, Part
 from mpwatch.collect.process import memory, procfs, syscall_waits
-from mpwatch.collect.process.file_cache import Budget, KeptFiles
-from mpwatch.collect.process.reader import ProcessReader
+from mpwatch.collect.process.fds import SocketTable
+from mpwatch.collect.process.procfs import Budget, KeptFiles
+from mpwatch.collect.process.reader import ProcessReader, ReadContext
 from mpwatch.collect.process.schedule import Due, Plan, slow_s
 from mpwatch.collect.process.segments import ExtentCache
-from mpwatch.collect.process.sockets import SocketTable
 from mpwatch.collect.process.static_facts import Identity, is_stale, read_identity
 from mpwatch.collect.process.threads import is_any_stuck
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample, ProcSample, TreeSample
 
-__all__ = ["Job", "TreeCollector", "Wanted", "find_jobs"]
+__all__ = ["Job", "ReadRequest", "TreeCollector", "find_jobs"]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SEGMENT_MEMORY_S = 300.0
@@ -71,7 +71,7 @@ class TreeCollector:
         self._gpus = gpu if gpu is not None else GpuCollector(clock)
         self._crew = _Crew(proc, budget)
 
-    def collect(self, wanted: Wanted) -> TreeSample | None:
+    def collect(self, wanted: ReadRequest) -> TreeSample | None:
         """Read the job once.
 
         Returns:
@@ -126,7 +126,9 @@ class TreeCollector:
             affinity = None
         return self._host.collect(first.pid, tmp, affinity, at_s, wall_s)
 
-    def _read_gpus(self, wanted: Wanted) -> tuple[tuple[GpuSample, ...] | None, tuple[str, ...]]:
+    def _read_gpus(
+        self, wanted: ReadRequest
+    ) -> tuple[tuple[GpuSample, ...] | None, tuple[str, ...]]:
         """The GPUs, or why there are none."""
         if not wanted.gpu:
             return None, ()
@@ -177,13 +179,13 @@ class _Crew:
     def read(
         self,
         members: list[Member],
-        wanted: Wanted,
+        wanted: ReadRequest,
         at_s: float,
         wall_s: float,
         max_map_count: int | None,
     ) -> tuple[ProcSample, ...]:
         """One sample a member."""
-        around = Surroundings(
+        around = ReadContext(
             proc=self._proc,
             at_s=at_s,
             wall_s=wall_s,
@@ -217,7 +219,9 @@ class _Crew:
         self._extents.forget_before(at_s - SEGMENT_MEMORY_S)
         return tuple(samples)
 
-    def _rollups(self, members: list[Member], wanted: Wanted, at_s: float) -> memory.Rollups | None:
+    def _rollups(
+        self, members: list[Member], wanted: ReadRequest, at_s: float
+    ) -> memory.Rollups | None:
         """Memory of everybody at once, except of those whose reading could hang."""
         begun, self._begun = self._begun, None
         if wanted.memory_count is not None and not wanted.memory_ahead:
@@ -280,7 +284,7 @@ class _Crew:
         )
 
     def _plans(
-        self, members: list[Member], wanted: Wanted, around: Surroundings, may_rest: bool
+        self, members: list[Member], wanted: ReadRequest, around: ReadContext, may_rest: bool
     ) -> dict[ProcessId, Plan]:
         """What to read of whom: of those with news, the ones with most of it."""
         dues = {
@@ -329,3 +333,33 @@ def _most_urgent(
 def _same(pid: int) -> int | None:
     """A pid of the observer's own namespace."""
     return pid
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What one reading of the tree shall contain; a count of `None` means all processes.
+
+    Whatever is not read is carried over from the last time, with the moment it was read. Counts
+    bound the cost of one reading: those with the oldest reading and the most news come first.
+    """
+
+    threads: bool = True
+    """States, wait channels and what blocked threads wait for."""
+    links_count: int | None = 8
+    """Resolve the descriptors of at most this many processes in which their number has moved."""
+    maps_count: int | None = 1
+    """Parse the mappings of at most this many processes in which something has moved."""
+    memory_count: int | None = 1
+    """Read `smaps_rollup` of at most this many processes, at most every two seconds."""
+    memory_ahead: bool = False
+    """Begin to read everybody's memory in the background: the next reading of all has it."""
+    gpu: bool = True
+    looked_at: ProcessId | None = None
+    """The process a person looks at: always read in full."""
+    is_full: bool = False
+    """Read everything anew, whatever it costs; memory only if its count is `None`."""
+
+    @classmethod
+    def everything(cls) -> ReadRequest:
+        """All of it, now: for a dump."""
+        return cls(links_count=None, maps_count=None, memory_count=None, is_full=True)

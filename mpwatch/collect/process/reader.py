@@ -7,16 +7,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from mpwatch.collect.job.read_context import Surroundings
 from mpwatch.collect.job.roles import Part
 from mpwatch.collect.process import fds, maps, memory, procfs, segments, threads
-from mpwatch.collect.process.fds import Descriptors
-from mpwatch.collect.process.file_cache import Budget, KeptFiles
-from mpwatch.collect.process.idle_skip import ASLEEP_S, REST_S, TRUSTED_S, Rest
+from mpwatch.collect.process.fds import Descriptors, SocketTable
 from mpwatch.collect.process.maps import Mappings
-from mpwatch.collect.process.procfs import NO_COUNTERS, Stat, StatusCounters, read_io, read_status
-from mpwatch.collect.process.schedule import NEAR, PAGE_BYTES, Due, MemoryTurn, Plan, Slow, is_near
-from mpwatch.collect.process.segments import CreatorOf
+from mpwatch.collect.process.procfs import (
+    NO_COUNTERS,
+    Budget,
+    KeptFiles,
+    Stat,
+    StatusCounters,
+    read_io,
+    read_status,
+)
+from mpwatch.collect.process.schedule import (
+    ASLEEP_S,
+    NEAR,
+    PAGE_BYTES,
+    REST_S,
+    SLOW_S,
+    TRUSTED_S,
+    Due,
+    MemoryTurn,
+    Plan,
+    Rest,
+    Slow,
+    is_near,
+)
+from mpwatch.collect.process.segments import CreatorOf, ExtentCache
 from mpwatch.collect.process.static_facts import Identity
 from mpwatch.collect.process.syscall_waits import WaitResolver
 from mpwatch.model.ids import ProcessId
@@ -28,6 +46,24 @@ T = TypeVar("T")
 NOTHING_DUE = Due(None, None, None)
 STATUS_S = 2.5
 """The counters of `status` are read this often at most: 20 us a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext:
+    """One moment, and what is kept from one to the next."""
+
+    proc: str
+    at_s: float
+    wall_s: float
+    syscalls: dict[int, str]
+    max_map_count: int | None
+    extents: ExtentCache
+    sockets: SocketTable
+    cpu_clock: Callable[[], float]
+    rollups: memory.Rollups | None = None
+    """`smaps_rollup` of everybody, where all are read at once."""
+    slow_s: float = SLOW_S
+    """How old descriptors and mappings that hardly moved may become: less in a small job."""
 
 
 class ProcessReader:
@@ -53,7 +89,7 @@ class ProcessReader:
         self._files.close()
 
     def rested(
-        self, around: Surroundings, stat: Stat, identity: Identity, part: Part, plan: Plan
+        self, around: ReadContext, stat: Stat, identity: Identity, part: Part, plan: Plan
     ) -> ProcSample | None:
         """The last reading, if the process is at rest and that is recent enough to stand for it.
 
@@ -88,7 +124,7 @@ class ProcessReader:
         self._pulse = counters
         return bool(counters) or age_s < REST_S
 
-    def due(self, around: Surroundings, stat: Stat, *, may_rest: bool) -> Due:
+    def due(self, around: ReadContext, stat: Stat, *, may_rest: bool) -> Due:
         """Count descriptors and say which expensive parts have something new.
 
         Nobody who may rest and has not moved is asked twice within a moment.
@@ -113,7 +149,7 @@ class ProcessReader:
 
     def read(
         self,
-        around: Surroundings,
+        around: ReadContext,
         stat: Stat,
         identity: Identity,
         part: Part,
@@ -136,7 +172,7 @@ class ProcessReader:
         return sample
 
     def _read_slow(
-        self, around: Surroundings, stat: Stat, plan: Plan, outside_pid: CreatorOf
+        self, around: ReadContext, stat: Stat, plan: Plan, outside_pid: CreatorOf
     ) -> None:
         """Descriptors, mappings and memory, as planned."""
         kept, pid = self._kept, self._process.pid
@@ -188,7 +224,7 @@ class ProcessReader:
             if joined != kept.segments:
                 kept.segments = joined
 
-    def _take_descriptors(self, around: Surroundings, found: Descriptors, cost_s: float) -> bool:
+    def _take_descriptors(self, around: ReadContext, found: Descriptors, cost_s: float) -> bool:
         """Keep a listing; whether it says anything about segments."""
         before, self._kept.descriptors = self._kept.descriptors, found
         is_same = before is not None and before.links is found.links
@@ -199,7 +235,7 @@ class ProcessReader:
         self._links.done(mark, around.at_s, cost_s, is_same=is_same, is_like=is_like)
         return before is None or bool(found.held or before.held)
 
-    def _read_maps(self, around: Surroundings, stat: Stat) -> bool:
+    def _read_maps(self, around: ReadContext, stat: Stat) -> bool:
         """Parse the mappings; whether that worked."""
         found = self._timed(
             around,
@@ -226,7 +262,7 @@ class ProcessReader:
         return self._used or 0, (NEAR + 1) * stat.thread_count, shmem_kb >> 10
 
     def _read_threads(
-        self, around: Surroundings, thread_count: int, resting: bool, outside_pid: CreatorOf
+        self, around: ReadContext, thread_count: int, resting: bool, outside_pid: CreatorOf
     ) -> None:
         """All threads, with what the blocked ones wait for."""
         resolver = WaitResolver(
@@ -257,7 +293,7 @@ class ProcessReader:
         if listing != self._kept.listing:
             self._kept.listing = listing or None
 
-    def _is_stuck(self, around: Surroundings, stat: Stat) -> bool:
+    def _is_stuck(self, around: ReadContext, stat: Stat) -> bool:
         """Whether any thread was last seen in uninterruptible sleep, or is if none was seen yet."""
         if stat.state == "D":
             return True
@@ -266,7 +302,7 @@ class ProcessReader:
         return any(kept.sample.state == "D" for kept in self._kept.threads.values())
 
     def _timed(
-        self, around: Surroundings, part: str, read: Callable[[str, int], T], pid: int
+        self, around: ReadContext, part: str, read: Callable[[str, int], T], pid: int
     ) -> tuple[T, float] | None:
         """The result with its cost in cpu seconds, or `None` with the problem noted."""
         before_s = around.cpu_clock()
@@ -284,7 +320,7 @@ class ProcessReader:
             self._problems[part] = f"{part}: {error.strerror or 'unreadable'}"
 
     def _assemble(
-        self, around: Surroundings, stat: Stat, identity: Identity, part: Part, is_ended: bool
+        self, around: ReadContext, stat: Stat, identity: Identity, part: Part, is_ended: bool
     ) -> ProcSample:
         """One sample of everything known."""
         kept = self._kept
@@ -333,7 +369,7 @@ class ProcessReader:
             problems=(*identity.problems, *self._problems.values()),
         )
 
-    def _status(self, around: Surroundings, stat: Stat, is_ended: bool) -> StatusCounters:
+    def _status(self, around: ReadContext, stat: Stat, is_ended: bool) -> StatusCounters:
         """The small counters of `status`; kept for a while, and while the process has not run."""
         moved = (stat.cpu_ticks, stat.minor_faults, stat.thread_count)
         is_young = around.at_s - self._status_read_at_s < STATUS_S
@@ -343,9 +379,7 @@ class ProcessReader:
             self._kept.status = read_status(around.proc, self._process.pid)
         return self._kept.status
 
-    def _io(
-        self, around: Surroundings, stat: Stat, is_ended: bool
-    ) -> tuple[int | None, int | None]:
+    def _io(self, around: ReadContext, stat: Stat, is_ended: bool) -> tuple[int | None, int | None]:
         """Bytes read and written by system calls; kept while it has not run."""
         last = self._kept.sample
         if is_ended or (last is not None and last.cpu_ticks == stat.cpu_ticks):

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.file_cache import KeptFiles
-from mpwatch.collect.process.idle_skip import REST_S
+from mpwatch.collect.process.procfs import KeptFiles
+from mpwatch.collect.process.schedule import REST_S
 from mpwatch.collect.process.syscall_waits import WaitResolver, may_lie_in_a_mapping, parse_syscall
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.sanitize import clean

@@ -1,11 +1,13 @@
-"""Counts that several rules read: torch's descriptors and mappings, room, and who holds it."""
+"""Counts that several rules read: descriptors, mappings, room, CUDA memory lent to others."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import ProcessId
@@ -155,4 +157,37 @@ def sparse_bytes(segments: Iterable[Segment]) -> int:
         max(0, s.size_bytes - s.allocated_bytes)
         for s in segments
         if s.size_bytes is not None and s.allocated_bytes is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLent:
+    """Tensors sent so far, and what has become of them."""
+
+    sent: float
+    unreleased: float
+    """Sent and still held by a receiver, or never received."""
+    synchronised: float
+    """Sends that waited for the GPU, because no event was left or the platform has none."""
+    bytes_held: float | None
+    oldest_s: float | None
+    """For how long the oldest of the unreleased has been out."""
+
+
+def cuda_lent(process: Process) -> CudaLent | None:
+    """The reading; `None` without a hook, or before the first CUDA tensor was sent."""
+    reading = process.gauges.get("cuda_lent")
+    if not isinstance(reading, Mapping):
+        return None
+    numbers = [number_of(reading, name) for name in ("sent", "unreleased", "synchronised")]
+    sent, unreleased, synchronised = numbers
+    if sent is None or unreleased is None or synchronised is None:
+        return None
+    oldest_ns = number_of(reading, "oldest_ns")
+    return CudaLent(
+        sent=sent,
+        unreleased=unreleased,
+        synchronised=synchronised,
+        bytes_held=number_of(reading, "bytes"),
+        oldest_s=None if oldest_ns is None else oldest_ns / 1e9,
     )

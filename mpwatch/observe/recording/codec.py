@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.model.segments import SegmentUse

@@ -16,12 +16,12 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from mpwatch.diagnose.engine import Engine
+from mpwatch.model.events import Input
 from mpwatch.model.history import History
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.codec import moment_of
-from mpwatch.observe.recording.recording import NotARecording, Recording
+from mpwatch.observe.recording.file import NotARecording, Recording
 from mpwatch.observe.state.fold import Fold
 
 KEEP_S = 30.0

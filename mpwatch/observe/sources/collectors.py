@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from mpwatch.collect.hook.client import HookClients
-from mpwatch.collect.job.read_context import Wanted
-from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import DeathWatch
 from mpwatch.collect.process.py_spy import StackCollector
+from mpwatch.model.events import Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 from mpwatch.observe.state.post_mortem import LastWords
 
@@ -59,7 +58,7 @@ class Intake:
         """Whether a process was born or has ended since the last reading."""
         self._last_words = LastWords()
 
-    def read(self, wanted: Wanted) -> TreeSample | None:
+    def read(self, wanted: ReadRequest) -> TreeSample | None:
         """Read the tree once; `None` once the root and all it started are gone."""
         self.has_changed = False
         tree = self.tree.collect(wanted)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.commands import (
     Command,
@@ -21,14 +21,12 @@ from mpwatch.model.commands import (
     Step,
     TakeStacks,
 )
-from mpwatch.model.events import HookStatus
+from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording.container import CannotRecord
-from mpwatch.observe.recording.recording import RecordingWriter
+from mpwatch.observe.recording.file import CannotRecord, RecordingWriter
 from mpwatch.observe.sources.attach_schedule import AttachSchedule, Inject
 from mpwatch.observe.sources.collectors import HookUse, Inbox, Intake
 from mpwatch.observe.sources.poll_interval import CALM_LISTEN_S, LISTEN_S, Pace
@@ -203,13 +201,13 @@ class LiveSource:
         self._is_ended = True
         self._pace.period_s = max(self._pace.period_s, ENDED_REFRESH_S)
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> ReadRequest:
         """The first readings fill in what later ones read in rotation; the very first is quick."""
         self._ticks += 1
         looked_at = self._plan.followed
         if 1 < self._ticks <= 1 + FILLING_TICKS:
-            return Wanted(links_count=32, maps_count=16, memory_count=16, looked_at=looked_at)
-        return Wanted(looked_at=looked_at)
+            return ReadRequest(links_count=32, maps_count=16, memory_count=16, looked_at=looked_at)
+        return ReadRequest(looked_at=looked_at)
 
     def _apply(self, input: Input) -> None:
         if self._recorder is not None:

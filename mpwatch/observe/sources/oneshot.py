@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.diagnose.engine import Engine
+from mpwatch.model.events import Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample, StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject
@@ -58,7 +58,7 @@ class Watch:
         self.fold = Fold()
         self._engine = Engine()
 
-    def read(self, wanted: Wanted) -> bool:
+    def read(self, wanted: ReadRequest) -> bool:
         """Read the tree; `False` once the whole job is gone."""
         began_s = time.monotonic()
         tree = self._intake.read(wanted)
@@ -176,7 +176,9 @@ def look_once(
     watch = Watch(root, options)
     try:
         began_s = time.monotonic()
-        ahead = Wanted(links_count=0, maps_count=0, memory_count=0, memory_ahead=True, gpu=False)
+        ahead = ReadRequest(
+            links_count=0, maps_count=0, memory_count=0, memory_ahead=True, gpu=False
+        )
         if not watch.read(ahead):
             return None
         if options.hook == "inject" and inject is not None:
@@ -189,7 +191,7 @@ def look_once(
         if options.stacks:
             watch.take_stacks()
         watch.listen(max(0.0, BETWEEN_S - (time.monotonic() - began_s)))
-        watch.read(Wanted.everything())
+        watch.read(ReadRequest.everything())
         watch.listen(0.0)
         return watch.conclusion()
     finally:
@@ -227,7 +229,7 @@ def watch_for(
     watch = Watch(root, options, keep=keep, period_s=period_s)
     end_s = time.monotonic() + seconds
     try:
-        if not watch.read(Wanted.everything()):
+        if not watch.read(ReadRequest.everything()):
             return None
         if options.hook == "inject" and inject is not None:
             watch.listen(HELLO_S)
@@ -239,13 +241,15 @@ def watch_for(
             if each is not None:
                 each(watch.diagnosed() if diagnose else watch.fold.snapshot())
             watch.wait(end_s - time.monotonic(), stop)
-            if stop() or not watch.read(Wanted(links_count=None, maps_count=None, memory_count=4)):
+            if stop() or not watch.read(
+                ReadRequest(links_count=None, maps_count=None, memory_count=4)
+            ):
                 break
         else:
             if options.stacks:
                 watch.finish_stacks()
         # What is told is the state now: lists of short-lived segments must not be old ones.
-        watch.read(Wanted.everything())
+        watch.read(ReadRequest.everything())
         watch.listen(0.0)
         return watch.conclusion() if diagnose else watch.fold.snapshot()
     finally:

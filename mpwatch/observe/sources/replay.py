@@ -20,7 +20,7 @@ from mpwatch.model.commands import (
     TakeStacks,
 )
 from mpwatch.model.snapshot import Playback, Snapshot
-from mpwatch.observe.recording.recording import Recording
+from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.recording.summary import Course
 from mpwatch.observe.recording.timeline import Tape
 from mpwatch.observe.sources.source import Deliver

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.observe.state.event_log import HookLog, Journal, note_words
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
-from mpwatch.observe.state.hook_state import HookLedger
-from mpwatch.observe.state.interning import EqualStacks
-from mpwatch.observe.state.loader_queues import with_queues
+from mpwatch.observe.state.hook_state import HookLedger, with_queues
 from mpwatch.observe.state.process_builder import (
+    EqualStacks,
+    FamilyOrder,
     Member,
     build_process,
     cpu_percent,
@@ -30,7 +29,6 @@ from mpwatch.observe.state.process_builder import (
 )
 from mpwatch.observe.state.segments import MappedBytes, SegmentTable
 from mpwatch.observe.state.short_lived import BriefLives
-from mpwatch.observe.state.tree_order import FamilyOrder
 
 ENDED_KEPT = 256
 """Ended processes shown at most: a job that starts workers at every epoch has thousands."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mpwatch.collect.process.idle_skip import TRUSTED_S
-from mpwatch.diagnose.analysis.loader_waits import loader_wait
+from mpwatch.collect.process.schedule import TRUSTED_S
+from mpwatch.diagnose.analysis.waits.loader_waits import loader_wait
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Series, Track
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import MemorySample, ProcSample, TreeSample

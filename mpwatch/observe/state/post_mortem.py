@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_box
-from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
-from mpwatch.observe.state.received_notes import ReceivedNotes
+from mpwatch.observe.state.event_log import ReceivedNotes
 
 READ_AFTER_DEATH = "it died; the rest was read from what its hook left"
 

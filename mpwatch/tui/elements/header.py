@@ -1,15 +1,17 @@
-"""The lines around every page: job, mode, cost, host."""
+"""The lines around every page: job, mode, cost, host, exit status, page names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
 from mpwatch.tui.elements.sparkline import trend
-from mpwatch.tui.elements.styled_text import Line, Part, Span, Tone, cell, fitted, line
+from mpwatch.tui.elements.styled_text import Line, Part, Span, Tone, cell, fitted, line, width_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +215,117 @@ def approach(share: float | None, eta_s: float | None) -> str:
 def activity(values: tuple[float | None, ...], width: int = 4) -> str:
     """Cpu percentages as block characters; 100 percent is a full block."""
     return trend(values, width, top=100.0)
+
+
+class Tab(NamedTuple):
+    """The digit and names of a page in the bottom line."""
+
+    digit: str
+    title: str
+    short: str
+
+
+class TabRange(NamedTuple):
+    """The range of clickable cells of a page."""
+
+    start: int
+    end: int
+    digit: str
+
+
+def tab_line(
+    tabs: Sequence[Tab], current: str, hints: Sequence[tuple[str, str]], width: int
+) -> tuple[Line, tuple[TabRange, ...]]:
+    """The line and its clickable ranges.
+
+    Args:
+        tabs: The pages, in order.
+        current: Digit of the page shown.
+        hints: Keys with their action, most useful first; hints that do not fit are omitted.
+        width: Cells of the line.
+    """
+    names = [tab.title for tab in tabs]
+    if _width(tabs, names, 2) + 10 > width:
+        names = [tab.short for tab in tabs]
+    first = sum(map(len, hints[0])) + 4 if hints else 0
+    if _width(tabs, names, 1) + first > width:
+        names = [
+            name if tab.digit == current else "" for tab, name in zip(tabs, names, strict=True)
+        ]
+    gap = 2 if _width(tabs, names, 2) + 10 <= width else 1
+    spans: list[Span] = [Span(" ")]
+    ranges = []
+    at = 1
+    for tab, name in zip(tabs, names, strict=True):
+        text = f"{tab.digit} {name}".rstrip()
+        ranges.append(TabRange(at, at + len(text), tab.digit))
+        is_current = tab.digit == current
+        spans.append(Span(f"{tab.digit} " if name else tab.digit, "accent"))
+        if name:
+            spans.append(Span(name, "chosen" if is_current else ""))
+        spans.append(Span(" " * gap))
+        at += len(text) + gap
+    room = width - width_of(spans) - 1
+    for key, words in hints:
+        text = f"  {key} {words}"
+        if len(text) <= room:
+            spans += [Span(f"  {key}", "accent"), Span(f" {words}", "dim")]
+            room -= len(text)
+    return tuple(spans), tuple(ranges)
+
+
+def _width(tabs: Sequence[Tab], names: Sequence[str], gap: int) -> int:
+    return 1 + sum(
+        len(tab.digit) + 1 + len(name) + gap for tab, name in zip(tabs, names, strict=True)
+    )
+
+
+def ending_words(process: Process) -> str:
+    """The exit status, short: `exit code 1`, `signal 9 (SIGKILL)`; empty while it runs."""
+    return "" if process.ended is None else process.ended.words
+
+
+def ending_tone(process: Process) -> Tone:
+    """Good for exit code 0, critical for a signal or another code, plain if unknown."""
+    ended = process.ended
+    if ended is None or (ended.signal is None and ended.exit_code is None):
+        return "dim"
+    return "dim" if ended.signal is None and ended.exit_code == 0 else "critical"
+
+
+def is_over(snapshot: Snapshot) -> bool:
+    """Whether all processes of the job have ended."""
+    return bool(snapshot.processes) and not snapshot.living()
+
+
+def over_lines(snapshot: Snapshot) -> tuple[Line, ...]:
+    """Exit status of an ended job: the root process first, then processes that failed."""
+    root = snapshot.get(snapshot.root)
+    if root is None or root.ended is None:
+        return ()
+    ago_s = max(0.0, snapshot.at_s - root.ended.at_s)
+    when = "" if ago_s < 1 else f", {seconds_text(ago_s)} ago"
+    lines = [
+        line(
+            (" ENDED ", "title"),
+            f"{root.label} ({root.pid}): ",
+            (root.ended.words, ending_tone(root)),
+            (when, "dim"),
+            _remaining(snapshot),
+        )
+    ]
+    failed = [p for p in snapshot.processes if p is not root and ending_tone(p) == "critical"]
+    lines += [
+        line("   ", f"{p.label} ({p.pid}): ", (ending_words(p), "critical")) for p in failed[:3]
+    ]
+    if len(failed) > 3:
+        lines.append(cell(f"   and {len(failed) - 3} more; all are in the tree", "dim"))
+    return tuple(lines)
+
+
+def _remaining(snapshot: Snapshot) -> Span:
+    """The processes that still run after the root process has ended."""
+    living = len(snapshot.living())
+    if not living:
+        return Span("; this is its last state", "dim")
+    return Span(f"; {living} of its processes live{'s' if living == 1 else ''} on", "warning")

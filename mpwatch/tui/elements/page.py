@@ -1,4 +1,4 @@
-"""A page as data: a table, lines above it, and details of the row under the cursor."""
+"""A page as data: a table, lines above it, details of the row under the cursor, text to copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row
+from mpwatch.tui.elements.styled_text import Column, Line, Row, drawn, text_of
 
 T = TypeVar("T")
 
@@ -125,3 +125,21 @@ def without_column(page: Page[T], name: str) -> Page[T]:
 
     columns = (*page.columns[:index], *page.columns[index + 1 :])
     return replace(page, columns=columns, row=row)
+
+
+_WIDE = 400
+_TREND_WIDTH = 20
+
+
+def copied(page: Page[T], items: Sequence[T], moment: Moment, *, with_details: bool = False) -> str:
+    """Column names and rows, separated by tabs; details as lines below."""
+    used = [index for index, column in enumerate(page.columns) if column.name]
+    lines = ["\t".join(page.columns[index].name for index in used)]
+    for item in items:
+        cells = page.row(item, moment).cells
+        lines.append(
+            "\t".join(text_of(drawn(cells[index], _TREND_WIDTH)).strip() for index in used)
+        )
+        if with_details:
+            lines += [text_of(found).rstrip() for found in page.details(item, moment, _WIDE)]
+    return "\n".join(lines) + "\n"

@@ -8,8 +8,7 @@ from itertools import pairwise
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
-from mpwatch.tui.elements.exit_status import ending_tone
-from mpwatch.tui.elements.header import share_tone
+from mpwatch.tui.elements.header import ending_tone, share_tone
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import Moment, state_tone
 from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, cut, gauge, line

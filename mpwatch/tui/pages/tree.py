@@ -9,8 +9,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text, seconds_text
-from mpwatch.tui.elements.exit_status import ending_tone, ending_words
-from mpwatch.tui.elements.header import can_have_hook, share_tone
+from mpwatch.tui.elements.header import can_have_hook, ending_tone, ending_words, share_tone
 from mpwatch.tui.elements.page import Order, Page
 from mpwatch.tui.elements.snapshot_view import MARKS, Moment, state_tone
 from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, Trend, cell, cut, line

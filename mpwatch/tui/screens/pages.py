@@ -13,12 +13,11 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.elements.header import header
+from mpwatch.tui.elements.header import Tab, header
 from mpwatch.tui.elements.hook_question import question_line
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import Moment
 from mpwatch.tui.elements.styled_text import Line, cell
-from mpwatch.tui.elements.tabs import Tab
 from mpwatch.tui.pages import threads
 from mpwatch.tui.screens.base import LiveScreen
 from mpwatch.tui.view_state import Watch

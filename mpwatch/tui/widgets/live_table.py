@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from mpwatch.tui.elements.styled_text import Column, Placed, Row, drawn, looks_alike, place
-from mpwatch.tui.widgets.line_canvas import LineCanvas, joined
+from mpwatch.tui.widgets.line_view import LineCanvas, joined
 
 T = TypeVar("T")
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from textual.app import ComposeResult
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.elements.exit_status import is_over, over_lines
-from mpwatch.tui.elements.header import host_line
+from mpwatch.tui.elements.header import host_line, is_over, over_lines
 from mpwatch.tui.elements.snapshot_view import Moment
 from mpwatch.tui.pages import findings, tree
 from mpwatch.tui.pages.findings import Brief

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from mpwatch.tui.elements.tabs import Tab, TabRange, tab_line
+from mpwatch.tui.elements.header import Tab, TabRange, tab_line
 from mpwatch.tui.widgets.line_view import LineView
 
 

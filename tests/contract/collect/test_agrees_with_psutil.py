@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
 from mpwatch.model.samples import ProcSample
 
@@ -58,7 +58,7 @@ def until_it_reads(pid: int) -> None:
 
 @pytest.fixture
 def samples(program: subprocess.Popen[bytes]) -> tuple[ProcSample, ...]:
-    tree = TreeCollector(identify(program.pid)).collect(Wanted.everything())
+    tree = TreeCollector(identify(program.pid)).collect(ReadRequest.everything())
     assert tree is not None
     return tree.processes
 
@@ -105,7 +105,7 @@ def test_one_process_is_the_same(samples: tuple[ProcSample, ...]) -> None:
 
 
 def test_the_machine_is_the_same(program: subprocess.Popen[bytes]) -> None:
-    tree = TreeCollector(identify(program.pid)).collect(Wanted())
+    tree = TreeCollector(identify(program.pid)).collect(ReadRequest())
     assert tree is not None
     host, memory = tree.host, psutil.virtual_memory()
 

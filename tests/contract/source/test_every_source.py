@@ -13,7 +13,7 @@ import pytest
 from mpwatch.collect.process.identify import identify
 from mpwatch.model.commands import Follow, Pause, Seek, SetSpeed, Step
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording.recording import RecordingWriter
+from mpwatch.observe.recording.file import RecordingWriter
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 from mpwatch.observe.sources.replay import ReplaySource, replay_to_end

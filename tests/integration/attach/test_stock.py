@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mpwatch.attach import bring_in, bring_in_tree
-from mpwatch.collect.job.read_context import Wanted
+from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.observe.sources.oneshot import LookOptions, Watch
 from mpwatch.observe.state.flows import LATE_S
@@ -84,7 +84,7 @@ def observe(running: Running, samples_to: Callable[[Watch], None]) -> Observed:
     observed = Observed()
     watch = Watch(running.process, LookOptions(stacks=False))
     try:
-        assert watch.read(Wanted.everything())
+        assert watch.read(ReadRequest.everything())
         samples_to(watch)
         everything(watch, WORKERS + 2)
         observed.before = watch.fold.snapshot()
@@ -100,7 +100,7 @@ def everything(watch: Watch, hooks: int) -> None:
     """Hear the hooks out: until none has had anything new to say for a while."""
 
     def ready() -> bool:
-        watch.read(Wanted.everything())
+        watch.read(ReadRequest.everything())
         watch.listen(0.1)
         living = watch.fold.snapshot().living()
         return sum(p.hook.state == "ready" for p in living) == hooks
@@ -110,7 +110,7 @@ def everything(watch: Watch, hooks: int) -> None:
 
     def is_settled() -> bool:
         """Receipts whose sending nobody heard of are counted after a while."""
-        watch.read(Wanted.everything())
+        watch.read(ReadRequest.everything())
         watch.ask_hooks("gauges")
         watch.listen(0.2)
         snapshot = watch.fold.snapshot()

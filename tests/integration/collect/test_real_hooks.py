@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.hook.client import HookClients
-from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
 from mpwatch.hook import wire
-from mpwatch.model.events import HookGauges, HookHello, HookSlice, HookStatus
+from mpwatch.model.events import HookGauges, HookHello, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import StacksTaken
 from tests.conftest import Start
 
@@ -32,7 +31,7 @@ class Listener:
         self.heard: list[Input] = []
 
     def listen(self) -> None:
-        sample = self.tree.collect(Wanted())
+        sample = self.tree.collect(ReadRequest())
         self.clients.watch(sample.processes if sample is not None else ())
         self.heard += self.clients.poll(0.1)
 
@@ -97,7 +96,7 @@ def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(
     eventually(lambda: listener.has_state(job.pid, "ready"))
 
     worker = next(process for process in everybody if process.pid != job.pid)
-    tree = listener.tree.collect(Wanted())
+    tree = listener.tree.collect(ReadRequest())
     assert tree is not None
     sample = next(each for each in tree.processes if each.process == worker)
     os.kill(worker.pid, signal.SIGSTOP)

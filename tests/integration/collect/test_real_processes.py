@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mpwatch.collect.job.reader import TreeCollector, Wanted
-from mpwatch.collect.process import errors
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+from mpwatch.collect.process import identify as errors
 from mpwatch.collect.process.exits import DeathWatch
 from mpwatch.collect.process.identify import identify
 from mpwatch.collect.process.py_spy import StackCollector
@@ -25,7 +25,7 @@ OTHER_UID = 65534
 
 
 def read(tree: TreeCollector) -> TreeSample:
-    sample = tree.collect(Wanted.everything())
+    sample = tree.collect(ReadRequest.everything())
     assert sample is not None
     return sample
 
@@ -230,7 +230,7 @@ def run_as_nobody(code: str) -> str:
         from mpwatch.collect.process.exits import DeathWatch
         from mpwatch.collect.hook.client import HookClients
         from mpwatch.collect.process.identify import identify
-        from mpwatch.collect.job.reader import TreeCollector, Wanted, find_jobs
+        from mpwatch.collect.job.reader import TreeCollector, ReadRequest, find_jobs
         from mpwatch.model.ids import ProcessId
         import json, pwd
         """
@@ -273,7 +273,7 @@ def test_what_is_hidden_of_another_users_process_is_none_with_reasons(talk: Talk
     words = run_as_nobody(
         f"""
         tree = TreeCollector(ProcessId({process.pid}, {process.start_ticks}))
-        sample, = tree.collect(Wanted.everything()).processes
+        sample, = tree.collect(ReadRequest.everything()).processes
         links = sample.fds and sample.fds.links
         print(links, sample.maps, sample.memory.private_bytes, sample.memory.rss_bytes > 0)
         print("; ".join(sample.problems))

@@ -15,7 +15,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording.recording import RecordingWriter
+from mpwatch.observe.recording.file import RecordingWriter
 from tests.unit.observe.worlds import MAIN, job
 
 

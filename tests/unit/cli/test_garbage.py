@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from mpwatch.cli.gc_tuning import RUNNING, START, rarely_collected, set_aside_what_is_loaded
+from mpwatch.cli.terminal import RUNNING, START, rarely_collected, set_aside_what_is_loaded
 
 
 class Circle:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from mpwatch.cli.progress import BAR_CELLS, ProgressBar
+from mpwatch.cli.terminal import BAR_CELLS, ProgressBar
 
 
 class Terminal(io.StringIO):

@@ -10,9 +10,8 @@ from typing import Any
 
 from mpwatch.collect.hook.client import HookClients
 from mpwatch.hook import wire
-from mpwatch.model.events import HookHello, HookStatus
+from mpwatch.model.events import HookHello, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import ProcSample
 
 ME = ProcessId(os.getpid(), 12345)

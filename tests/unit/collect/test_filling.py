@@ -10,8 +10,7 @@ from multiprocessing import shared_memory
 
 import pytest
 
-from mpwatch.collect.job.read_context import Wanted
-from mpwatch.collect.job.reader import TreeCollector
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
 
 MIB = 1 << 20
@@ -62,7 +61,7 @@ def test_what_a_segment_occupies_is_told_while_it_is_filled(
                 writer.stdin.write("more\n")
                 assert writer.stdout.readline()
                 now_s[0] += 1.0
-                reading = tree.collect(Wanted())
+                reading = tree.collect(ReadRequest())
                 assert reading is not None
                 uses = reading.processes[0].segments or ()
                 (told,) = [u.allocated_bytes for u in uses if u.path.endswith(segment.name)] or [0]

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.collect.hook import decode, ring_memory
+from mpwatch.collect.hook import decode
+from mpwatch.collect.hook import link as ring_memory
 from mpwatch.collect.hook.link import Heard, Link
 from mpwatch.collect.hook.ring_decode import CLOCK_LIMIT_NS, decode_slice, parse_ring
 from mpwatch.hook import wire
-from mpwatch.model.events import HookSlice, HookStatus
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookSlice, HookStatus, Input
 
 from .hook_worlds import ME, World, records
 from .test_ring import ring

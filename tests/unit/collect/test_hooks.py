@@ -8,8 +8,7 @@ from typing import Any
 
 from mpwatch.collect.hook.client import AGAIN_S
 from mpwatch.hook import wire
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.samples import StacksTaken
 
 from .hook_worlds import ME, NAME, FakeHook, World, records

@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.host.host import RELOCATE_S, HostCollector
-from mpwatch.collect.process.file_cache import Budget
+from mpwatch.collect.process.procfs import Budget
 from mpwatch.model.host import CgroupSample
 
 from .conftest import FakeProc

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.process.file_cache import Budget, KeptFiles
+from mpwatch.collect.process.procfs import Budget, KeptFiles
 
 
 @pytest.fixture

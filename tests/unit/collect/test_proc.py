@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mpwatch.collect.process import errors
+from mpwatch.collect.process import identify as errors
 from mpwatch.collect.process.identify import identify, is_python_exe, python_version
 from mpwatch.collect.process.procfs import parse_stat, read_cmdline
 

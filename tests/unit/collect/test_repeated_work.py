@@ -10,7 +10,7 @@ import pytest
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.job.process_tree import Membership
-from mpwatch.collect.job.reader import TreeCollector, Wanted
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process import maps, procfs, segments
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.collect.process.maps import parse_mappings
@@ -19,7 +19,7 @@ from mpwatch.model.ids import ProcessId, SegmentId
 
 from .conftest import FakeProc
 
-CHEAP = Wanted(links_count=0, maps_count=0, memory_count=0)
+CHEAP = ReadRequest(links_count=0, maps_count=0, memory_count=0)
 
 
 class Clock:

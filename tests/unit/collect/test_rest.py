@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.job.reader import MANY, TreeCollector, Wanted
+from mpwatch.collect.job.reader import MANY, ReadRequest, TreeCollector
 from mpwatch.collect.process import fds, maps
-from mpwatch.collect.process.idle_skip import ASLEEP_S, FEW_PAGES, REST_S, TRUSTED_S
 from mpwatch.collect.process.reader import ProcessReader
-from mpwatch.collect.process.schedule import MARKS_KEPT, NEAR, STEADY_LIMIT, Slow
+from mpwatch.collect.process.schedule import (
+    ASLEEP_S,
+    FEW_PAGES,
+    MARKS_KEPT,
+    NEAR,
+    REST_S,
+    STEADY_LIMIT,
+    TRUSTED_S,
+    Slow,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -20,7 +28,7 @@ from .conftest import FakeProc
 CHILD = 15
 SLEEPS = "230 0x1 0x1 0x7ffd0 0x0 0x0 0x0 0x7ffd1 0x7f01\n"
 READS = "0 0x3 0x7ffd8 0x4 0x0 0x0 0x0 0x7ffd2 0x7f02\n"
-CHEAP = Wanted(links_count=0, maps_count=0, memory_count=0)
+CHEAP = ReadRequest(links_count=0, maps_count=0, memory_count=0)
 
 
 class Clock:
@@ -41,7 +49,7 @@ class Job:
             ProcessId(10, 10), proc=str(proc), clock=self.clock, wall=lambda: 5e9
         )
 
-    def child(self, wanted: Wanted = CHEAP) -> ProcSample:
+    def child(self, wanted: ReadRequest = CHEAP) -> ProcSample:
         """The next reading of one child."""
         self.clock.now_s += 1.0
         reading = self.tree.collect(wanted)
@@ -195,7 +203,7 @@ def test_the_descriptors_of_who_rests_are_counted_every_other_second(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(proc, 64)
-    job.child(Wanted(links_count=None, maps_count=None, memory_count=None))
+    job.child(ReadRequest(links_count=None, maps_count=None, memory_count=None))
     pids = asked(monkeypatch, fds, "count")
     ages(job, 10)
     assert pids.count(CHILD) == 5
@@ -211,11 +219,11 @@ def test_of_many_processes_mappings_are_read_at_every_other_reading(
     pids = asked(monkeypatch, maps, "read_mappings")
     job = Job(proc, 64)
     for _ in range(64):  # one each time, while there are any that never were
-        job.child(Wanted(links_count=0, maps_count=1, memory_count=0))
+        job.child(ReadRequest(links_count=0, maps_count=1, memory_count=0))
     assert sorted(pids) == list(range(10, 74))
     pids.clear()
     for _ in range(10):
-        job.child(Wanted(links_count=0, maps_count=1, memory_count=0))
+        job.child(ReadRequest(links_count=0, maps_count=1, memory_count=0))
     assert pids == [10, 11, 12, 13, 14]
 
 
@@ -224,7 +232,7 @@ def test_the_descriptors_of_who_is_looked_at_or_moves_are_counted_every_second(
 ) -> None:
     job, pids = Job(proc), asked(monkeypatch, fds, "count")
     for second in range(5):
-        job.child(Wanted(looked_at=ProcessId(CHILD, CHILD)))
+        job.child(ReadRequest(looked_at=ProcessId(CHILD, CHILD)))
         assert pids.count(CHILD) == second + 1
     for second in range(5):
         proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, ticks=10 + second))
@@ -262,7 +270,7 @@ def test_who_does_not_sleep_is_never_at_rest(proc: FakeProc, state: str) -> None
 
 def test_who_is_looked_at_is_read_every_time(proc: FakeProc) -> None:
     job = Job(proc)
-    looked_at = Wanted(looked_at=ProcessId(CHILD, CHILD))
+    looked_at = ReadRequest(looked_at=ProcessId(CHILD, CHILD))
 
     for _ in range(5):
         assert job.child(looked_at).at_s == job.clock.now_s

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpwatch.collect.process.sockets import KNOWN_S, UNKNOWN_S, SocketTable, read_sockets
+from mpwatch.collect.process.fds import KNOWN_S, UNKNOWN_S, SocketTable, read_sockets
 
 
 class Clock:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.host import tracer_state
-from mpwatch.collect.host.tracer_state import Stops, stops_of
-from mpwatch.collect.process.py_spy import StackCollector, parse_dump
-from mpwatch.collect.process.run_command import Finished
+from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.host.ptrace_access import Stops, stops_of
+from mpwatch.collect.process.py_spy import Finished, StackCollector, parse_dump
 from mpwatch.model.ids import ProcessId
 
 from .conftest import FakeProc
@@ -56,8 +55,8 @@ def collector(proc: FakeProc, py_spy: PySpy) -> StackCollector:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracer_state, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(tracer_state, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(ptrace_access, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(ptrace_access, "_PAUSE_S", 0.0)
 
 
 def test_threads_come_main_first_with_plain_function_names(proc: FakeProc) -> None:

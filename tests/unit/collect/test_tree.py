@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.collect.host.gpu import GpuCollector
-from mpwatch.collect.job.reader import TreeCollector, Wanted, find_jobs
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector, find_jobs
 from mpwatch.collect.process import static_facts
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
@@ -25,13 +25,13 @@ def collector(proc: FakeProc, clock: Clock | None = None) -> TreeCollector:
     return TreeCollector(ProcessId(10, 10), proc=str(proc), clock=clock or Clock(), wall=Clock(5e9))
 
 
-def read(tree: TreeCollector, wanted: Wanted | None = None) -> TreeSample:
-    sample = tree.collect(wanted or Wanted.everything())
+def read(tree: TreeCollector, wanted: ReadRequest | None = None) -> TreeSample:
+    sample = tree.collect(wanted or ReadRequest.everything())
     assert sample is not None
     return sample
 
 
-def only(tree: TreeCollector, wanted: Wanted | None = None) -> ProcSample:
+def only(tree: TreeCollector, wanted: ReadRequest | None = None) -> ProcSample:
     (process,) = read(tree, wanted).processes
     return process
 
@@ -88,8 +88,8 @@ def test_gpus_are_read_only_if_wanted(proc: FakeProc) -> None:
     gpus = GpuCollector(Clock(), no_binding)
     tree = TreeCollector(ProcessId(10, 10), proc=str(proc), clock=Clock(), gpu=gpus)
 
-    assert read(tree, Wanted(gpu=False)).problems == ()
-    (problem,) = read(tree, Wanted()).problems
+    assert read(tree, ReadRequest(gpu=False)).problems == ()
+    (problem,) = read(tree, ReadRequest()).problems
     assert problem.startswith("GPUs are not shown")
 
 
@@ -100,13 +100,13 @@ def test_nobody_left_is_no_sample(proc: FakeProc) -> None:
 
     proc.end(10)
 
-    assert tree.collect(Wanted()) is None
+    assert tree.collect(ReadRequest()) is None
 
 
 def test_a_tree_of_zombies_has_ended(proc: FakeProc) -> None:
     proc.process(10, state="Z", cmdline=(), exe=None)
 
-    assert collector(proc).collect(Wanted()) is None
+    assert collector(proc).collect(ReadRequest()) is None
 
 
 def test_a_zombie_among_the_living_is_shown_without_problems(proc: FakeProc) -> None:
@@ -153,14 +153,14 @@ def test_links_are_kept_until_their_number_moves(proc: FakeProc) -> None:
     for number in range(4):
         proc.fd(10, number, "pipe:[77]")
     tree = collector(proc, clock)
-    first = only(tree, Wanted())
+    first = only(tree, ReadRequest())
 
     clock.now_s += 1
-    same = only(tree, Wanted())
+    same = only(tree, ReadRequest())
     for number in range(4, 20):
         proc.fd(10, number, "socket:[5]")
     clock.now_s += 1
-    moved = only(tree, Wanted())
+    moved = only(tree, ReadRequest())
 
     assert first.fds is not None
     assert same.fds is not None
@@ -182,7 +182,7 @@ def test_whoever_leaks_is_read_before_those_who_only_flutter(proc: FakeProc) -> 
             proc.fd(pid, number, "pipe:[77]")
     clock.now_s += 1
 
-    processes = read(tree, Wanted(links_count=1)).processes
+    processes = read(tree, ReadRequest(links_count=1)).processes
 
     fresh = [p.process.pid for p in processes if p.fds and p.fds.read_at_s == clock.now_s]
     assert fresh == [12]
@@ -195,7 +195,7 @@ def test_memory_is_read_in_rotation(proc: FakeProc) -> None:
     tree = collector(proc, clock)
     seen = []
     for _ in range(4):
-        processes = read(tree, Wanted()).processes
+        processes = read(tree, ReadRequest()).processes
         seen += [p.process.pid for p in processes if p.memory and p.memory.read_at_s == clock.now_s]
         clock.now_s += 11  # a small job's is read again after 20 s, touched or not
 
@@ -212,7 +212,7 @@ def test_the_process_a_person_looks_at_is_always_read(proc: FakeProc) -> None:
     read(tree)
     clock.now_s += 100
 
-    wanted = Wanted(links_count=0, maps_count=0, memory_count=0, looked_at=ProcessId(13, 13))
+    wanted = ReadRequest(links_count=0, maps_count=0, memory_count=0, looked_at=ProcessId(13, 13))
     processes = read(tree, wanted).processes
 
     fresh = [p.process.pid for p in processes if p.maps and p.maps.read_at_s == clock.now_s]

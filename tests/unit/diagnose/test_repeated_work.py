@@ -20,9 +20,9 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     threads_calling,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits import chains as waits
 from mpwatch.diagnose.analysis.waits import edges
-from mpwatch.diagnose.analysis.waits import graph as waits
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import WaitedOn
 from tests.unit.diagnose.waiting import DATA, chain
 from tests.unit.diagnose.worlds import (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import FdLink, WaitedOn
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitChain

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.collect.host import doctor_checks as doctor
-from mpwatch.model.doctor_check import CheckState
-from mpwatch.model.host import CgroupSample, RoomSample
+from mpwatch.collect.host import doctor
+from mpwatch.model.host import CgroupSample, CheckState, RoomSample
 
 MIB, GIB = 1 << 20, 1 << 30
 CGROUP = CgroupSample(2, "/job", memory_bytes=GIB, memory_limit_bytes=8 * GIB, pids_current=100)

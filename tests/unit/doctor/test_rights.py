@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.host.doctor_checks import hook_folder, tracing, tracing_check
+from mpwatch.collect.host.doctor import hook_folder, tracing, tracing_check
 from mpwatch.collect.host.ptrace_access import Facts
 
 ABLE = 1 << 19

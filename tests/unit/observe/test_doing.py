@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Thread, WorkerLoad
-from mpwatch.observe.state.activity import doing, stack_words, wait_words
+from mpwatch.observe.state.process_builder import doing, stack_words, wait_words
 
 from .worlds import MAIN
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.state.fold import Fold
-from mpwatch.observe.state.interning import STACKS_KEPT, EqualStacks
+from mpwatch.observe.state.process_builder import STACKS_KEPT, EqualStacks
 
 from .worlds import MAIN, WORKER_0, sample, tree
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus
+from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
 from mpwatch.observe.state.post_mortem import LastWords
 from tests.unit.boxes import MADE_NS, SLOTS, leave

@@ -3,7 +3,7 @@ from __future__ import annotations
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookGauges
 from mpwatch.observe.state.fold import Fold
-from mpwatch.observe.state.loader_queues import FETCHES_REMEMBERED, BatchBook, standing
+from mpwatch.observe.state.hook_state import FETCHES_REMEMBERED, BatchBook, standing
 
 from .worlds import MAIN, WORKER_0, WORKER_1, event, job, part
 

@@ -7,11 +7,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.model.events import HookHello, HookNote, HookSlice
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookHello, HookNote, HookSlice, Input
 from mpwatch.model.samples import Ended
+from mpwatch.observe.state.event_log import GAPS_KEPT, UNNUMBERED_KEPT, ReceivedNotes
 from mpwatch.observe.state.fold import Fold
-from mpwatch.observe.state.received_notes import GAPS_KEPT, UNNUMBERED_KEPT, ReceivedNotes
 
 from .worlds import MAIN, WORKER_0, event, sample, tree
 

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import pytest
 
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import Input
 from mpwatch.observe.recording.codec import moment_of
-from mpwatch.observe.recording.recording import RecordingWriter
+from mpwatch.observe.recording.file import RecordingWriter
 from tests.unit.recording.trees import MAIN, START_S
 
 Recorded: TypeAlias = Callable[[Sequence[Input]], str]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import Input
 from mpwatch.model.sanitize import clean
 
 TEXT = st.text(max_size=12).map(clean)

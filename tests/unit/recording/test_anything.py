@@ -10,11 +10,10 @@ from dataclasses import replace
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.model.events import HookNote
+from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import TreeSample
-from mpwatch.observe.recording.recording import RecordingWriter
+from mpwatch.observe.recording.file import RecordingWriter
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
 from mpwatch.report.json import diagnose_json, snapshot_json, text_of

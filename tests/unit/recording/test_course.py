@@ -9,10 +9,10 @@ import pytest
 
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import Rule
+from mpwatch.model.events import Input
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.summary import POINTS_LIMIT, Curve

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken
 from mpwatch.observe.recording.codec import KINDS
-from mpwatch.observe.recording.recording import Recording
+from mpwatch.observe.recording.file import Recording
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, tree
 
 SCHEMA_1 = Path(__file__).parents[2] / "data" / "recording-schema-1.mpw"

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.model.events import HookNote
+from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, FdLink, FdSample, TreeSample
 from mpwatch.model.segments import SegmentUse
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder

@@ -13,16 +13,16 @@ from signal import SIG_DFL, SIG_IGN, SIGXFSZ, signal
 
 import pytest
 
-from mpwatch.model.events import HookNote
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookNote, Input
 from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.observe.recording.codec import Header, LineEncoder
-from mpwatch.observe.recording.container import CannotRecord, pack
-from mpwatch.observe.recording.recording import (
+from mpwatch.observe.recording.file import (
     KEY_S,
+    CannotRecord,
     NotARecording,
     Recording,
     RecordingWriter,
+    pack,
     read_recording,
 )
 from tests.unit.recording.trees import MAIN, START_S, events, tree
@@ -263,7 +263,7 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(path: Path, clock: Clock)
 def test_a_disk_that_stays_full_loses_only_the_rest(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpwatch.observe.recording.container.WAITING_BYTES_LIMIT", 1000)
+    monkeypatch.setattr("mpwatch.observe.recording.file.WAITING_BYTES_LIMIT", 1000)
     writer = full_disk_story(path, clock, lambda _: None)
 
     read = list(read_recording(str(path)))

@@ -19,7 +19,7 @@ from mpwatch.model.commands import (
     TakeStacks,
 )
 from mpwatch.model.snapshot import Playback, Snapshot
-from mpwatch.observe.recording.recording import NotARecording
+from mpwatch.observe.recording.file import NotARecording
 from mpwatch.observe.recording.timeline import Tape
 from mpwatch.observe.sources.replay import ReplaySource
 from tests.unit.recording.conftest import Recorded

@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mpwatch.diagnose.engine import MANY, Engine
-from mpwatch.model.events import HookNote
+from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.inputs import Input
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.codec import moment_of
-from mpwatch.observe.recording.recording import Recording, RecordingWriter
+from mpwatch.observe.recording.file import Recording, RecordingWriter
 from mpwatch.observe.recording.timeline import Tape
 from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, sample, tree

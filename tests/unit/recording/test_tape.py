@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.engine import Engine
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import Input
 from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording.recording import NotARecording, Recording
+from mpwatch.observe.recording.file import NotARecording, Recording
 from mpwatch.observe.recording.timeline import Tape
 from mpwatch.observe.sources.replay import replay_to_end
 from mpwatch.observe.state.fold import Fold

@@ -11,8 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from mpwatch.report.metrics_server import CannotServe, MetricsServer, parse_address
-from mpwatch.report.prometheus import exposition
+from mpwatch.report.prometheus import CannotServe, MetricsServer, exposition, parse_address
 from tests.unit.report.jobs import finding, job
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+]+(inf|nan)?')

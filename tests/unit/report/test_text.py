@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.model.doctor_check import Check
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import Check
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.report.stack_summary import short_path

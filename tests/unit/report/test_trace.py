@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent, HookNote, HookSlice
-from mpwatch.model.inputs import Input
+from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.samples import Ended
 from mpwatch.report.trace import trace_events, write_trace
 from tests.unit.recording.trees import MAIN, START_S, WORKER, tree

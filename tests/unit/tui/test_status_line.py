@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.snapshot import OwnCost, Process
-from mpwatch.tui.elements import exit_status, header
+from mpwatch.tui.elements import header
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.view_state import COMING_S, Watch
 from tests.tui import scripted
@@ -15,7 +15,7 @@ from tests.tui.scripted import loader_job
 
 
 def test_a_job_that_is_over_says_how_the_root_and_the_failed_ended() -> None:
-    lines = [text_of(found) for found in exit_status.over_lines(scripted.ended_job())]
+    lines = [text_of(found) for found in header.over_lines(scripted.ended_job())]
 
     assert "main (41823): signal 7 (SIGBUS)" in lines[0]
     assert lines[1].strip() == "worker 3 (41829): exit code 1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mpwatch.tui.elements.header import Tab, tab_line
 from mpwatch.tui.elements.styled_text import text_of, width_of
-from mpwatch.tui.elements.tabs import Tab, tab_line
 
 NAMES = ("Overview", "Threads", "Shared memory", "Files", "Loader", "Flows", "Waits", "Events")
 TABS = [Tab(str(n), name, name[:4]) for n, name in enumerate(NAMES)]

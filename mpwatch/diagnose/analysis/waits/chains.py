@@ -1,9 +1,4 @@
-"""From edges to chains: who can still move, and what a standing process would have to wait for.
-
-A process can move if its main thread runs, or waits for something that ends by itself, or if any of
-those it waits for can move. What is left cannot: following its edges leads into a circle or to a
-wait that nobody can end.
-"""
+"""The wait-for graph of one moment: its chains, and in words why a job is stalled."""
 
 from __future__ import annotations
 
@@ -12,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.pipes import PipeEnds
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.diagnose.analysis.waits.edges import Surroundings, stands_for_s
+from mpwatch.diagnose.analysis.waits.edges import ReadContext, edges_of, stands_for_s, surroundings
 from mpwatch.diagnose.analysis.waits.verdicts import end_at
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitLink
+from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitGraph, WaitLink
 
 CHAINS_LIMIT = 64
 SETTLED_S = 2.0
@@ -36,7 +32,7 @@ class _Found(NamedTuple):
 class ChainBuilder:
     """Follows the edges of one snapshot."""
 
-    def __init__(self, around: Surroundings, edges: Sequence[WaitEdge]) -> None:
+    def __init__(self, around: ReadContext, edges: Sequence[WaitEdge]) -> None:
         self._processes = {process.process: process for process in around.snapshot.processes}
         self._names = _names(around.snapshot.processes)
         by_waiter: dict[ProcessId, list[WaitEdge]] = {}
@@ -231,3 +227,54 @@ def _is_tail(chain: WaitChain, longer: WaitChain) -> bool:
     """Whether a chain repeats the end of a longer one."""
     count = len(chain.links)
     return count < len(longer.links) and longer.links[-count:] == chain.links
+
+
+def wait_graph(snapshot: Snapshot) -> WaitGraph:
+    """Derive all waits of a snapshot and the chains they form.
+
+    System calls and their arguments suffice for most of it; stacks and the hook's readings say more
+    precisely what is waited for. Nothing is assumed about processes that could not be read: a chain
+    that reaches one ends as `unknown`.
+    """
+    around = surroundings(snapshot)
+    edges = _edges(around)
+    return WaitGraph(edges, ChainBuilder(around, edges).chains())
+
+
+class _Known(NamedTuple):
+    """The edges of one process, with what they follow from."""
+
+    process: Process
+    head: ProcessId | None
+    edges: tuple[WaitEdge, ...]
+
+
+_OF_OTHERS = frozenset(("semaphore", "child"))
+"""Kinds of waits that somebody ends who is looked up among all processes."""
+_before: tuple[PipeEnds | None, dict[ProcessId, _Known]] = None, {}
+"""Of the last job asked about: most of its processes rest at any moment, and are the same objects
+at the next look."""
+
+
+def _edges(around: ReadContext) -> tuple[WaitEdge, ...]:
+    """All waits; of those whose process and pipes are what they were, as they were found then."""
+    global _before
+    pipes, before = _before
+    known: dict[ProcessId, _Known] = {}
+    found: list[WaitEdge] = []
+    # Their edges follow from what others do.
+    entangled = {*around.workers, *around.loaders, *(rank.process for rank in around.ranks)}
+    for process in around.snapshot.living():
+        head, last = around.heads.get(process.process), before.get(process.process)
+        if (
+            last is None
+            or pipes is not around.pipes
+            or last.process is not process
+            or last.head != head
+        ):
+            last = _Known(process, head, tuple(edges_of(around, process)))
+        if process.process not in entangled and not any(e.kind in _OF_OTHERS for e in last.edges):
+            known[process.process] = last
+        found += last.edges
+    _before = around.pipes, known
+    return tuple(found)

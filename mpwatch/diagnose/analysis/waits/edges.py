@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
-from mpwatch.diagnose.analysis.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -21,6 +20,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_of,
 )
+from mpwatch.diagnose.analysis.waits.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
@@ -42,7 +42,7 @@ _OUTSIDE: frozenset[WaitKind] = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReadContext:
     """What edges are resolved against, indexed once for a snapshot."""
 
     snapshot: Snapshot
@@ -66,14 +66,14 @@ class Surroundings:
         return found is not None and (found.ended is not None or found.sample.state == "Z")
 
 
-def surroundings(snapshot: Snapshot) -> Surroundings:
+def surroundings(snapshot: Snapshot) -> ReadContext:
     """Index a snapshot for resolving edges."""
     workers = {owner.process: mine for owner, mine in loader_owners(snapshot)}
     loaders: defaultdict[ProcessId, list[Loader]] = defaultdict(list)
     for loader in snapshot.loaders:
         loaders[loader.process].append(loader)
     ends = pipe_ends(snapshot)
-    return Surroundings(
+    return ReadContext(
         snapshot=snapshot,
         pipes=ends,
         semaphore_users=cache(lambda: _semaphore_users(snapshot)),
@@ -137,7 +137,7 @@ def stands_for_s(thread: Thread) -> float | None:
     return min(thread.still_s, thread.waits_s)
 
 
-def edges_of(around: Surroundings, process: Process) -> Iterator[WaitEdge]:
+def edges_of(around: ReadContext, process: Process) -> Iterator[WaitEdge]:
     """The waits of one process: of its main thread, and of others where they mean something."""
     main = main_thread(process)
     for thread in process.threads:
@@ -149,7 +149,7 @@ def edges_of(around: Surroundings, process: Process) -> Iterator[WaitEdge]:
 
 
 def _edge(
-    around: Surroundings, process: Process, thread: Thread, *, is_main: bool
+    around: ReadContext, process: Process, thread: Thread, *, is_main: bool
 ) -> WaitEdge | None:
     """The edge of one thread; `None` where its waiting says nothing."""
     wait = thread.waits_on
@@ -189,7 +189,7 @@ def _service_edge(process: Process, thread: Thread) -> WaitEdge | None:
 
 
 def _edge_from_stack(
-    around: Surroundings, process: Process, thread: Thread, shape: Shape
+    around: ReadContext, process: Process, thread: Thread, shape: Shape
 ) -> WaitEdge | None:
     """What a recognised stack waits for; `None` leaves it to the system call."""
     kind: WaitKind = thread.waits_on.kind if thread.waits_on is not None else "unknown"
@@ -218,7 +218,7 @@ def _edge_from_stack(
     return None
 
 
-def _batch(around: Surroundings, process: Process) -> tuple[str, tuple[ProcessId, ...]]:
+def _batch(around: ReadContext, process: Process) -> tuple[str, tuple[ProcessId, ...]]:
     """The batch a main process waits for and the workers that can bring it."""
     workers = around.workers.get(process.process, ())
     waiting = [x for x in around.loaders.get(process.process, []) if x.waiting_since_s is not None]
@@ -233,7 +233,7 @@ def _batch(around: Surroundings, process: Process) -> tuple[str, tuple[ProcessId
 
 
 def _collective_edge(
-    around: Surroundings, process: Process, thread: Thread, kind: WaitKind
+    around: ReadContext, process: Process, thread: Thread, kind: WaitKind
 ) -> WaitEdge:
     """A rank waits for those that are not in the same collective; for any other if all are."""
     mine = collective_of(own_frames(thread.stack)) or ""
@@ -243,7 +243,7 @@ def _collective_edge(
     return _made(process, thread, kind, f"the other ranks in {mine}", providers, "stack")
 
 
-def _edge_of_rank(around: Surroundings, process: Process, thread: Thread) -> WaitEdge | None:
+def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> WaitEdge | None:
     """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
     kind: WaitKind = "child"
     found = launcher_wait(process, thread, around.snapshot.living())
@@ -258,7 +258,7 @@ def _edge_of_rank(around: Surroundings, process: Process, thread: Thread) -> Wai
 
 
 def _edge_from_call(
-    around: Surroundings, process: Process, thread: Thread, wait: WaitedOn, *, is_main: bool
+    around: ReadContext, process: Process, thread: Thread, wait: WaitedOn, *, is_main: bool
 ) -> WaitEdge:
     """What a system call waits for."""
     own = process.process
@@ -297,7 +297,7 @@ def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:
 
 
 def _read_edge(
-    around: Surroundings,
+    around: ReadContext,
     process: Process,
     thread: Thread,
     wait: WaitedOn,
@@ -334,7 +334,7 @@ def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence
 
 
 def _children(
-    around: Surroundings, process: Process, wait: WaitedOn
+    around: ReadContext, process: Process, wait: WaitedOn
 ) -> tuple[str, tuple[ProcessId, ...]]:
     """The children whose end is waited for."""
     named = [t.removeprefix("pid ") for t in wait.targets if t.startswith("pid ")]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
-from mpwatch.diagnose.analysis.rank_waits import conclusion
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     frame_words,
@@ -15,7 +14,8 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, Surroundings, is_busy
+from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, ReadContext, is_busy
+from mpwatch.diagnose.analysis.waits.rank_waits import conclusion
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -42,7 +42,7 @@ class WaitEnd:
     conclusion: str
 
 
-def end_at(around: Surroundings, process: Process, edges: Sequence[WaitEdge]) -> WaitEnd | None:
+def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> WaitEnd | None:
     """Why a chain ends at this process; `None` if it waits for another one.
 
     Args:
@@ -72,7 +72,7 @@ def end_at(around: Surroundings, process: Process, edges: Sequence[WaitEdge]) ->
     return _end_of_edge(around, process, edges[0])
 
 
-def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> WaitEnd:
+def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitEnd:
     """How a wait ends that no other process of the job can end."""
     words = f"waits for {edge.what}{where(process)}"
     if edge.kind == "stopped":
@@ -102,7 +102,7 @@ def _end_of_edge(around: Surroundings, process: Process, edge: WaitEdge) -> Wait
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
 
 
-def _is_new(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
+def _is_new(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     """Whether a pipe or socket is waited for that no descriptor led to when they were listed."""
     thread = next((t for t in process.threads if t.tid == edge.tid), None)
     wait = thread.waits_on if thread is not None else None
@@ -115,7 +115,7 @@ def _is_new(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
     )
 
 
-def _is_alone(around: Surroundings, process: Process, edge: WaitEdge) -> bool:
+def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     """Whether nobody else, inside this job or outside, can end a wait.
 
     A read blocks only while somebody can write: if the reader itself holds a write end, that is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.headroom import Approach, approach
+from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity

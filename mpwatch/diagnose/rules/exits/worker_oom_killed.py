@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence
-from mpwatch.diagnose.analysis.forecast import slope
-from mpwatch.diagnose.analysis.headroom import Approach, approach
+from mpwatch.diagnose.analysis.forecast import Approach, approach, slope
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

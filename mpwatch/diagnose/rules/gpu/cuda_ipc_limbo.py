@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.cuda_ipc import CudaLent, cuda_lent
 from mpwatch.diagnose.analysis.forecast import Forecast, forecast
 from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent
 from mpwatch.diagnose.known_errors import told
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

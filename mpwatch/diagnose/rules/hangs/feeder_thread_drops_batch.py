@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import all_stand
-from mpwatch.diagnose.analysis.loader_waits import LoaderStall, has_unsent, is_idle, loader_stalls
 from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.waits.loader_waits import (
+    LoaderStall,
+    has_unsent,
+    is_idle,
+    loader_stalls,
+)
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.fork_deadlock import forked_alone
 from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot

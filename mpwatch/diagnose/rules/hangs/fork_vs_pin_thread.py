@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.fork_deadlock import forked_alone
-from mpwatch.diagnose.analysis.loader_waits import PIN_THREAD
 from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
+from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
+from mpwatch.diagnose.analysis.waits.loader_waits import PIN_THREAD
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import ThreadSample

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.fork_deadlock import ForkedAlone, forked_alone
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import calls, own_frames
+from mpwatch.diagnose.analysis.waits.deadlocks import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId

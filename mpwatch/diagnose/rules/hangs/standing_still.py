@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
-from mpwatch.diagnose.analysis.pipe_deadlock import ADVICE as READ_BOTH
-from mpwatch.diagnose.analysis.pipe_deadlock import unread_pipe
 from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
+from mpwatch.diagnose.analysis.waits.deadlocks import unread_pipe
 from mpwatch.diagnose.analysis.waits.verdicts import is_forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
-from mpwatch.diagnose.analysis.loader_waits import is_loader_poll
-from mpwatch.diagnose.analysis.pipe_deadlock import ADVICE as READ_BOTH
-from mpwatch.diagnose.analysis.pipe_deadlock import UnreadPipe, unread_by
 from mpwatch.diagnose.analysis.process_queries import called, of_role
 from mpwatch.diagnose.analysis.stack_patterns import (
     frame_words,
@@ -15,7 +12,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
+from mpwatch.diagnose.analysis.waits.deadlocks import UnreadPipe, unread_by
+from mpwatch.diagnose.analysis.waits.loader_waits import is_loader_poll
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.headroom import memory_room
+from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.idle_time import stands
 from mpwatch.diagnose.analysis.process_queries import of_role
 from mpwatch.model.findings import Finding, Severity

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import growth
-from mpwatch.diagnose.analysis.headroom import memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History

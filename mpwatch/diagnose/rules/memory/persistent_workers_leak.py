@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.forecast import Growth, growth
-from mpwatch.diagnose.analysis.headroom import memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_room, severity_of_growth
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History

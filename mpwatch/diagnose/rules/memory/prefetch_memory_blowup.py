@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import growth
-from mpwatch.diagnose.analysis.headroom import memory_room
+from mpwatch.diagnose.analysis.forecast import growth, memory_room
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.diagnose.analysis.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import slope
-from mpwatch.diagnose.analysis.headroom import AT_LIMIT, NEAR_LIMIT, Approach, approach
+from mpwatch.diagnose.analysis.forecast import AT_LIMIT, NEAR_LIMIT, Approach, approach, slope
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.known_errors import evidence_of, tagged

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mpwatch.diagnose.analysis.waits.graph import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import fork_openmp, standing_still
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn

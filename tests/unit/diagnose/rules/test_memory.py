@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.headroom import memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.forecast import memory_room, severity_of_growth
 from mpwatch.diagnose.rules.memory import (
     compile_worker_pool,
     copy_on_write_growth,

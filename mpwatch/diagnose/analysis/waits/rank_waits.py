@@ -1,8 +1,4 @@
-"""What a rank waits for that no system call tells: others that have to join, a key in their store.
-
-The store is a server in the launcher, or in rank 0 (torch 2.13). Who reads from it waits for the
-rank that sets the key, not for the process with the server, which only sleeps between its looks.
-"""
+"""Waits of a rank that no system call shows: for other ranks, or for a key in their store."""
 
 from __future__ import annotations
 

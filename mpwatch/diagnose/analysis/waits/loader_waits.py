@@ -1,4 +1,4 @@
-"""A process that waits for a batch and has done so for too long."""
+"""Processes that have waited for a batch for too long."""
 
 from __future__ import annotations
 
