@@ -9,9 +9,9 @@ import pytest
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Snapshot
+from mpwatch.report.job_end import LAST_WORDS, WORDS_LIMIT
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
-from mpwatch.report.job_end import LAST_WORDS, WORDS_LIMIT
 from tests.unit.report.jobs import MAIN, WORKER, job
 
 
