@@ -10,7 +10,7 @@ from mpwatch.collect.host.cgroups import CgroupReader
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.host.port_owners import port_owners
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import Budget, KeptFiles
+from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
 from mpwatch.model.sanitize import clean
 from mpwatch.model.segments import SegmentUse
@@ -43,10 +43,10 @@ def room(path: str, shown: str) -> RoomSample:
 class HostCollector:
     """Reads the surroundings of one process."""
 
-    def __init__(self, proc: str = "/proc", budget: Budget | None = None) -> None:
+    def __init__(self, proc: str = "/proc", budget: DescriptorBudget | None = None) -> None:
         self._proc = proc
-        self._budget = budget or Budget(0)
-        self._files = KeptFiles(self._budget)
+        self._budget = budget or DescriptorBudget(0)
+        self._files = OpenFiles(self._budget)
         self._reader: CgroupReader | None = None
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)

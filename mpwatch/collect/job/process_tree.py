@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import Budget, KeptFiles, Stat
+from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles, Stat
 from mpwatch.model.ids import ProcessId
 
 SCAN_INTERVAL_S = 10.0
@@ -20,8 +20,7 @@ NEWBORN_LIMIT = 256
 """More new pids than this, and asking all members for their children is cheaper."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class TreeEntry(NamedTuple):
     """One process of the job as it is now."""
 
     stat: Stat
@@ -29,7 +28,7 @@ class Member:
     """The parent it had when it was first seen; `None` for the root and for strays."""
 
 
-class Membership:
+class ProcessTree:
     """Remembers who was seen as a descendant, so that an orphan stays in the tree.
 
     Whoever was never seen below the root (its parent started it and died between two looks) is
@@ -43,7 +42,7 @@ class Membership:
         root: ProcessId,
         proc: str = "/proc",
         clock: Callable[[], float] = time.monotonic,
-        budget: Budget | None = None,
+        budget: DescriptorBudget | None = None,
     ) -> None:
         self._root = root
         self._proc = proc
@@ -54,14 +53,15 @@ class Membership:
         self._adopt(root, None)
         self._seen: dict[ProcessId, tuple[bytes, Stat]] = {}
         """The last line of each member: who has not moved since need not be taken apart again."""
-        self._order: list[Member] = []
-        self._files = KeptFiles(budget or Budget(0))
+        self._sorted: tuple[Mapping[ProcessId, ProcessId | None], tuple[ProcessId, ...]] = {}, ()
+        """The parents, and the order that follows from them."""
+        self._files = OpenFiles(budget or DescriptorBudget(0))
         self._has_children_files = procfs.has_children_files(proc)
         self._last_pid: int | None = None
         self._descended_at_s = -SCAN_INTERVAL_S
         self._scanned: tuple[float, frozenset[int]] = (-SCAN_INTERVAL_S, frozenset())
 
-    def update(self) -> list[Member]:
+    def update(self) -> list[TreeEntry]:
         """Look again; parents before children, empty once nobody is left."""
         living: dict[int, Stat] = {}
         for process in list(self._parents):
@@ -79,7 +79,7 @@ class Membership:
         return self._ordered(living)
 
     def births(self) -> list[ProcessId]:
-        """Members born since the last look, found cheaply enough to ask ten times a second.
+        """TreeEntrys born since the last look, found cheaply enough to ask ten times a second.
 
         One read tells whether the machine made any process at all; only then is anybody looked at.
         """
@@ -98,7 +98,7 @@ class Membership:
         return [process for process in self._parents if process not in before]
 
     def _look_again(self, process: ProcessId) -> Stat | None:
-        """The stat of a member, the same object while nothing has moved; `None` once it is gone."""
+        """The stat of a process, parsed only where its line has changed; `None` once it is gone."""
         try:
             line = self._files.read(f"{self._proc}/{process.pid}/stat")
             line_before, before = self._seen.get(process, (b"", None))
@@ -109,8 +109,6 @@ class Membership:
             return None
         if stat.process != process:
             return None
-        if before is not None and stat == before:
-            stat = before
         self._seen[process] = line, stat
         return stat
 
@@ -266,39 +264,27 @@ class Membership:
         except OSError:
             return ()
 
-    def _ordered(self, living: dict[int, Stat]) -> list[Member]:
-        """The root first, parents before children, siblings by birth, strays last.
-
-        While nobody comes or goes the order of the last time holds.
-        """
-        if len(self._order) == len(living):
-            again = [living.get(member.stat.pid) for member in self._order]
-            order = [
-                member if stat is member.stat else Member(stat, member.parent)
-                for member, stat in zip(self._order, again, strict=True)
-                if stat is not None and stat.process == member.stat.process
-            ]
-            if len(order) == len(living):
-                self._order = order
-                return list(order)
-        self._order = self._sorted(living)
-        return list(self._order)
-
-    def _sorted(self, living: dict[int, Stat]) -> list[Member]:
-        """Put all of them in order."""
+    def _ordered(self, living: dict[int, Stat]) -> list[TreeEntry]:
+        """The root first, parents before children, siblings by start, strays last."""
         by_process = {stat.process: stat for stat in living.values()}
-        below: dict[ProcessId | None, list[Stat]] = {}
-        for process, stat in by_process.items():
-            parent = self._parents.get(process)
-            below.setdefault(parent if parent in by_process else None, []).append(stat)
-        for siblings in below.values():
-            siblings.sort(
-                key=lambda s: (s.process != self._root, s.start_ticks, s.pid), reverse=True
-            )
-        ordered: list[Member] = []
-        stack = below.pop(None, [])
-        while stack:
-            stat = stack.pop()
-            ordered.append(Member(stat, self._parents.get(stat.process)))
-            stack.extend(below.pop(stat.process, ()))
-        return ordered
+        parents = {process: self._parents.get(process) for process in by_process}
+        if parents != self._sorted[0]:
+            self._sorted = parents, _sorted(parents, self._root)
+        return [TreeEntry(by_process[process], parents[process]) for process in self._sorted[1]]
+
+
+def _sorted(
+    parents: Mapping[ProcessId, ProcessId | None], root: ProcessId
+) -> tuple[ProcessId, ...]:
+    """Parents before children, siblings by start."""
+    below: dict[ProcessId | None, list[ProcessId]] = {}
+    for process, parent in parents.items():
+        below.setdefault(parent if parent in parents else None, []).append(process)
+    for siblings in below.values():
+        siblings.sort(key=lambda each: (each != root, each.start_ticks, each.pid), reverse=True)
+    ordered: list[ProcessId] = []
+    stack = below.pop(None, [])
+    while stack:
+        ordered.append(stack.pop())
+        stack.extend(below.pop(ordered[-1], ()))
+    return tuple(ordered)

@@ -1,6 +1,6 @@
 """What each process of a torch job is for: pure functions over readings.
 
-Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
+RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 
 - multiprocessing starts its helpers as `python -c "from multiprocessing.MODULE import ..."`.
   Children of a forkserver are forks of it and keep its command line; only the parent differs.
@@ -15,7 +15,7 @@ Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.model.cmdline import python_program
@@ -35,8 +35,7 @@ _LAUNCHER_MODULES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class RoleFacts(NamedTuple):
     """What the role of a process is derived from."""
 
     process: ProcessId
@@ -45,12 +44,12 @@ class Facts:
     name: str
     cmdline: tuple[str, ...]
     is_python: bool
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = MappingProxyType({})
     is_fork: bool = False
     """Whether it has executed nothing since it was forked."""
 
 
-class Part(NamedTuple):
+class RoleAssignment(NamedTuple):
     """What a process is in the job."""
 
     role: Role
@@ -60,14 +59,14 @@ class Part(NamedTuple):
     worker_id: int | None = None
 
 
-def assign(facts: Sequence[Facts]) -> dict[ProcessId, Part]:
+def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
     """Give every process of a job its part.
 
     Args:
         facts: The job, parents before children, the root first.
     """
     known = {fact.process: fact for fact in facts}
-    parts: dict[ProcessId, Part] = {}
+    parts: dict[ProcessId, RoleAssignment] = {}
     for fact in facts:
         above = known.get(fact.parent) if fact.parent is not None else None
         aboves_part = parts.get(above.process) if above is not None else None
@@ -76,17 +75,19 @@ def assign(facts: Sequence[Facts]) -> dict[ProcessId, Part]:
     return parts
 
 
-def _part(fact: Facts, parent: Facts | None, parents_part: Part | None, is_root: bool) -> Part:
+def _part(
+    fact: RoleFacts, parent: RoleFacts | None, parents_part: RoleAssignment | None, is_root: bool
+) -> RoleAssignment:
     """The part of one process whose parent already has its own."""
     if _base(fact.cmdline) == SHM_MANAGER or fact.name == SHM_MANAGER[:15]:
-        return Part("shm-manager")
+        return RoleAssignment("shm-manager")
     if not fact.cmdline and parent is not None and parent.is_python:
         return _remains(fact, parents_part)
     if not fact.is_python:
-        return Part("other")
+        return RoleAssignment("other")
     code = inline_code(fact.cmdline)
     if code.startswith(_TRACKER):
-        return Part("resource-tracker")
+        return RoleAssignment("resource-tracker")
     if code.startswith(_FORKSERVER):
         if parent is None or not inline_code(parent.cmdline).startswith(_FORKSERVER):
             return _worker_or(fact, "forkserver", None)
@@ -94,35 +95,35 @@ def _part(fact: Facts, parent: Facts | None, parents_part: Part | None, is_root:
         is_servers = parents_part is None or parents_part.role == "forkserver"
         return _worker_or(fact, "spawned", "forkserver" if is_servers else "fork")
     if any(_COMPILE_WORKER in argument for argument in fact.cmdline[:3]):
-        return Part("compile-worker")
+        return RoleAssignment("compile-worker")
     if code.startswith(_SPAWN):
         return _worker_or(fact, "spawned", "fork" if fact.is_fork else "spawn")
     if fact.name == WORKER_NAME:
-        return Part("loader-worker", "fork")
+        return RoleAssignment("loader-worker", "fork")
     if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
-        return Part("spawned", "fork")
+        return RoleAssignment("spawned", "fork")
     if is_launcher(fact.cmdline):
-        return Part("launcher")
-    return Part(_own_program(fact, parents_part, is_root))
+        return RoleAssignment("launcher")
+    return RoleAssignment(_own_program(fact, parents_part, is_root))
 
 
-def _remains(fact: Facts, parents_part: Part | None) -> Part:
+def _remains(fact: RoleFacts, parents_part: RoleAssignment | None) -> RoleAssignment:
     """The part of one that was dead when first seen: its name and how it was born are left."""
     is_servers = parents_part is not None and parents_part.role == "forkserver"
     method = ("forkserver" if is_servers else "fork") if fact.is_fork else "spawn"
     if fact.name == WORKER_NAME:
-        return Part("loader-worker", method)
-    return Part("spawned", method) if fact.is_fork else Part("other")
+        return RoleAssignment("loader-worker", method)
+    return RoleAssignment("spawned", method) if fact.is_fork else RoleAssignment("other")
 
 
-def _worker_or(fact: Facts, otherwise: Role, method: str | None) -> Part:
+def _worker_or(fact: RoleFacts, otherwise: Role, method: str | None) -> RoleAssignment:
     """A DataLoader worker if it is called so; its server or another child if not."""
     if fact.name == WORKER_NAME:
-        return Part("loader-worker", method or "forkserver")
-    return Part(otherwise, method)
+        return RoleAssignment("loader-worker", method or "forkserver")
+    return RoleAssignment(otherwise, method)
 
 
-def _own_program(fact: Facts, parents_part: Part | None, is_root: bool) -> Role:
+def _own_program(fact: RoleFacts, parents_part: RoleAssignment | None, is_root: bool) -> Role:
     """The part of a Python program that multiprocessing did not start."""
     if parents_part is None:
         # An orphan, or one whose parent lived too shortly to be seen: a daemon of the program.
@@ -130,7 +131,7 @@ def _own_program(fact: Facts, parents_part: Part | None, is_root: bool) -> Role:
     if parents_part.role == "launcher":
         return "rank" if "RANK" in fact.environment else "main"
     # Below a shell or another wrapper the first Python is the program; below Python it is a tool.
-    return "main" if parents_part == Part("other", rank=parents_part.rank) else "other"
+    return "main" if parents_part == RoleAssignment("other", rank=parents_part.rank) else "other"
 
 
 def inline_code(cmdline: Sequence[str]) -> str:

@@ -285,17 +285,13 @@ def inode_of(target: str) -> int | None:
     return int(digits) if is_numbered else None
 
 
-def read_descriptors(
-    proc: str, pid: int, socket_end: SocketEndOf, before: Descriptors | None = None
-) -> Descriptors:
+def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptors:
     """List the descriptors of a process and resolve each.
 
     Args:
         proc: Where procfs is.
         pid: The process.
         socket_end: Where a socket leads, by its inode.
-        before: An earlier listing: what is the same now is the same object, so that whoever derived
-            something from it sees that nothing has changed.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -304,19 +300,13 @@ def read_descriptors(
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(map(int, os.listdir(folder)))
-        found = _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end, before)
+        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end)
     finally:
         os.close(folder)
-    if before is not None and found.links == before.links:
-        return found._replace(links=before.links)
-    return found
 
 
-def _resolve(
-    folder: int, fds: list[int], infos: str, socket_end: SocketEndOf, before: Descriptors | None
-) -> Descriptors:
+def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -> Descriptors:
     """What each of these descriptors points to."""
-    known = {link.fd: link for link in before.links} if before is not None else {}
     is_long = len(fds) > LINKS_LIMIT
     kinds: dict[FdKind, int] = {}
     links: list[FdLink] = []
@@ -327,17 +317,6 @@ def _resolve(
             target = os.readlink(name, dir_fd=folder)
         except OSError:
             continue  # closed since the listing
-        same = known.get(fd)
-        # The other end of the same pipe may sit at the number by now: the direction is asked.
-        if (
-            same is not None
-            and same.kind == "pipe"
-            and same.target == target
-            and same.is_writable is is_writable(name, folder)
-        ):
-            kinds["pipe"] = kinds.get("pipe", 0) + 1
-            links.append(same)
-            continue
         kind = kind_of(target)
         kinds[kind] = kinds.get(kind, 0) + 1
         if kind == "pipe":

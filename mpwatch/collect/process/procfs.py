@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CHUNK_BYTES = 1 << 16
 ARGUMENT_COUNT_LIMIT = 64
 CMDLINE_BYTES_LIMIT = 1 << 16
@@ -256,11 +257,11 @@ def read_status(proc: str, pid: int) -> StatusCounters:
         return NO_COUNTERS
     shmem = found.get(b"RssShmem", b"").split()
     return StatusCounters(
-        voluntary_switches=_int(found.get(b"voluntary_ctxt_switches")),
-        involuntary_switches=_int(found.get(b"nonvoluntary_ctxt_switches")),
+        voluntary_switches=number(found.get(b"voluntary_ctxt_switches")),
+        involuntary_switches=number(found.get(b"nonvoluntary_ctxt_switches")),
         cpus_allowed=_bits(found.get(b"Cpus_allowed")),
-        signals_caught=_mask(found.get(b"SigCgt")),
-        shmem_kb=int(shmem[0]) if shmem else None,
+        signals_caught=number(found.get(b"SigCgt"), 16),
+        shmem_kb=number(shmem[0]) if shmem else None,
     )
 
 
@@ -271,20 +272,24 @@ def read_io(proc: str, pid: int) -> tuple[int | None, int | None]:
     except OSError:
         return None, None
     found = dict(_IO.findall(data))
-    return _int(found.get(b"rchar")), _int(found.get(b"wchar"))
+    return number(found.get(b"rchar")), number(found.get(b"wchar"))
 
 
-def _int(text: bytes | None) -> int | None:
-    return int(text) if text else None
-
-
-def _mask(text: bytes | None) -> int | None:
-    return int(text, 16) if text else None
+def number(text: bytes | None, base: int = 10) -> int | None:
+    """A number of at most 64 bits; `None` for anything else, as other kernels may show it."""
+    try:
+        value = int(text or b"", base)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1 << 64 else None
 
 
 def _bits(text: bytes | None) -> int | None:
-    """How many bits a mask of cpus has."""
-    return int(text.replace(b",", b""), 16).bit_count() if text else None
+    """How many bits are set in a mask of cpus, which is longer than 64 bits on large machines."""
+    try:
+        return int((text or b"").replace(b",", b""), 16).bit_count()
+    except ValueError:
+        return None
 
 
 KEPT_LIMIT = 4096
@@ -292,14 +297,14 @@ SMALL_BYTES = 4096
 """One read gives all of such a file."""
 
 
-class Budget:
+class DescriptorBudget:
     """How many descriptors may be held open by all readers together."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
 
     @classmethod
-    def of_this_process(cls, proc: str) -> Budget:
+    def of_this_process(cls, proc: str) -> DescriptorBudget:
         """Half of what this process may open; nothing of a procfs that is only a copy of one.
 
         Files of a copy do not end with the process they are of.
@@ -310,10 +315,10 @@ class Budget:
         return cls(KEPT_LIMIT if soft == resource.RLIM_INFINITY else min(KEPT_LIMIT, soft // 2))
 
 
-class KeptFiles:
+class OpenFiles:
     """The files of one process, or of some."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: DescriptorBudget) -> None:
         self._budget = budget
         self._fds: dict[str, int] = {}
 

@@ -114,7 +114,6 @@ def join(
     cache: ExtentCache,
     creator_of: CreatorOf,
     at_s: float,
-    before: Sequence[SegmentUse] = (),
 ) -> tuple[SegmentUse, ...]:
     """Join descriptors and mappings by inode: names differ between processes, inodes do not.
 
@@ -125,9 +124,7 @@ def join(
         cache: Sizes of files.
         creator_of: Translates the pid in a name.
         at_s: The moment of the reading.
-        before: What came of it the last time: a use that is still the same is the same object.
     """
-    earlier = {use.segment: use for use in before}
     fds: dict[SegmentId, list[int]] = {}
     paths: dict[SegmentId, str] = {}
     extents: dict[SegmentId, Extent] = {}
@@ -144,34 +141,18 @@ def join(
             extent = cache.examine(pid, area, at_s)
             if extent is not None:
                 extents[area.segment] = extent
-    uses = []
-    for key, path in list(paths.items())[:SEGMENTS_LIMIT]:
-        numbers, spots = tuple(fds.get(key, ())), ranges.get(key, ())
-        extent, use = extents.get(key), earlier.get(key)
-        if use is None or not _is_still(use, path, numbers, spots, extent):
-            use = _use(key, path, numbers, spots, extent, creator_of)
-        uses.append(use)
-    return tuple(uses)
-
-
-def _is_still(
-    use: SegmentUse,
-    path: str,
-    fds: tuple[int, ...],
-    ranges: tuple[tuple[int, int], ...],
-    extent: Extent | None,
-) -> bool:
-    """Whether a use of a segment is what it was."""
-    return (
-        extent is not None
-        and use.fds == fds
-        and use.ranges == ranges
-        and use.size_bytes == extent.size_bytes
-        and use.allocated_bytes == extent.allocated_bytes
-        and use.changed_wall_s == extent.changed_wall_s
-        and use.is_linked is (extent.links > 0)
-        and path.startswith(use.path)
-        and (use.creator_pid is not None or creator_inside(path) is None)
+    return tuple(
+        [
+            _use(
+                key,
+                path,
+                tuple(fds.get(key, ())),
+                ranges.get(key, ()),
+                extents.get(key),
+                creator_of,
+            )
+            for key, path in list(paths.items())[:SEGMENTS_LIMIT]
+        ]
     )
 
 

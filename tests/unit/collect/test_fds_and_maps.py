@@ -164,15 +164,6 @@ def test_libraries_that_matter_are_named_once() -> None:
     assert found.has_torch
 
 
-def test_libraries_are_taken_over_while_only_shared_memory_moved() -> None:
-    before = maps.parse_mappings(MAPS)
-    more = MAPS + b"7f0000050000-7f0000051000 rw-s 00000000 00:1b 5001 /dev/shm/torch_1_2_3\n"
-    private = MAPS.replace(b"libgomp", b"libc") + b"7f60-7f61 rw-p 00000000 00:00 0\n"
-
-    assert maps.parse_mappings(more, before).libraries is before.libraries
-    assert maps.parse_mappings(private, before).libraries == ("libtorch_cpu.so",)
-
-
 def test_an_address_leads_to_the_file_it_lies_in() -> None:
     found = maps.parse_mappings(MAPS)
 
