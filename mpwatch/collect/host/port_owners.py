@@ -61,7 +61,7 @@ def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[byt
             fields = line.split()
             # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
             if len(fields) > 9 and fields[3] == _LISTEN:
-                port = int(fields[1].rpartition(b":")[2], 16)
+                port = procfs.number(fields[1].rpartition(b":")[2], 16)
                 if port in ports:
                     yield b"socket:[" + fields[9] + b"]", port
 
@@ -75,9 +75,8 @@ def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
             ports = {listening[link] for link in links & listening.keys()}
             if ports:
                 words = procfs.read(f"{proc}/{name}/cmdline").replace(b"\0", b" ").strip()
-                stat = procfs.read(f"{proc}/{name}/stat").rpartition(b")")[2].split()
+                parent = procfs.parent_in(procfs.read_stat_line(proc, int(name)))
                 for port in sorted(ports):
-                    command = clean(words.decode(errors="replace"))[:COMMAND_CHARS]
-                    yield PortOwner(port, int(name), command, int(stat[1]))
-        except (OSError, IndexError):
+                    yield PortOwner(port, int(name), clean(words, COMMAND_CHARS), parent)
+        except OSError:
             continue  # it is gone, or another user's

@@ -54,13 +54,13 @@ def parse_syscall(line: bytes) -> BlockedCall | None:
     words = line.split()
     if not words or words[0] == b"running":
         return None
-    try:
-        number = int(words[0])
-        # Outside a system call only stack and instruction pointer follow.
-        arguments = tuple(int(word, 16) for word in words[1:7]) if number >= 0 else ()
-    except ValueError:
+    if words[0] == b"-1":
+        return BlockedCall(-1)  # outside a system call only stack and instruction pointer follow
+    number = procfs.number(words[0])
+    arguments = tuple(procfs.number(word, 16) for word in words[1:7])
+    if number is None or None in arguments:
         return None
-    return BlockedCall(number, arguments)
+    return BlockedCall(number, tuple([each for each in arguments if each is not None]))
 
 
 def may_lie_in_a_mapping(line: bytes) -> bool:
