@@ -224,15 +224,12 @@ def run_as_nobody(code: str) -> str:
     # Everything is imported before: the code may lie where nobody may read.
     imports = textwrap.dedent(
         """
-        import dataclasses, resource, sys
-        from mpwatch.collect.host import gpu, host, tracer_state
-        from mpwatch.collect.process import errors, py_spy
+        from mpwatch.collect.process import identify as errors, py_spy
         from mpwatch.collect.process.exits import DeathWatch
         from mpwatch.collect.hook.client import HookClients
         from mpwatch.collect.process.identify import identify
-        from mpwatch.collect.job.reader import TreeCollector, ReadRequest, find_jobs
+        from mpwatch.collect.job.reader import TreeCollector, ReadRequest
         from mpwatch.model.ids import ProcessId
-        import json, pwd
         """
     )
     done = subprocess.run(
