@@ -7,6 +7,7 @@ the reason is in the `problems` beside it. All `at_s` are CLOCK_MONOTONIC second
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
@@ -36,6 +37,14 @@ WaitKind: TypeAlias = Literal[
     "stopped",
     "unknown",
 ]
+
+_NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
+
+
+def inode_of(target: str) -> int | None:
+    """The inode in `pipe:[18174]` or `socket:[77]`, or `None` for anything else."""
+    match = _NUMBERED.fullmatch(target)
+    return int(match[1]) if match is not None else None
 
 
 class FdLink(NamedTuple):

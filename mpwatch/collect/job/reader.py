@@ -17,7 +17,7 @@ from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import SocketTable
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
-from mpwatch.collect.process.reader import ProcessReader, ReadContext
+from mpwatch.collect.process.reader import ProbeContext, ProcessReader
 from mpwatch.collect.process.schedule import MANY, Due, Probes, Schedule
 from mpwatch.collect.process.segments import ExtentCache
 from mpwatch.collect.process.static_facts import StaticFacts, is_stale, read_static_facts
@@ -33,7 +33,7 @@ SEGMENT_MEMORY_S = 300.0
 
 
 class TreeCollector:
-    """Reads a job again and again, remembering who belongs to it and what has not moved."""
+    """Reads a job again and again."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class TreeCollector:
         """Prepare; nothing is read yet.
 
         Args:
-            root: Whose descendants to watch.
+            root: The root process of the job.
             proc: Where procfs is.
             clock: CLOCK_MONOTONIC in seconds.
             wall: CLOCK_REALTIME in seconds.
-            gpu: Asks for the GPUs.
+            gpu: Reads the GPUs.
         """
         self._root = root
         self._proc = proc
@@ -92,20 +92,20 @@ class TreeCollector:
             problems=gpu_problems,
         )
 
-    def births(self) -> list[ProcessId]:
-        """Processes of the job that were born since it was last looked at, ended ones included.
+    def started(self) -> list[ProcessId]:
+        """Processes of the job that were started since the last reading, exited ones included.
 
-        Costs 10 us while the machine makes no process: meant for many calls between two readings,
+        Costs 10 us while the machine starts no process: meant for many calls between two readings,
         so that children which live shorter than an interval are seen.
         """
-        return self._tree.births()
+        return self._tree.started()
 
     def oom_kills(self) -> int | None:
-        """Out-of-memory kills of the job's control group by now; `None` if nobody counts them."""
+        """Out-of-memory kills of the job's control group by now; `None` if they are not counted."""
         return self._host.oom_kills()
 
     def _read_host(self, tree: list[TreeEntry], at_s: float, wall_s: float) -> HostSample:
-        """The surroundings, as the first living process sees them."""
+        """The machine, as the first living process sees it."""
         first = next(each.stat.process for each in tree if each.stat.state not in ("Z", "X"))
         if first != self._first:
             self._files.close()
@@ -179,7 +179,7 @@ class _ProcessReaders:
         max_map_count: int | None,
     ) -> tuple[ProcSample, ...]:
         """One sample of each process."""
-        context = ReadContext(
+        context = ProbeContext(
             proc=self._proc,
             at_s=at_s,
             wall_s=wall_s,
@@ -260,7 +260,7 @@ class _ProcessReaders:
         )
 
     def _probes(
-        self, tree: list[TreeEntry], request: ReadRequest, context: ReadContext
+        self, tree: list[TreeEntry], request: ReadRequest, context: ProbeContext
     ) -> dict[ProcessId, Probes]:
         """The probes to run: of those that are due, the most urgent."""
         dues = {
@@ -294,7 +294,7 @@ class _ProcessReaders:
 def _most_urgent(
     dues: dict[ProcessId, Due], urgency: Callable[[Due], float | None], count: int | None
 ) -> frozenset[ProcessId]:
-    """Those that want reading most; among equals the oldest, which is the root at first."""
+    """The most urgent processes; among equals the oldest, at first the root."""
     waiting = [(-u, process) for process, due in dues.items() if (u := urgency(due)) is not None]
     waiting.sort(key=lambda each: (each[0], each[1].start_ticks, each[1].pid))
     return frozenset(process for _, process in waiting[:count])
@@ -307,10 +307,10 @@ def _same(pid: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What one reading of the tree shall contain; a count of `None` means all processes.
+    """What one reading of the tree contains; a count of `None` means all processes.
 
-    Whatever is not read is carried over from the last time, with the moment it was read. Counts
-    bound the cost of one reading: those with the oldest reading and the most news come first.
+    What is not read is carried over from the last reading, with its time. Counts
+    bound the cost of one reading: processes with old results and large changes come first.
     """
 
     threads: bool = True
@@ -322,7 +322,7 @@ class ReadRequest:
     memory_count: int | None = 1
     """Read `smaps_rollup` of at most this many processes, at most every two seconds."""
     memory_ahead: bool = False
-    """Begin to read everybody's memory in the background: the next reading of all has it."""
+    """Begin to read the memory of all processes in the background, for the next reading."""
     gpu: bool = True
     looked_at: ProcessId | None = None
     """The process a person looks at: always read in full."""

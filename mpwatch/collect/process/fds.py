@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import FdKind, FdLink
+from mpwatch.model.samples import FdKind, FdLink, inode_of
 from mpwatch.model.sanitize import clean
 
 UNKNOWN_S = 2.0
-"""Unknown sockets are asked for this often at most: short-lived ones come with every batch."""
+"""At most so often the kernel is queried for unknown sockets: each batch opens short-lived ones."""
 KNOWN_S = 10.0
 """A known one may have been connected since."""
 ANSWER_BYTES = 1 << 16
@@ -59,7 +59,7 @@ class SocketEnd(NamedTuple):
 
 
 class SocketTable:
-    """The sockets of this network namespace by inode, asked for again when an unknown one comes."""
+    """The sockets of this network namespace by inode, read again when an unknown one is found."""
 
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, ask: Ask | None = None
@@ -258,7 +258,7 @@ def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
 
 @lru_cache(maxsize=8192)
 def kind_of(target: str) -> FdKind:
-    """What sort of thing the text of a descriptor's link names.
+    """The kind of file that the text of a descriptor's link names.
 
     Forked workers hold the pipes of all that were started before them: thousands of descriptors
     that lead to a few hundred things.
@@ -274,15 +274,6 @@ def kind_of(target: str) -> FdKind:
     if target.startswith("/"):
         return "file"
     return _ANON.get(target, "other")
-
-
-@lru_cache(maxsize=8192)
-def inode_of(target: str) -> int | None:
-    """The number in `pipe:[18174]` or `socket:[77]`."""
-    kind, bracket, rest = target.partition(":[")
-    digits = rest[:-1]
-    is_numbered = bracket and kind in ("pipe", "socket") and digits.isdecimal()
-    return int(digits) if is_numbered else None
 
 
 def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptors:

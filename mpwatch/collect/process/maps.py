@@ -14,7 +14,7 @@ from mpwatch.model.ids import SegmentId
 from mpwatch.model.sanitize import clean
 
 MAPS_BYTES_LIMIT = 64 << 20
-"""Half a million mappings; vm.max_map_count is 65 530 unless somebody raised it."""
+"""Half a million mappings; vm.max_map_count is 65,530 by default."""
 
 _PLACES = (b" /dev/shm/", b" /run/shm/", b" /memfd:")
 # start-end rwxs offset major:minor inode path

@@ -20,11 +20,11 @@ _FORKED_NO_EXEC = 0x40
 """PF_FORKNOEXEC of include/linux/sched.h, the same since Linux 2.6."""
 
 GONE = (FileNotFoundError, ProcessLookupError)
-"""What the kernel answers for a process that has ended: ENOENT on open, ESRCH on read."""
+"""What the kernel returns for a process that has exited: ENOENT on open, ESRCH on read."""
 
 
 class Stat(NamedTuple):
-    """The fields of `/proc/PID/stat` (or of a thread's) that are of use; see proc_pid_stat(5)."""
+    """The fields of `/proc/PID/stat` (or of a thread's) that are used; see proc_pid_stat(5)."""
 
     pid: int
     name: str
@@ -58,8 +58,8 @@ def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, min(limit, CHUNK_BYTES))
-        # procfs hands out whole records and may stop short of what was asked for: only an empty
-        # read is the end. Small files are complete in one read of less than a page.
+        # procfs returns whole records and may return less than requested: only an empty read is
+        # the end. Small files are complete in one read of less than a page.
         if len(data) < 2048:
             return data
         parts, size = [data], len(data)
@@ -75,7 +75,7 @@ def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
 
 
 def parse_stat(line: bytes) -> Stat:
-    """Take apart a `stat` line.
+    """Parse a `stat` line.
 
     Raises:
         ValueError: It is not such a line.
@@ -111,12 +111,12 @@ def parse_stat(line: bytes) -> Stat:
 
 @lru_cache(maxsize=4096)
 def _clean_name(raw: bytes) -> str:
-    """A name; there are few of them, each read a thousand times."""
+    """The cleaned name: there are few different ones, each read a thousand times."""
     return clean(raw)
 
 
 def read_stat_line(proc: str, pid: int) -> bytes:
-    """`stat` of a process as it is, or nothing once it is gone."""
+    """The `stat` line of a process, empty once it is gone."""
     try:
         return read(f"{proc}/{pid}/stat", 4096)
     except GONE:
@@ -124,13 +124,13 @@ def read_stat_line(proc: str, pid: int) -> bytes:
 
 
 def parent_in(line: bytes) -> int:
-    """The parent's pid in a `stat` line, without taking apart the rest; 0 if there is none."""
+    """The parent's pid in a `stat` line, without parsing the rest; 0 if there is none."""
     fields = line[line.rfind(b")") + 2 :].split(b" ", 2)
     return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0
 
 
 def stat_or_none(line: bytes) -> Stat | None:
-    """A `stat` line taken apart, or `None` if it is none."""
+    """A parsed `stat` line, or `None` if it is none."""
     try:
         return parse_stat(line)
     except ValueError:
@@ -156,7 +156,7 @@ def read_cmdline(proc: str, pid: int) -> tuple[str, ...]:
 
 
 def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str, str]:
-    """Those variables of the initial environment that are wanted.
+    """The wanted variables of the initial environment.
 
     Raises:
         OSError: It cannot be read.
@@ -178,7 +178,7 @@ _STATUS = re.compile(
 
 
 def parse_status(data: bytes) -> dict[bytes, bytes]:
-    """The lines of `status` that are of use, by name."""
+    """The lines of `status` that are used, by name."""
     return dict(_STATUS.findall(data))
 
 
@@ -298,16 +298,16 @@ SMALL_BYTES = 4096
 
 
 class DescriptorBudget:
-    """How many descriptors may be held open by all readers together."""
+    """How many descriptors all readers together may hold open."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
 
     @classmethod
     def of_this_process(cls, proc: str) -> DescriptorBudget:
-        """Half of what this process may open; nothing of a procfs that is only a copy of one.
+        """Half of what this process may open; 0 where `proc` is a copy of a procfs.
 
-        Files of a copy do not end with the process they are of.
+        Files of a copy do not vanish with the process.
         """
         if proc != "/proc":
             return cls(0)
@@ -316,7 +316,7 @@ class DescriptorBudget:
 
 
 class OpenFiles:
-    """The files of one process, or of some."""
+    """Small files that stay open between readings, so that the kernel need not find them again."""
 
     def __init__(self, budget: DescriptorBudget) -> None:
         self._budget = budget
@@ -326,7 +326,7 @@ class OpenFiles:
         """The content of a file of less than `SMALL_BYTES`.
 
         Raises:
-            OSError: As open(2) and read(2) say; the file is let go.
+            OSError: As open(2) and read(2) say; the file is closed.
         """
         fd = self._fds.get(path)
         if fd is not None:
@@ -349,16 +349,16 @@ class OpenFiles:
         return data
 
     def size(self, folder: str) -> int:
-        """The size that a folder has, which is open from then on.
+        """The size of a folder, which stays open.
 
         Raises:
-            OSError: As open(2) and stat(2) say; the folder is let go.
+            OSError: As open(2) and stat(2) say; the folder is closed.
         """
         fd = self._fds.get(folder)
         if fd is None:
             if self._budget.left <= 0:
                 return os.stat(folder).st_size
-            # To look into it takes more rights than to be told its size.
+            # Reading the folder would take more rights than its size does.
             fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._budget.left -= 1
             self._fds[folder] = fd
@@ -369,14 +369,14 @@ class OpenFiles:
             raise
 
     def forget(self, path: str) -> None:
-        """Let go of one file, if it is held."""
+        """Close one file, if it is open."""
         fd = self._fds.pop(path, None)
         if fd is not None:
             os.close(fd)
             self._budget.left += 1
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all files."""
         for path in list(self._fds):
             self.forget(path)
 

@@ -159,7 +159,7 @@ class StackCollector:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
 
         The process stands still for a few milliseconds, unless it cannot or must not be stopped:
-        then, or when asked to, py-spy reads while it runs, which fails on busy processes.
+        then, or with `nonblocking`, py-spy reads while it runs, which fails on busy processes.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")

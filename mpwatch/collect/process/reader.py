@@ -43,7 +43,7 @@ NO_MEMORY = MemorySample()
 
 
 @dataclass(frozen=True, slots=True)
-class ReadContext:
+class ProbeContext:
     """What all processes share in one reading of the job."""
 
     proc: str
@@ -121,7 +121,7 @@ class ProcessReader:
         """Close its files."""
         self._files.close()
 
-    def due(self, context: ReadContext, stat: Stat) -> Due:
+    def due(self, context: ProbeContext, stat: Stat) -> Due:
         """Read what is read every time, and say how urgent each probe is."""
         results, runs, at_s = self._results, self._runs, context.at_s
         intervals = context.intervals
@@ -140,7 +140,7 @@ class ProcessReader:
 
     def read(
         self,
-        context: ReadContext,
+        context: ProbeContext,
         stat: Stat,
         static: StaticFacts,
         role: RoleAssignment,
@@ -201,7 +201,7 @@ class ProcessReader:
         return memory_change(pages * procfs.PAGE_BYTES, private_bytes or 0)
 
     def _read_lists(
-        self, context: ReadContext, stat: Stat, probes: Probes, outside_pid: CreatorOf
+        self, context: ProbeContext, stat: Stat, probes: Probes, outside_pid: CreatorOf
     ) -> None:
         """Descriptors and mappings, and the segments that follow from both."""
         results, signs, runs = self._results, self._results.signs, self._runs
@@ -241,7 +241,7 @@ class ProcessReader:
             self._results.threads = threads.without_unsure(self._results.threads)
         self._results.mappings = found
 
-    def _read_memory(self, context: ReadContext, stat: Stat) -> None:
+    def _read_memory(self, context: ProbeContext, stat: Stat) -> None:
         """`smaps_rollup`; what may not be read waits for its turn like all others."""
         self._runs.memory.done(context.at_s)
         if self._is_stuck(context, stat):
@@ -258,7 +258,7 @@ class ProcessReader:
         self._results.memory_mark = _memory_mark(stat)
 
     def _read_threads(
-        self, context: ReadContext, thread_count: int, outside_pid: CreatorOf
+        self, context: ProbeContext, thread_count: int, outside_pid: CreatorOf
     ) -> None:
         """All threads, with what the blocked ones wait for."""
         results, pid = self._results, self._process.pid
@@ -280,14 +280,14 @@ class ProcessReader:
         results.signs_at_threads = results.signs
         self._runs.threads.done(context.at_s, context.cpu_clock() - before_s)
 
-    def _read_counters(self, context: ReadContext) -> None:
+    def _read_counters(self, context: ProbeContext) -> None:
         """The small counters of `io` and `status`."""
         if self._runs.counters.urgency(0.0, COUNTERS_S, context.at_s) is not None:
             self._results.io = read_io(context.proc, self._process.pid)
             self._results.status = read_status(context.proc, self._process.pid)
             self._runs.counters.done(context.at_s)
 
-    def _is_stuck(self, context: ReadContext, stat: Stat) -> bool:
+    def _is_stuck(self, context: ProbeContext, stat: Stat) -> bool:
         """Whether any thread was last seen in uninterruptible sleep, or is if none was seen yet.
 
         Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
@@ -301,7 +301,7 @@ class ProcessReader:
         return any(reading.sample.state == "D" for reading in known.values())
 
     def _timed(
-        self, context: ReadContext, part: str, run: LastRun, read: Callable[[str, int], T]
+        self, context: ProbeContext, part: str, run: LastRun, read: Callable[[str, int], T]
     ) -> T | None:
         """The result of a probe, or `None` with the problem noted; either way it was run."""
         before_s = context.cpu_clock()
@@ -322,7 +322,7 @@ class ProcessReader:
 
     def _assemble(
         self,
-        context: ReadContext,
+        context: ProbeContext,
         stat: Stat,
         static: StaticFacts,
         role: RoleAssignment,

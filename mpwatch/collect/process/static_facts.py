@@ -1,4 +1,4 @@
-"""What hardly ever changes about a process: read once, and again after an exec."""
+"""Facts that hardly ever change about a process: read once, and again after an exec."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VARIABLES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StaticFacts:
-    """The lasting facts of one process."""
+    """Facts about one process that hardly ever change."""
 
     name: str
     is_settled: bool
@@ -59,7 +59,7 @@ class StaticFacts:
 
 
 def is_stale(known: StaticFacts | None, stat: Stat, age_s: float) -> bool:
-    """Whether the lasting facts, read so long ago, have to be read again."""
+    """Whether facts of this age have to be read again."""
     if known is None or known.name != stat.name:
         return True
     return not known.is_settled or age_s > REREAD_S
@@ -69,9 +69,9 @@ def read_static_facts(
     proc: str, stat: Stat, known: StaticFacts | None, boot_wall_s: float | None, ticks_per_s: int,
     wall_s: float,
 ) -> StaticFacts:  # fmt: skip
-    """Read the lasting facts; what is hidden is `None` with one problem for all of it.
+    """Read the facts; what is hidden is `None` with one problem for all of it.
 
-    A zombie has none of them any more and keeps what is known. While the process is in state D its
+    A zombie has none of them any more: the known ones stay. While the process is in state D its
     memory is left alone, because reading the command line of a process that holds its own mmap
     lock in there would hang the reader as well.
     """
@@ -113,7 +113,7 @@ def read_static_facts(
 
 
 def _why(reason: str, parts: list[str], pid: int, proc: str) -> str:
-    """Whose process it is, where the kernel says no more than that it is denied."""
+    """The reason in words where the kernel only says that access is denied."""
     is_denied = reason == os.strerror(errno.EACCES) and "executable" in parts
     return ptrace_access.why_hidden(pid, proc).reason if is_denied else reason
 
@@ -133,7 +133,7 @@ def _texts(
 
 
 def _exe(proc: str, stat: Stat, hidden: dict[str, list[str]]) -> str | None:
-    """The executable, cleaned; `None` for zombies, kernel threads and the processes of others."""
+    """The executable, cleaned; `None` of zombies, kernel threads and other users' processes."""
     if stat.state in ("Z", "X"):
         return None
     exe = _attempt(lambda: os.readlink(f"{proc}/{stat.pid}/exe"), "executable", hidden)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink
-
-_NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
+from mpwatch.model.samples import FdLink, inode_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +102,6 @@ def _joined(held: Mapping[ProcessId, _Ends], *, is_complete: bool) -> PipeEnds:
         {inode: link.address or "unix" for inode, link in sockets.items()},
         frozenset(outward),
     )
-
-
-def inode_of(target: str) -> int | None:
-    """The inode in `pipe:[18174]` or `socket:[77]`, or `None` for anything else."""
-    match = _NUMBERED.fullmatch(target)
-    return int(match[1]) if match is not None else None
 
 
 def pipes_among(targets: Iterable[str]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ import ctypes, os, signal, time
 from mpwatch.collect.host import orphans
 from mpwatch.collect.job.jobs import find_jobs
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-from mpwatch.collect.process.exits import DeathWatch
+from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.identify import CannotWatch, identify
 os.chdir("/")
 os.setgroups([])
@@ -87,7 +87,7 @@ def test_where_processes_of_others_are_hidden_ones_own_are_read() -> None:
             sample = tree.collect(ReadRequest.everything())
             print(len(sample.processes), [p.problems for p in sample.processes])
             print(sample.processes[0].fds is not None, sample.processes[0].maps is not None)
-        exits = DeathWatch()
+        exits = ExitWatch()
         exits.watch([root])
         os.killpg(own, signal.SIGKILL)
         print(*[ended.signal for ended in exits.poll(5.0)])

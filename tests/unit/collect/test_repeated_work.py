@@ -89,7 +89,7 @@ def test_newborn_processes_of_strangers_are_looked_at_once_each(
     members.update()
     for pid in range(200, 210):
         proc.process(pid, parent=1)
-    members.births()
+    members.started()
     for pid in range(210, 220):
         proc.process(pid, parent=1)
     opened: list[str] = []
@@ -101,7 +101,7 @@ def test_newborn_processes_of_strangers_are_looked_at_once_each(
 
     monkeypatch.setattr(os, "open", note)
 
-    assert members.births() == []
+    assert members.started() == []
     assert len(opened) == 11  # `loadavg`, and one `stat` a stranger
 
 

@@ -10,7 +10,6 @@ from mpwatch.collect.job.roles import (
     is_helper,
     is_launcher,
     number_workers,
-    role_by_stack,
 )
 from mpwatch.model.ids import ProcessId
 
@@ -288,23 +287,6 @@ def test_a_thousand_epochs_leave_nothing_behind() -> None:
         workers = numbered((2 * epoch, 10 * epoch), (2 * epoch + 1, 10 * epoch + 1))
         assert list(numbers.update(workers, {w for w, _ in workers}).values()) == [0, 1]
     assert numbers.update([], set()) == {}
-
-
-def test_a_pool_worker_shows_in_its_own_stack_but_not_in_its_parents_copy() -> None:
-    own = [
-        ("get", "multiprocessing/queues.py"),
-        ("worker", "/usr/lib/python3.11/multiprocessing/pool.py"),
-        ("run", "multiprocessing/process.py"),
-        ("_bootstrap", "multiprocessing/process.py"),
-    ]
-    copied = [
-        ("poll", "connection.py"),
-        ("_bootstrap", "multiprocessing/process.py"),
-        ("worker", "/usr/lib/python3.11/multiprocessing/pool.py"),
-    ]
-
-    assert role_by_stack(own) == "pool-worker"
-    assert role_by_stack(copied) is None
 
 
 def test_options_of_the_interpreter_do_not_hide_what_a_helper_is() -> None:

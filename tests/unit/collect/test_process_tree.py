@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.collect.job.process_tree import NEWBORN_LIMIT, SCAN_INTERVAL_S, ProcessTree
+from mpwatch.collect.job.process_tree import NEW_PIDS_LIMIT, SCAN_INTERVAL_S, ProcessTree
 from mpwatch.model.ids import ProcessId
 
 from .conftest import FakeProc
@@ -101,8 +101,8 @@ def test_births_tell_of_each_child_once(proc: FakeProc) -> None:
     members.update()
     proc.process(11, parent=10)
 
-    assert members.births() == [(11, 11)]
-    assert members.births() == []
+    assert members.started() == [(11, 11)]
+    assert members.started() == []
     assert pids(members) == [10, 11]
 
 
@@ -114,7 +114,7 @@ def test_a_new_thread_of_a_sibling_is_no_child(proc: FakeProc) -> None:
     status = (proc.root / "11/status").read_text().replace("Tgid:\t11", "Tgid:\t9")
     proc.write("11/status", status)
 
-    assert members.births() == []
+    assert members.started() == []
 
 
 def test_a_child_of_a_stranger_with_a_members_old_pid_stays_out(proc: FakeProc) -> None:
@@ -126,10 +126,10 @@ def test_a_child_of_a_stranger_with_a_members_old_pid_stays_out(proc: FakeProc) 
     proc.process(11, parent=1, start=99)
     proc.process(12, parent=11)
 
-    assert members.births() == []
+    assert members.started() == []
 
 
-@pytest.mark.parametrize("last", [11 + NEWBORN_LIMIT, 5], ids=["far ahead", "wrapped around"])
+@pytest.mark.parametrize("last", [11 + NEW_PIDS_LIMIT, 5], ids=["far ahead", "wrapped around"])
 def test_a_child_is_found_whatever_pid_came_last(proc: FakeProc, last: int) -> None:
     proc.process(10)
     members = ProcessTree(ProcessId(10, 10), str(proc))
@@ -137,7 +137,7 @@ def test_a_child_is_found_whatever_pid_came_last(proc: FakeProc, last: int) -> N
     proc.process(11, parent=10)
     proc.write("loadavg", f"0 0 0 1/2 {last}\n")
 
-    assert members.births() == [(11, 11)]
+    assert members.started() == [(11, 11)]
 
 
 def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
