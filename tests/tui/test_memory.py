@@ -62,11 +62,11 @@ async def test_an_hour_of_births_and_ends_leaves_no_more_than_some_minutes_of_it
         await pilot.pause()
         for tick, snapshot in enumerate(an_hour()):
             source.push(snapshot)
-            while app.watch_state.moment is None or app.watch_state.moment.snapshot is not snapshot:
+            while app.view_state.view is None or app.view_state.view.snapshot is not snapshot:
                 await asyncio.sleep(0)
             source.asked.clear()
             if tick % 300 == 0 or tick in MEASURED:
-                # Hidden pages keep the moment they were last shown with: all of them the newest.
+                # Hidden pages keep the snapshot they were last shown with: all of them the newest.
                 await pilot.press("1", "4", "8", "0", "down")
             if tick in MEASURED:
                 await pilot.pause()
@@ -74,6 +74,6 @@ async def test_an_hour_of_births_and_ends_leaves_no_more_than_some_minutes_of_it
 
     settled, after_an_hour = counts
     assert after_an_hour < settled + SLACK
-    assert app.watch_state.moment is not None
-    assert app.watch_state.moment.snapshot.at_s == NOW_S + HOUR_TICKS - 1
-    assert MAIN in app.watch_state.moment.by_id
+    assert app.view_state.view is not None
+    assert app.view_state.view.snapshot.at_s == NOW_S + HOUR_TICKS - 1
+    assert MAIN in app.view_state.view.by_id

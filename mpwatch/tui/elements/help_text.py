@@ -32,7 +32,7 @@ MOVING = (
 )
 
 
-class Manual(NamedTuple):
+class HelpText(NamedTuple):
     """The help of one screen."""
 
     title: str

@@ -66,14 +66,14 @@ KnownRow: TypeAlias = tuple[Process, tuple[object, ...], Row]
 KnownRows: TypeAlias = Mapping[ProcessId, KnownRow]
 
 
-class Moment:
+class SnapshotView:
     """A snapshot prepared for pages; each lookup is computed at most once.
 
     Attributes:
         snapshot: The snapshot itself.
         scope: The one process a page is limited to, or `None` for the whole job.
         rows: The rows of the tree that were built, with their inputs.
-        rows_before: The rows of the previously shown moment.
+        rows_before: The rows of the previously displayed view.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Moment:
         self.rows_before = rows_before
         self._kept: dict[str, Any] = {}
 
-    def scoped(self, scope: ProcessId | None) -> Moment:
-        """The same moment, limited to one process."""
-        return self if scope == self.scope else Moment(self.snapshot, scope)
+    def scoped(self, scope: ProcessId | None) -> SnapshotView:
+        """The same snapshot, limited to one process."""
+        return self if scope == self.scope else SnapshotView(self.snapshot, scope)
 
     @cached_property
     def by_id(self) -> dict[ProcessId, Process]:
@@ -144,8 +144,8 @@ class Moment:
             found[edge.waiter].append(edge)
         return found
 
-    def once(self, name: str, compute: Callable[[Moment], T]) -> T:
-        """The result of `compute` for this moment, cached under `name`."""
+    def once(self, name: str, compute: Callable[[SnapshotView], T]) -> T:
+        """The result of `compute` for this view, cached under `name`."""
         if name not in self._kept:
             self._kept[name] = compute(self)
         found: T = self._kept[name]

@@ -10,25 +10,25 @@ from mpwatch.model.snapshot import GpuUse, Process
 from mpwatch.model.units import bytes_text, percent_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, cell, gauge, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, gauge, line
 
 COLUMNS = (
-    Column("GPU / PROCESS", 24, keep=9, most=40),
-    Column("MEMORY", 7, align="right", keep=9),
-    Column("OF", 7, align="right", keep=8),
-    Column("USED", 16, keep=6),
-    Column("TENSORS", 7, align="right", keep=7),
-    Column("RESERVED", 8, align="right", keep=7),
-    Column("UTIL", 4, align="right", keep=6),
-    Column("TEMP", 4, align="right", keep=3),
-    Column("POWER", 6, align="right", keep=3),
-    Column("", 1, keep=0, grows=True),
+    ScreenColumn("GPU / PROCESS", 24, keep=9, most=40),
+    ScreenColumn("MEMORY", 7, align="right", keep=9),
+    ScreenColumn("OF", 7, align="right", keep=8),
+    ScreenColumn("USED", 16, keep=6),
+    ScreenColumn("TENSORS", 7, align="right", keep=7),
+    ScreenColumn("RESERVED", 8, align="right", keep=7),
+    ScreenColumn("UTIL", 4, align="right", keep=6),
+    ScreenColumn("TEMP", 4, align="right", keep=3),
+    ScreenColumn("POWER", 6, align="right", keep=3),
+    ScreenColumn("", 1, keep=0, grows=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class OnGpu:
+class GpuRow:
     """A device, or a process on one."""
 
     gpu: GpuSample
@@ -43,26 +43,26 @@ class OnGpu:
         return (self.gpu.uuid, self.pid)
 
 
-def items(moment: Moment) -> list[OnGpu]:
+def items(view: SnapshotView) -> list[GpuRow]:
     """Each device with its processes below it, those of the job first."""
-    found: list[OnGpu] = []
-    by_pid = {p.pid: p for p in moment.snapshot.living()}
-    for gpu in moment.snapshot.gpus or ():
+    found: list[GpuRow] = []
+    by_pid = {p.pid: p for p in view.snapshot.living()}
+    for gpu in view.snapshot.gpus or ():
         users = []
         for user in gpu.processes:
             process = by_pid.get(user.pid)
             use = next((u for u in process.gpus if u.index == gpu.index), None) if process else None
-            users.append(OnGpu(gpu, process, user.pid, user.memory_bytes, use))
-        if moment.scope is not None:
-            users = [u for u in users if u.process and u.process.process == moment.scope]
+            users.append(GpuRow(gpu, process, user.pid, user.memory_bytes, use))
+        if view.scope is not None:
+            users = [u for u in users if u.process and u.process.process == view.scope]
             if not users:
                 continue
-        found.append(OnGpu(gpu))
+        found.append(GpuRow(gpu))
         found += sorted(users, key=lambda u: (u.process is None, -(u.memory_bytes or 0)))
     return found
 
 
-def _row(item: OnGpu, moment: Moment) -> Row:
+def _row(item: GpuRow, view: SnapshotView) -> Row:
     return _device_row(item.gpu) if item.pid is None else _process_row(item)
 
 
@@ -86,7 +86,7 @@ def _device_row(gpu: GpuSample) -> Row:
     )
 
 
-def _process_row(item: OnGpu) -> Row:
+def _process_row(item: GpuRow) -> Row:
     label = item.process.label if item.process else "not of this job"
     total = item.gpu.memory_total_bytes
     share = item.memory_bytes / total if item.memory_bytes is not None and total else None
@@ -109,11 +109,11 @@ def _process_row(item: OnGpu) -> Row:
     )
 
 
-def _process(item: OnGpu) -> ProcessId | None:
+def _process(item: GpuRow) -> ProcessId | None:
     return item.process.process if item.process else None
 
 
-def details(item: OnGpu, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(item: GpuRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """A sentence about the device or process under the cursor."""
     if item.pid is None:
         problems = "; ".join(item.gpu.problems)
@@ -123,12 +123,12 @@ def details(item: OnGpu, moment: Moment, width: int) -> tuple[Line, ...]:
         )
     if item.process is None:
         return (cell(f" pid {item.pid} is not one of the processes watched"),)
-    return (cell(f" {moment.full_name(item.process.process)}  {item.process.doing}"),)
+    return (cell(f" {view.full_name(item.process.process)}  {item.process.doing}"),)
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    if moment.snapshot.gpus is None:
-        reasons = [p for p in moment.snapshot.problems if "nvml" in p.lower() or "gpu" in p.lower()]
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    if view.snapshot.gpus is None:
+        reasons = [p for p in view.snapshot.problems if "nvml" in p.lower() or "gpu" in p.lower()]
         return (
             "No GPU is accessible: " + (reasons[0] if reasons else "NVML is not available."),
             "With an NVIDIA driver and its libnvidia-ml.so, devices and their users appear here.",
@@ -136,7 +136,7 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     return ("The driver reports no GPU on this machine.",)
 
 
-PAGE: Page[OnGpu] = Page(
+PAGE: Page[GpuRow] = Page(
     name="gpu",
     title="GPU",
     short="GPU",
@@ -144,7 +144,7 @@ PAGE: Page[OnGpu] = Page(
     items=items,
     key=lambda item: item.key,
     row=_row,
-    text=lambda item, moment: (
+    text=lambda item, view: (
         f"{item.gpu.name} {item.pid} {item.process.label if item.process else ''}"
     ),
     empty=_empty,

@@ -10,21 +10,21 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
 from mpwatch.tui.elements.header import ending_tone, share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment, state_tone
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, cut, gauge, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView, state_tone
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, cut, gauge, line
 from mpwatch.tui.pages.events import wall_time
 from mpwatch.tui.pages.tree import HOOK_TONES, command
 
 
-def head(moment: Moment, process: Process, width: int) -> tuple[Line, ...]:
+def head(view: SnapshotView, process: Process, width: int) -> tuple[Line, ...]:
     """Four lines about a process: identity, limits, activity."""
-    lines = (who(moment, process), *limits(moment, process), _doing(process))
+    lines = (identity_line(view, process), *limits(view, process), _doing(process))
     return tuple(cut(each, width) for each in lines)
 
 
-def who(moment: Moment, process: Process) -> Line:
+def identity_line(view: SnapshotView, process: Process) -> Line:
     """`41829 worker 3  running 98 %  fork of main (41823) at 12:01:07  hook ready`."""
-    state = moment.state(process)
+    state = view.state(process)
     spans: list[str | tuple[str, Tone]] = [
         (f" {process.pid} {process.label}", "title"),
         "  ",
@@ -38,7 +38,7 @@ def who(moment: Moment, process: Process) -> Line:
     if parent is not None:
         method = process.sample.start_method
         how = f"{method} of " if method else "child of "
-        spans.append(f"  {how}{moment.full_name(parent)}")
+        spans.append(f"  {how}{view.full_name(parent)}")
     if process.sample.born_wall_s is not None:
         began = " at" if parent is not None else "  started at"
         spans.append((f"{began} {wall_time(process.sample.born_wall_s)[:8]}", "dim"))
@@ -49,7 +49,7 @@ def who(moment: Moment, process: Process) -> Line:
     return line(*spans)
 
 
-def limits(moment: Moment, process: Process) -> tuple[Line, Line]:
+def limits(view: SnapshotView, process: Process) -> tuple[Line, Line]:
     """Descriptors and mappings against their limits, and memory."""
     sample = process.sample
     fds, maps = sample.fds, sample.maps
@@ -103,17 +103,17 @@ class Fact:
 
 
 COLUMNS = (
-    Column("ABOUT", 10, keep=7),
-    Column("WHAT", 22, keep=8),
-    Column("VALUE", 40, keep=9, grows=True),
+    ScreenColumn("ABOUT", 10, keep=7),
+    ScreenColumn("WHAT", 22, keep=8),
+    ScreenColumn("VALUE", 40, keep=9, grows=True),
 )
 
 
-def facts(moment: Moment) -> list[Fact]:
+def facts(view: SnapshotView) -> list[Fact]:
     """All facts about the process in scope that no other page shows."""
     found: list[Fact] = []
-    for process in moment.processes:
-        found += _identity(process) + _memory(process, moment) + _hook(process)
+    for process in view.processes:
+        found += _identity(process) + _memory(process, view) + _hook(process)
         found += [
             Fact("variable", name, value) for name, value in process.sample.environment.items()
         ]
@@ -141,11 +141,11 @@ def _identity(process: Process) -> list[Fact]:
     return found + [Fact("process", name, str(value)) for name, value in rows if value is not None]
 
 
-def _memory(process: Process, moment: Moment) -> list[Fact]:
+def _memory(process: Process, view: SnapshotView) -> list[Fact]:
     memory = process.sample.memory
     if memory is None:
         return [Fact("memory", "", "could not be read", "warning")]
-    age = None if memory.read_at_s is None else max(0.0, moment.snapshot.at_s - memory.read_at_s)
+    age = None if memory.read_at_s is None else max(0.0, view.snapshot.at_s - memory.read_at_s)
     rows = [
         ("resident", memory.rss_bytes),
         ("proportional", memory.pss_bytes),
@@ -190,7 +190,7 @@ def _hook(process: Process) -> list[Fact]:
     return found
 
 
-def _row(fact: Fact, moment: Moment) -> Row:
+def _row(fact: Fact, view: SnapshotView) -> Row:
     return Row(
         (fact.group, fact.name, fact.value if fact.group == "problem" else ""),
         (cell(fact.group, "dim"), cell(fact.name), cell(fact.value, fact.tone)),
@@ -209,9 +209,9 @@ PAGE: Page[Fact] = Page(
     items=facts,
     key=lambda fact: (fact.group, fact.name, fact.value if fact.group == "problem" else ""),
     row=_row,
-    text=lambda fact, moment: f"{fact.group} {fact.name} {fact.value}",
-    empty=lambda moment: ("This process is no longer watched.",),
-    details=lambda fact, moment, width: (
+    text=lambda fact, view: f"{fact.group} {fact.name} {fact.value}",
+    empty=lambda view: ("This process is no longer watched.",),
+    details=lambda fact, view, width: (
         line((f" {fact.name or fact.group}  ", "title"), fact.value),
     ),
     process=_process,

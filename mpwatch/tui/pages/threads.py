@@ -12,34 +12,34 @@ from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import percent_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment, letter_words, state_tone
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView, letter_words, state_tone
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, line
 
 SourceLine: TypeAlias = Callable[[str, int], str]
 """The text of a line of a source file, empty if it cannot be read here."""
 
 COLUMNS = (
-    Column("PROCESS", 10, keep=9, most=18),
-    Column("TID", 7, align="right", keep=6),
-    Column("NAME", 16, keep=4, spreads=32),
-    Column("STATE", 8, keep=8),
-    Column("CPU", 4, align="right", keep=7, letter="C"),
-    Column("STILL", 6, align="right", keep=3),
-    Column("WAITS IN", 18, keep=5, most=26, spreads=48),
-    Column("STACK", 24, keep=9, grows=True),
+    ScreenColumn("PROCESS", 10, keep=9, most=18),
+    ScreenColumn("TID", 7, align="right", keep=6),
+    ScreenColumn("NAME", 16, keep=4, spreads=32),
+    ScreenColumn("STATE", 8, keep=8),
+    ScreenColumn("CPU", 4, align="right", keep=7, letter="C"),
+    ScreenColumn("STILL", 6, align="right", keep=3),
+    ScreenColumn("WAITS IN", 18, keep=5, most=26, spreads=48),
+    ScreenColumn("STACK", 24, keep=9, grows=True),
 )
 
 
-class InProcess(NamedTuple):
+class ThreadRow(NamedTuple):
     """A thread with the process it is in."""
 
     process: Process
     thread: Thread
 
 
-def items(moment: Moment) -> list[InProcess]:
+def items(view: SnapshotView) -> list[ThreadRow]:
     """All threads of the living processes in scope, in the order of the tree."""
-    return [InProcess(p, t) for p in moment.current for t in p.threads]
+    return [ThreadRow(p, t) for p in view.current for t in p.threads]
 
 
 def short_path(path: str) -> str:
@@ -63,13 +63,13 @@ def wait_words(waited: WaitedOn | None) -> str:
     return f"{kind} {', '.join(waited.targets[:2])}".rstrip()
 
 
-def _row(item: InProcess, moment: Moment) -> Row:
+def _row(item: ThreadRow, view: SnapshotView) -> Row:
     process, thread = item
     state = letter_words(thread.state)
     return Row(
         (process.process, thread.tid),
         (
-            cell(moment.name(process.process), "title" if thread.tid == process.pid else ""),
+            cell(view.name(process.process), "title" if thread.tid == process.pid else ""),
             cell(str(thread.tid), "dim"),
             cell(thread.name),
             cell(state, state_tone(state)),
@@ -151,36 +151,36 @@ def _place(frame: Frame) -> str:
     return f"{short_path(frame.file)}:{frame.line}" if frame.line else short_path(frame.file)
 
 
-def details(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The stack of the thread under the cursor."""
-    head = stack_head(item.thread, moment.snapshot.at_s, item.process.stacks_cost_s)
+    head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
     return (head, *stack_lines(item.thread.stack, width))
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    if not moment.snapshot.living():
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    if not view.snapshot.living():
         return ("No threads: every process of this job has ended.",)
-    reasons = [r for p in moment.processes for r in p.problems if "thread" in r or "task" in r]
+    reasons = [r for p in view.processes for r in p.problems if "thread" in r or "task" in r]
     return (
         "No threads could be read.",
         reasons[0] if reasons else "They appear with the next sample of /proc/PID/task.",
     )
 
 
-def _text(item: InProcess, moment: Moment) -> str:
+def _text(item: ThreadRow, view: SnapshotView) -> str:
     process, thread = item
     state = letter_words(thread.state)
     stack = " ".join(frame_words(frame) for frame in thread.stack)
     waits = wait_words(thread.waits_on)
-    name = moment.name(process.process)
+    name = view.name(process.process)
     return f"{name} {process.pid} {thread.tid} {thread.name} {state} {waits} {stack}"
 
 
-def _process(item: InProcess) -> ProcessId:
+def _process(item: ThreadRow) -> ProcessId:
     return item.process.process
 
 
-PAGE: Page[InProcess] = Page(
+PAGE: Page[ThreadRow] = Page(
     name="threads",
     title="Threads",
     short="Thr",
@@ -209,11 +209,11 @@ PAGE: Page[InProcess] = Page(
 )
 
 
-def with_source_lines(page: Page[InProcess], source: SourceLine) -> Page[InProcess]:
+def with_source_lines(page: Page[ThreadRow], source: SourceLine) -> Page[ThreadRow]:
     """The page with the text of source lines beside the frames."""
 
-    def with_source(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
-        head = stack_head(item.thread, moment.snapshot.at_s, item.process.stacks_cost_s)
+    def with_source(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
+        head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
         return (head, *stack_lines(item.thread.stack, width, source))
 
     return replace(page, details=with_source)
