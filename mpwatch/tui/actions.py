@@ -12,13 +12,14 @@ from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 
-from mpwatch.model.commands import InjectHook, Seek, SetSpeed, Step, TakeStacks
+from mpwatch.model.commands import InjectHook, ReadAllocators, Seek, SetSpeed, Step, TakeStacks
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.tui.elements.page import tab_separated
 from mpwatch.tui.hook_question import HookQuestion
+from mpwatch.tui.pages.gpu import allocator_request, request_words
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, write_new
 from mpwatch.tui.screens.base import LiveScreen
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
@@ -172,7 +173,28 @@ class JobActions(StackActions):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "act", "Process actions", id="act"),
+        Binding("a", "read_allocators", "Ask the hooks for allocator figures", id="gpu.allocators"),
     ]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enable the key of the GPU page only there, and only in a running job."""
+        if action == "read_allocators":
+            screen = self.screen
+            is_shown = isinstance(screen, PagesScreen) and screen.page_view.page.name == "gpu"
+            return is_shown and self.view_state.source.is_live
+        return super().check_action(action, parameters)
+
+    def action_read_allocators(self) -> None:
+        """Ask hooks once for the figures of torch's CUDA allocator."""
+        view = self.view_state.view
+        if view is None:
+            return
+        request = allocator_request(view)
+        problem = None
+        if request.asked:
+            problem = self.view_state.ask(ReadAllocators(request.asked))
+        is_refused = problem is not None or not request.asked
+        self.show_message(problem or request_words(request), failed=is_refused)
 
     def action_act(self) -> None:
         """Open the list of process actions, unless read-only."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.cuda_calls import reason_not_to_lock_allocator
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import GpuUse, Process
-from mpwatch.model.units import bytes_text, percent_text
+from mpwatch.model.units import bytes_text, percent_text, seconds_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import SnapshotView
@@ -17,9 +20,10 @@ COLUMNS = (
     ScreenColumn("GPU / PROCESS", 24, keep=9, most=40),
     ScreenColumn("MEMORY", 7, align="right", keep=9),
     ScreenColumn("OF", 7, align="right", keep=8),
-    ScreenColumn("USED", 16, keep=6),
+    ScreenColumn("USED", 16, keep=4),
     ScreenColumn("TENSORS", 7, align="right", keep=7),
     ScreenColumn("RESERVED", 8, align="right", keep=7),
+    ScreenColumn("READ", 6, align="right", keep=5),
     ScreenColumn("UTIL", 4, align="right", keep=6),
     ScreenColumn("TEMP", 4, align="right", keep=3),
     ScreenColumn("POWER", 6, align="right", keep=3),
@@ -63,7 +67,7 @@ def items(view: SnapshotView) -> list[GpuRow]:
 
 
 def _row(item: GpuRow, view: SnapshotView) -> Row:
-    return _device_row(item.gpu) if item.pid is None else _process_row(item)
+    return _device_row(item.gpu) if item.pid is None else _process_row(item, view)
 
 
 def _device_row(gpu: GpuSample) -> Row:
@@ -78,7 +82,8 @@ def _device_row(gpu: GpuSample) -> Row:
             gauge(share, 16, share_tone(share)),
             cell(""),
             cell(""),
-            cell(percent_text(gpu.utilization_percent)),
+            cell(""),
+            cell(_percent(gpu.utilization_percent)),
             cell("-" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}C"),
             cell("-" if gpu.power_w is None else f"{gpu.power_w:.0f}W"),
             cell(""),
@@ -86,7 +91,11 @@ def _device_row(gpu: GpuSample) -> Row:
     )
 
 
-def _process_row(item: GpuRow) -> Row:
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{percent_text(value)}%"
+
+
+def _process_row(item: GpuRow, view: SnapshotView) -> Row:
     label = item.process.label if item.process else "not of this job"
     total = item.gpu.memory_total_bytes
     share = item.memory_bytes / total if item.memory_bytes is not None and total else None
@@ -100,12 +109,74 @@ def _process_row(item: GpuRow) -> Row:
             gauge(share, 16) if share is not None else cell(""),
             cell(bytes_text(use.allocated_bytes)),
             cell(bytes_text(use.reserved_bytes)),
+            cell(age_text(use.read_at_s, view) if use.read_at_s is not None else "", "dim"),
             cell(""),
             cell(""),
             cell(""),
             cell(""),
         ),
         tone="" if item.process else "dim",
+    )
+
+
+def age_text(read_at_s: float, view: SnapshotView) -> str:
+    """How long ago the allocator's figures were read."""
+    age_s = max(0.0, view.snapshot.at_s - read_at_s)
+    return "now" if age_s < 1 else f"{seconds_text(age_s)}"
+
+
+class AllocatorRequest(NamedTuple):
+    """Which processes can be asked for the figures of torch's CUDA allocator."""
+
+    asked: tuple[ProcessId, ...]
+    left_out: tuple[tuple[Process, str], ...]
+    """Processes with a hook that are not asked, with the reason."""
+
+
+def allocator_request(view: SnapshotView) -> AllocatorRequest:
+    """The processes of the job on a GPU whose hooks can be asked without a risk to the job.
+
+    The hook takes the allocator's lock with the GIL held. A thread that frees memory holds this
+    lock until running kernels end, so no process is asked in which a thread may wait for the GPU.
+    """
+    asked: list[ProcessId] = []
+    left_out: list[tuple[Process, str]] = []
+    for process in {i.process.process: i.process for i in items(view) if i.process}.values():
+        if process.hook.state != "ready":
+            left_out.append((process, f"its hook is {process.hook.state}"))
+            continue
+        reason = reason_not_to_lock_allocator(process, view.snapshot.at_s)
+        if reason is None:
+            asked.append(process.process)
+        else:
+            left_out.append((process, reason))
+    return AllocatorRequest(tuple(asked), tuple(left_out))
+
+
+def request_words(request: AllocatorRequest) -> str:
+    """What is asked and what is not, for a notification."""
+    count = len(request.asked)
+    asked = f"Asked {count} hook{'' if count == 1 else 's'} for the allocator's figures."
+    if not request.left_out:
+        return asked if count else "No process of this job is on a GPU."
+    process, reason = request.left_out[0]
+    more = len(request.left_out) - 1
+    others = f", and {more} more" if more else ""
+    refused = f"Not asked: {process.label} ({process.pid}), {reason}{others}."
+    return f"{asked} {refused}" if count else refused
+
+
+def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
+    """How to have the allocator's figures read; nothing in a replay or without a GPU."""
+    is_live = view.snapshot.playback is None and view.snapshot.mode != "ended"
+    if not is_live or not view.snapshot.gpus:
+        return ()
+    return (
+        line(
+            (" allocator figures: press ", "dim"),
+            ("a", "accent"),
+            (" to ask the hooks; not while a kernel is stuck", "dim"),
+        ),
     )
 
 
@@ -123,7 +194,24 @@ def details(item: GpuRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
         )
     if item.process is None:
         return (cell(f" pid {item.pid} is not one of the processes watched"),)
-    return (cell(f" {view.full_name(item.process.process)}  {item.process.doing}"),)
+    head = line((f" {view.full_name(item.process.process)}", "title"), f"  {item.process.doing}")
+    return (head, _allocator_line(item, view))
+
+
+def _allocator_line(item: GpuRow, view: SnapshotView) -> Line:
+    """The figures of torch's allocator, or why there are none."""
+    use, process = item.use, item.process
+    if use is not None and use.read_at_s is not None:
+        age = age_text(use.read_at_s, view)
+        return cell(
+            f"   torch holds {bytes_text(use.reserved_bytes)} of the GPU's memory, "
+            f"{bytes_text(use.allocated_bytes)} of it in tensors; "
+            f"read {age if age == 'now' else f'{age} ago'}"
+        )
+    reading = process.gauges.get("cuda") if process is not None else None
+    if isinstance(reading, Mapping) and reading.get("error"):
+        return cell(f"   the hook could not read the allocator: {reading['error']}", "warning")
+    return cell("   the allocator's figures have not been read", "dim")
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
@@ -148,11 +236,16 @@ PAGE: Page[GpuRow] = Page(
         f"{item.gpu.name} {item.pid} {item.process.label if item.process else ''}"
     ),
     empty=_empty,
+    above=above,
     details=details,
     process=_process,
     help=(
         "Each GPU with the processes that hold memory on it.",
-        "MEMORY is what the driver counts; TENSORS and RESERVED the figures of torch's allocator.",
-        "The difference is the CUDA context, libraries, and memory other allocators hold.",
+        "MEMORY    as counted by the driver: allocator, CUDA context, libraries.",
+        "RESERVED  the part held by torch's allocator, TENSORS  the part of that in use,",
+        "READ      the age of these two figures.",
+        "a asks the hooks for the allocator's figures, once per press. This takes the allocator's",
+        "  lock, so a process is left out while one of its threads may wait for the GPU, and while",
+        "  its last stack is older than 5 s (s takes stacks).",
     ),
 )
