@@ -15,7 +15,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.actions import JumpProvider, ReplayActions
-from mpwatch.tui.elements.help_text import HelpText, KeyHelp
+from mpwatch.tui.elements.help_text import HelpText, KeyHelp, column_keys
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.base import (
@@ -138,7 +138,8 @@ class MpwatchApp(ReplayActions):
         screen = self.screen
         if isinstance(screen, PagesScreen):
             page = screen.page_view.page
-            self.push_screen(HelpScreen(HelpText(page.title, page.help, self._keys())))
+            keys = [*self._keys(), *column_keys(page.columns)]
+            self.push_screen(HelpScreen(HelpText(page.title, page.help, keys)))
         elif isinstance(screen, LiveScreen):
             self.push_screen(
                 HelpScreen(HelpText(screen.help_title, screen.help_lines, self._keys()))

@@ -142,8 +142,8 @@ def write_new(path: str, content: str) -> str:
 ActionKind: TypeAlias = Literal["signal", "limit", "stacks", "record", "detach"]
 
 ACTION_COLUMNS = (
-    ScreenColumn("DO", 26, keep=9),
-    ScreenColumn("WHAT HAPPENS", 40, keep=8, grows=True),
+    ScreenColumn("ACTION", 26, keep=9),
+    ScreenColumn("EFFECT", 40, keep=8, grows=True),
 )
 
 
@@ -167,19 +167,19 @@ class OfferedAction:
 
 
 _SIGNALS: tuple[tuple[signal.Signals, str, Tone], ...] = (
-    (signal.SIGINT, "as ctrl-c does: Python raises KeyboardInterrupt in its main thread", ""),
+    (signal.SIGINT, "like ctrl-c: Python raises KeyboardInterrupt in the main thread", ""),
     (
         signal.SIGTERM,
-        "asks it to end; without a handler it ends at once, and nothing is saved",
+        "asks it to exit; without a handler it exits without saving",
         "warning",
     ),
     (
         signal.SIGKILL,
-        "ends it at once and cannot be refused; named segments and locks stay",
+        "kills it at once; named segments and held locks stay behind",
         "critical",
     ),
-    (signal.SIGSTOP, "halts it until SIGCONT; others that wait for it wait on", "warning"),
-    (signal.SIGCONT, "lets a stopped process go on", ""),
+    (signal.SIGSTOP, "stops it until SIGCONT; processes that wait for it stall", "warning"),
+    (signal.SIGCONT, "continues a stopped process", ""),
 )
 
 
@@ -191,28 +191,26 @@ def offered_actions(
         OfferedAction(
             "stacks",
             "write all stacks to a file",
-            "of every process of the job, as last taken, into a new file in this directory",
+            "stacks of all processes, as last taken, to a new file here",
             needs_confirming=False,
         )
     ]
     if not is_live:
         return found
     if recording is None:
-        words = "everything observed from now on, for mpwatch replay"
+        words = "all samples and events from now on, for mpwatch replay"
         found.append(OfferedAction("record", "start recording", words, needs_confirming=False))
     else:
         found.append(OfferedAction("record", "stop recording", f"closes {recording}"))
     if has_hooks:
-        words = (
-            "takes the hook out of the whole tree; the job goes on as if it had never been there"
-        )
+        words = "removes the hook from all processes; the job continues"
         found.append(OfferedAction("detach", "detach the hook", words))
     if process.is_gone:
         return found
     fds = process.sample.fds
     if fds and fds.soft_limit and fds.hard_limit and fds.soft_limit < fds.hard_limit:
         limits = f"from {count_text(fds.soft_limit)} to {count_text(fds.hard_limit)}, while it runs"
-        found.append(OfferedAction("limit", "raise its limit of fds", limits))
+        found.append(OfferedAction("limit", "raise descriptor limit", limits))
     found += [
         OfferedAction("signal", f"send {number.name}", words, int(number), tone)
         for number, words, tone in _SIGNALS

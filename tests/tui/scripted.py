@@ -90,7 +90,7 @@ def loader_job() -> Snapshot:
         log=log(),
         events_per_s=196.0,
         own=OwnCost(0.6, 92 * MIB, 40_000.0),
-        problems=("NVML: libnvidia-ml.so.1 was not found",),
+        problems=("GPUs are not shown: there is no libnvidia-ml.so.1.",),
     )
 
 

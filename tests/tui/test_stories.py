@@ -304,7 +304,7 @@ async def test_empty_pages_say_why_and_what_would_fill_them() -> None:
         "2": "They appear when a tensor is sent through a queue",
         "5": "call mpwatch.instrument()",
         "6": "No overdue waits",
-        "7": "libnvidia-ml.so.1 was not found",
+        "7": "there is no libnvidia-ml.so.1",
         "8": "Process starts and exits",
         "9": "No findings",
     }

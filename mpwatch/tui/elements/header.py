@@ -90,16 +90,14 @@ def _costs(snapshot: Snapshot) -> list[StatusPart]:
     own = snapshot.own
     found = []
     if own.cpu_percent is not None:
-        found.append(StatusPart(cell(f"own {percent_text(own.cpu_percent)}%"), 1))
+        found.append(StatusPart(cell(f"own cpu {percent_text(own.cpu_percent)}%"), 1))
     if own.target_ns_per_s is not None:
         percent = own.target_ns_per_s / 1e7
         if own.calls_ns_per_s is None:
             found.append(StatusPart(cell(f"hook threads {percent:.2g}%"), 0))
         else:
             # The cost in the program's own threads is estimated from the number of calls.
-            found.append(
-                StatusPart(cell(f"in the job ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0)
-            )
+            found.append(StatusPart(cell(f"hooks ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0))
     return found
 
 

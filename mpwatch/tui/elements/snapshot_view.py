@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge
 from mpwatch.tui.elements.styled_text import Row, Span, Tone
 
@@ -59,6 +60,17 @@ def letter_words(letter: str) -> str:
 def state_tone(word: str) -> Tone:
     """The tone of a state word."""
     return _STATE_TONES.get(word, "")
+
+
+def age_text(seconds: float | None) -> str:
+    """An age: `now` below a second, where a number would change with every sample."""
+    return "now" if seconds is not None and seconds < 1 else seconds_text(seconds)
+
+
+def ago_text(seconds: float | None) -> str:
+    """An age in a sentence: `now`, `12 s ago`."""
+    age = age_text(seconds)
+    return age if age == "now" else f"{age} ago"
 
 
 T = TypeVar("T")
@@ -150,6 +162,10 @@ class SnapshotView:
             self._kept[name] = compute(self)
         found: T = self._kept[name]
         return found
+
+    def age_s(self, at_s: float | None) -> float | None:
+        """The age of a reading at the time of the snapshot, in seconds."""
+        return None if at_s is None else max(0.0, self.snapshot.at_s - at_s)
 
     def severity(self, process: ProcessId) -> Severity | None:
         """The worst finding about a process, or `None`."""

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import count_text, seconds_text
+from mpwatch.model.units import count_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
+from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, age_text, ago_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Trend, cell, gauge, line
 from mpwatch.tui.pages.tree import TREND_WIDTH, short_count
 
@@ -76,16 +76,10 @@ def _row(process: Process, view: SnapshotView) -> Row:
             gauge(share, 12, share_tone(share)),
             Trend(process.trends.fds, least_span=16),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
-            cell(_age_text(fds, view), "dim"),
+            cell(age_text(view.age_s(fds.read_at_s)), "dim"),
         ),
     )
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
-
-
-def _age_text(fds: FdSample, view: SnapshotView) -> str:
-    """How long ago the kinds were read."""
-    age = None if fds.read_at_s is None else max(0.0, view.snapshot.at_s - fds.read_at_s)
-    return "now" if age is not None and age < 1 else seconds_text(age)
 
 
 def _of_kind(fds: FdSample, kind: FdKind) -> str:
@@ -142,9 +136,7 @@ def details(process: Process, view: SnapshotView, width: int) -> tuple[Line, ...
     )
     if fds.links is None:
         return (head, cell("   what they point to was not read", "dim"))
-    age = _age_text(fds, view)
-    when = "now" if age == "now" else f"{age} ago"
-    head = (*head, *cell(f", listed {when}", "dim"))
+    head = (*head, *cell(f", listed {ago_text(view.age_s(fds.read_at_s))}", "dim"))
     holders = socket_holders(view)
     counts = Counter((link.kind, pointed_to(link, view, holders)) for link in fds.links)
     lines = [head]

@@ -11,7 +11,7 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 from mpwatch.tui.elements.header import can_have_hook
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, TONES, SnapshotView
+from mpwatch.tui.elements.snapshot_view import MARKS, TONES, SnapshotView, age_text, ago_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, cell, line, wrapped
 
 FINDING_LINE_COLUMNS = (
@@ -117,9 +117,7 @@ def health(view: SnapshotView) -> Line:
 
 def _row(finding: Finding, view: SnapshotView) -> Row:
     resolved = finding.resolved_s is not None
-    since = None
-    if finding.first_seen_s is not None:
-        since = max(0.0, view.snapshot.at_s - finding.first_seen_s)
+    since = view.age_s(finding.first_seen_s)
     return Row(
         finding.key,
         (
@@ -127,7 +125,7 @@ def _row(finding: Finding, view: SnapshotView) -> Row:
             cell(finding.rule),
             cell(view.name(finding.process) if finding.process else "job"),
             cell(seconds_text(finding.eta_s)),
-            cell("now" if since is not None and since < 1 else seconds_text(since)),
+            cell(age_text(since)),
             line("  └ " if finding.effect_of else "", finding.summary),
         ),
         tone="dim" if resolved else "",
@@ -143,13 +141,16 @@ def in_full(finding: Finding, view: SnapshotView, width: int) -> tuple[Line, ...
     lines.append(
         line(" ", (severity_word(finding), TONES[finding.severity]), _about(finding, view))
     )
-    blocks = [("evidence", e) for e in finding.evidence]
+    # Several pieces of evidence, each of which may take several lines, must not read as one.
+    mark = "- " if len(finding.evidence) > 1 else ""
+    blocks = [("evidence", mark + each) for each in finding.evidence]
     blocks += [("cause", finding.cause), ("fix", finding.advice)]
     if finding.effect_of:
         blocks.append(("effect of", finding.effect_of))
     shown = ""
     for label, text in blocks:
-        for number, content in enumerate(wrapped(text, inner)):
+        indent = "  " if label == "evidence" and mark else ""
+        for number, content in enumerate(wrapped(text, inner, indent=indent)):
             head = label if label != shown and number == 0 else ""
             lines.append(line((f" {head:<10} ", "dim"), *content))
         shown = label
@@ -165,8 +166,7 @@ def _about(finding: Finding, view: SnapshotView) -> str:
     if finding.eta_s is not None:
         words += f"  forecast {seconds_text(finding.eta_s)}"
     if finding.resolved_s is not None:
-        ago = seconds_text(max(0.0, view.snapshot.at_s - finding.resolved_s))
-        words += f"  resolved {ago} ago"
+        words += f"  resolved {ago_text(view.age_s(finding.resolved_s))}"
     return words
 
 

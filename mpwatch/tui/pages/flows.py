@@ -16,8 +16,8 @@ COLUMNS = (
     ScreenColumn("SENDER", 12, keep=9, most=22),
     ScreenColumn("TENSORS/s", 9, align="right", keep=7),
     ScreenColumn("BYTES/s", 8, align="right", keep=8, letter="B"),
-    ScreenColumn("p50", 7, align="right", keep=6),
-    ScreenColumn("p99", 7, align="right", keep=5),
+    ScreenColumn("LAT p50", 7, align="right", keep=6),
+    ScreenColumn("LAT p99", 7, align="right", keep=5),
     ScreenColumn("COPIED", 6, align="right", keep=4),
     ScreenColumn("IN FLIGHT", 9, align="right", keep=3),
     ScreenColumn("TOTAL", 6, align="right", keep=2),
@@ -102,7 +102,7 @@ def details(arrow: FlowRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     copied = f"{bytes_text(flow.copied_bytes)} of it copied into new shared memory"
     return (
         line((f" {sender} sends to {receiver}", "title"), f"  {words}"),
-        cell(f"   {copied}; latency is from sharing to rebuilding a tensor"),
+        cell(f"   {copied}"),
     )
 
 
@@ -135,7 +135,7 @@ PAGE: Page[FlowRow] = Page(
     process=lambda arrow: arrow.flow.sender,
     help=(
         "Tensors sent between processes: one line per sender, joined at the receiver.",
-        "p50 and p99  time from sharing a tensor to rebuilding it on the other side.",
+        "LAT p50, p99  latency: from sharing a tensor to rebuilding it in the receiver.",
         "COPIED  share of the bytes that were copied into new shared memory; reused buffers",
         "        avoid that copy.",
         "IN FLIGHT  sent and not yet received.",

@@ -10,10 +10,10 @@ from mpwatch.diagnose.analysis.cuda_calls import reason_not_to_lock_allocator
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import GpuUse, Process
-from mpwatch.model.units import bytes_text, percent_text, seconds_text
+from mpwatch.model.units import bytes_text, percent_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.snapshot_view import SnapshotView, age_text, ago_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, gauge, line
 
 COLUMNS = (
@@ -109,7 +109,7 @@ def _process_row(item: GpuRow, view: SnapshotView) -> Row:
             gauge(share, 16) if share is not None else cell(""),
             cell(bytes_text(use.allocated_bytes)),
             cell(bytes_text(use.reserved_bytes)),
-            cell(age_text(use.read_at_s, view) if use.read_at_s is not None else "", "dim"),
+            cell(age_text(view.age_s(use.read_at_s)) if use.read_at_s is not None else "", "dim"),
             cell(""),
             cell(""),
             cell(""),
@@ -117,12 +117,6 @@ def _process_row(item: GpuRow, view: SnapshotView) -> Row:
         ),
         tone="" if item.process else "dim",
     )
-
-
-def age_text(read_at_s: float, view: SnapshotView) -> str:
-    """How long ago the allocator's figures were read."""
-    age_s = max(0.0, view.snapshot.at_s - read_at_s)
-    return "now" if age_s < 1 else f"{seconds_text(age_s)}"
 
 
 class AllocatorRequest(NamedTuple):
@@ -202,11 +196,10 @@ def _allocator_line(item: GpuRow, view: SnapshotView) -> Line:
     """The figures of torch's allocator, or why there are none."""
     use, process = item.use, item.process
     if use is not None and use.read_at_s is not None:
-        age = age_text(use.read_at_s, view)
         return cell(
             f"   torch holds {bytes_text(use.reserved_bytes)} of the GPU's memory, "
             f"{bytes_text(use.allocated_bytes)} of it in tensors; "
-            f"read {age if age == 'now' else f'{age} ago'}"
+            f"read {ago_text(view.age_s(use.read_at_s))}"
         )
     reading = process.gauges.get("cuda") if process is not None else None
     if isinstance(reading, Mapping) and reading.get("error"):
@@ -218,7 +211,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
     if view.snapshot.gpus is None:
         reasons = [p for p in view.snapshot.problems if "nvml" in p.lower() or "gpu" in p.lower()]
         return (
-            "No GPU is accessible: " + (reasons[0] if reasons else "NVML is not available."),
+            reasons[0] if reasons else "GPUs are not shown: NVML is not available.",
             "With an NVIDIA driver and its libnvidia-ml.so, devices and their users appear here.",
         )
     return ("The driver reports no GPU on this machine.",)

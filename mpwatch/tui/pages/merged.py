@@ -24,8 +24,8 @@ from mpwatch.tui.pages.threads import stack_lines
 COLUMNS = (
     ScreenColumn("COUNT", 5, align="right", keep=9),
     ScreenColumn("", 14, keep=6),
-    ScreenColumn("WHO", 18, keep=8, most=30),
-    ScreenColumn("WHAT THEY DO", 30, keep=9, grows=True),
+    ScreenColumn("PROCESSES", 18, keep=8, most=30),
+    ScreenColumn("DOING", 30, keep=9, grows=True),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
 from mpwatch.tui.elements.header import ending_tone, share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, state_tone
+from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, cut, gauge, line
 from mpwatch.tui.pages.events import wall_time
 from mpwatch.tui.pages.tree import HOOK_TONES, command
@@ -85,7 +86,7 @@ def memory_growth(process: Process) -> str:
         or any(after < before for before, after in pairwise(known))
     ):
         return ""
-    return f"grew {rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} a sample"
+    return f"{rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} per sample"
 
 
 def _doing(process: Process) -> Line:
@@ -117,9 +118,27 @@ def facts(view: SnapshotView) -> list[Fact]:
         found += [
             Fact("variable", name, value) for name, value in process.sample.environment.items()
         ]
-        found += [Fact("hook gauge", str(k), str(v)) for k, v in process.gauges.items()]
+        found += [
+            Fact("hook gauge", name, gauge_text(value))
+            for name, value in process.gauges.items()
+            if name not in _SHOWN_ABOVE
+        ]
         found += [Fact("problem", "", words, "warning") for words in process.problems]
     return found
+
+
+_SHOWN_ABOVE = ("own", "strategy", "shared_cache")
+"""Gauges that other facts show in words."""
+
+
+def gauge_text(value: object) -> str:
+    """A gauge in one line: `outstanding 2, issued 1491`; unknown values are left out."""
+    if isinstance(value, Mapping):
+        known = ((name, each) for name, each in value.items() if each is not None)
+        return ", ".join(f"{name} {gauge_text(each)}" for name, each in known)
+    if isinstance(value, (list, tuple)):
+        return "; ".join(gauge_text(each) for each in value) or "none"
+    return str(value)
 
 
 def _identity(process: Process) -> list[Fact]:
@@ -130,8 +149,8 @@ def _identity(process: Process) -> list[Fact]:
         ("python", process.hook.python or sample.python_version),
         ("torch", process.hook.torch),
         ("started by", sample.start_method),
-        ("starts others by", None if sample.start_method else process.start_method),
-        ("shares by", process.sharing_strategy),
+        ("starts children by", None if sample.start_method else process.start_method),
+        ("shares tensors by", process.sharing_strategy),
         ("pid in its namespace", sample.ns_pid),
         ("user id", sample.uid),
         ("nice", sample.nice),
@@ -145,7 +164,6 @@ def _memory(process: Process, view: SnapshotView) -> list[Fact]:
     memory = process.sample.memory
     if memory is None:
         return [Fact("memory", "", "could not be read", "warning")]
-    age = None if memory.read_at_s is None else max(0.0, view.snapshot.at_s - memory.read_at_s)
     rows = [
         ("resident", memory.rss_bytes),
         ("proportional", memory.pss_bytes),
@@ -157,7 +175,7 @@ def _memory(process: Process, view: SnapshotView) -> list[Fact]:
         ("swapped out", memory.swap_bytes),
     ]
     found = [Fact("memory", name, bytes_text(value)) for name, value in rows if value is not None]
-    found.append(Fact("memory", "split read", f"{seconds_text(age)} ago", "dim"))
+    found.append(Fact("memory", "read", ago_text(view.age_s(memory.read_at_s)), "dim"))
     if process.sample.read_bytes is not None:
         found.append(Fact("files", "read", bytes_text(process.sample.read_bytes)))
     if process.sample.written_bytes is not None:

@@ -11,16 +11,16 @@ from mpwatch.model.snapshot import Segment
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.snapshot_view import SnapshotView, age_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, gauge, line
 
 COLUMNS = (
     ScreenColumn("MADE BY", 14, keep=9, most=17, spreads=30),
-    ScreenColumn("LINE", 22, keep=8, grows=True),
-    ScreenColumn("KIND", 11, keep=4),
-    ScreenColumn("SEGMENTS", 8, align="right", keep=7, letter="N"),
+    ScreenColumn("LINE", 21, keep=8, grows=True),
+    ScreenColumn("KIND", 11, keep=6),
+    ScreenColumn("COUNT", 5, align="right", keep=7, letter="N"),
     ScreenColumn("LIVE", 6, align="right", keep=8, letter="L"),
-    ScreenColumn("MAPPED BY", 16, keep=6, most=22, spreads=48),
+    ScreenColumn("MAPPED BY", 14, keep=6, most=22, spreads=48),
     ScreenColumn("OLDEST", 7, align="right", keep=5, letter="O"),
     ScreenColumn("COPIED", 6, align="right", keep=3),
 )
@@ -106,7 +106,7 @@ def _row(made: SegmentGroup, view: SnapshotView) -> Row:
             cell(count_text(len(made.segments))),
             cell(bytes_text(made.live_bytes)),
             cell(names(sorted(mappers), view) or "nobody", tone),
-            cell(seconds_text(made.oldest_s)),
+            cell(age_text(made.oldest_s)),
             cell("-" if copied is None else f"{copied:.0%}"),
         ),
     )
@@ -172,7 +172,7 @@ def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, .
             line(
                 f"   {bytes_text(segment.size_bytes):>6} ",
                 (f"{'named' if segment.is_linked else 'unlinked':<9}", "dim"),
-                f"{seconds_text(segment.age_s(made.wall_s)):>8}  ",
+                f"{age_text(segment.age_s(made.wall_s)):>8}  ",
                 f"held by {held}  ",
                 (segment.path, "dim"),
             )
@@ -204,7 +204,7 @@ PAGE: Page[SegmentGroup] = Page(
     details_share=0.35,
     process=lambda made: made.maker,
     sorts={
-        "SEGMENTS": lambda made: float(len(made.segments)),
+        "COUNT": lambda made: float(len(made.segments)),
         "LIVE": lambda made: made.live_bytes,
         "OLDEST": lambda made: made.oldest_s,
         "KIND": lambda made: made.kind,

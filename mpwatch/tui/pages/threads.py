@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from mpwatch.diagnose.analysis.stack_patterns import user_frame
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import percent_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, letter_words, state_tone
+from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, letter_words, state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, line
 
 SourceLine: TypeAlias = Callable[[str, int], str]
@@ -24,7 +24,7 @@ COLUMNS = (
     ScreenColumn("NAME", 16, keep=4, spreads=32),
     ScreenColumn("STATE", 8, keep=8),
     ScreenColumn("CPU", 4, align="right", keep=7, letter="C"),
-    ScreenColumn("STILL", 6, align="right", keep=3),
+    ScreenColumn("NO CPU", 6, align="right", keep=3),
     ScreenColumn("WAITS IN", 18, keep=5, most=26, spreads=48),
     ScreenColumn("STACK", 24, keep=9, grows=True),
 )
@@ -76,7 +76,7 @@ def _row(item: ThreadRow, view: SnapshotView) -> Row:
             cell(percent_text(thread.cpu_percent)),
             cell(_still_words(thread.still_s), _still_tone(thread.still_s)),
             cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
-            _top(thread, any(t.stack for t in process.threads)),
+            _innermost(thread, any(t.stack for t in process.threads)),
         ),
         mark=Span("G", "good") if thread.has_gil else Span(" "),
     )
@@ -91,18 +91,16 @@ def _still_tone(still_s: float | None) -> Tone:
     return "warning" if still_s is not None and still_s >= 30 else ""
 
 
-def _top(thread: Thread, others_have: bool) -> Line:
+def _innermost(thread: Thread, others_have: bool) -> Line:
     """The innermost frame of the program's own code, then the innermost frame of all."""
     if not thread.stack:
-        return cell("no Python in it" if others_have else "not taken", "dim")
+        if thread.name == HOOK_THREAD:
+            return cell("of the hook", "dim")
+        return cell("no Python frames" if others_have else "not taken", "dim")
     own = user_frame(thread.stack)
     if own is None or own is thread.stack[0]:
         return cell(frame_words(thread.stack[0]))
     return line(frame_words(own), (f" -> {thread.stack[0].function}", "dim"))
-
-
-JUST_NOW_S = 0.001
-"""Seconds; a younger stack belongs to this snapshot."""
 
 
 def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line:
@@ -115,13 +113,12 @@ def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line
     age = None if thread.stack_at_s is None else max(0.0, at_s - thread.stack_at_s)
     gil = ", holds the GIL" if thread.has_gil else ""
     cost = f", took {seconds_text(cost_s)} of cpu" if cost_s is not None else ""
-    when = "now" if age is not None and age < JUST_NOW_S else f"{seconds_text(age)} ago"
     source = (
         "the hook" if thread.stack_source == "hook" else thread.stack_source or "an unknown method"
     )
     return line(
         (f" stack of {thread.name} {thread.tid}", "title"),
-        (f"  by {source}{cost}, {when}{gil}", "dim"),
+        (f"  by {source}{cost}, {ago_text(age)}{gil}", "dim"),
     )
 
 
@@ -195,13 +192,13 @@ PAGE: Page[ThreadRow] = Page(
     process=_process,
     sorts={
         "CPU": lambda item: item.thread.cpu_percent,
-        "STILL": lambda item: item.thread.still_s,
+        "NO CPU": lambda item: item.thread.still_s,
         "NAME": lambda item: item.thread.name,
         "STATE": lambda item: item.thread.state,
     },
     help=(
         "Every thread of every process, with the innermost frame of its Python stack.",
-        "STILL  how long it has used no cpu; WAITS IN  the target of its system call.",
+        "NO CPU  how long it has used no cpu; WAITS IN  the target of its system call.",
         "A G before a row: that thread holds the GIL.",
         "Below: the whole stack of the thread under the cursor, its source and its age.",
         "s takes stacks of everything now; f follows the process under the cursor twice a second.",

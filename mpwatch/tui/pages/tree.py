@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.units import bytes_text, percent_text, seconds_text
+from mpwatch.model.units import bytes_text, percent_text
 from mpwatch.tui.elements.header import can_have_hook, ending_tone, ending_words, share_tone
 from mpwatch.tui.elements.page import Order, Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, state_tone
+from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import (
     Line,
     Row,
@@ -253,22 +253,21 @@ def explained(node: Node, view: SnapshotView, width: int) -> tuple[Line, ...]:
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
-        ago_s = max(0.0, view.snapshot.at_s - process.ended.at_s)
-        ago = "just now" if ago_s < 1 else f"{seconds_text(ago_s)} ago"
+        ago = ago_text(view.age_s(process.ended.at_s))
         first = line(
-            (words, "title"), " ended ", (process.ended.words, ending_tone(process)), f" {ago}"
+            (words, "title"), " ended: ", (process.ended.words, ending_tone(process)), f", {ago}"
         )
         return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
     facts = [view.state(process)]
+    if process.hook.state != "absent" or can_have_hook(process):
+        reason = f" ({process.hook.reason})" if process.hook.reason else ""
+        facts.append(f"hook {process.hook.state}{reason}")
     if process.sample.start_method:
         facts.append(f"started by {process.sample.start_method}")
     elif process.start_method:
         facts.append(f"starts by {process.start_method}")
     if process.sharing_strategy:
         facts.append(f"shares by {process.sharing_strategy}")
-    if process.hook.state != "absent" or can_have_hook(process):
-        reason = f" ({process.hook.reason})" if process.hook.reason else ""
-        facts.append(f"hook {process.hook.state}{reason}")
     facts += process.problems[:1]
     second = process.doing or command(process)
     found = view.findings_of.get(process.process)

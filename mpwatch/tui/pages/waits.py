@@ -13,8 +13,8 @@ from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone
 from mpwatch.tui.pages.threads import stack_lines
 
 COLUMNS = (
-    ScreenColumn("WHO", 22, keep=9, most=26, spreads=34),
-    ScreenColumn("WAITS", 24, keep=9, grows=True),
+    ScreenColumn("PROCESS", 22, keep=9, most=26, spreads=34),
+    ScreenColumn("WAIT", 24, keep=9, grows=True),
     ScreenColumn("FOR", 8, align="right", keep=8),
 )
 VERDICT_WORDS: dict[Verdict, str] = {

@@ -74,7 +74,7 @@ class ProcessActionsScreen(LiveScreen):
 
     help_title = "process actions"
     help_lines = (
-        "Nothing is done before y is pressed; with --readonly this screen does not open.",
+        "Signals, limits and detaching are confirmed with y; with --readonly nothing is offered.",
         "A signal is sent to this process only, never to another one that reused its pid.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -102,7 +102,7 @@ class ProcessActionsScreen(LiveScreen):
         yield self._head
         yield self._table
         yield (keys := LineView(classes="bar"))
-        keys.show((cell(" enter choose   esc back   nothing is done before you confirm", "dim"),))
+        keys.show((cell(" enter choose   esc back   y confirms each change of a process", "dim"),))
 
     def on_mount(self) -> None:
         """Focus the list."""

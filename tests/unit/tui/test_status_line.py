@@ -58,7 +58,7 @@ def test_what_hooks_cost_is_that_of_their_threads_and_of_their_wrappers_where_it
     assert "hook threads 0.004%" in text_of(header.header(job, settings, 200))
 
     job = replace(job, own=OwnCost(0.6, None, 40_000.0, 1_000_000.0))
-    assert "in the job ~0.1%" in text_of(header.header(job, settings, 200))
+    assert "hooks ~0.1%" in text_of(header.header(job, settings, 200))
 
 
 def test_lost_events_are_a_warning() -> None:
