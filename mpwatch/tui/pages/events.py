@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rich.cells import cell_len
 
@@ -18,13 +20,15 @@ COLUMNS = (
     ScreenColumn("PROCESS", 14, keep=6, most=22, spreads=32),
     ScreenColumn("WHAT HAPPENED", 36, keep=9, grows=True),
 )
-_TONES: dict[str, Tone] = {
-    "born": "good",
-    "ended": "warning",
-    "exception": "critical",
-    "finding": "warning",
-    "hook": "accent",
-}
+_TONES: Mapping[str, Tone] = MappingProxyType(
+    {
+        "born": "good",
+        "ended": "warning",
+        "exception": "critical",
+        "finding": "warning",
+        "hook": "accent",
+    }
+)
 
 
 def items(view: SnapshotView) -> list[LogEntry]:

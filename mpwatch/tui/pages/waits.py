@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import seconds_text
@@ -17,20 +19,24 @@ COLUMNS = (
     ScreenColumn("WAIT", 24, keep=9, grows=True),
     ScreenColumn("FOR", 8, align="right", keep=8),
 )
-VERDICT_WORDS: dict[Verdict, str] = {
-    "cycle": "CYCLE",
-    "dead-end": "DEAD END",
-    "progress": "moves",
-    "ordinary": "ordinary",
-    "unknown": "unknown",
-}
-_TONES: dict[Verdict, Tone] = {
-    "cycle": "critical",
-    "dead-end": "critical",
-    "progress": "good",
-    "ordinary": "dim",
-    "unknown": "warning",
-}
+VERDICT_WORDS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        "cycle": "CYCLE",
+        "dead-end": "DEAD END",
+        "progress": "moves",
+        "ordinary": "ordinary",
+        "unknown": "unknown",
+    }
+)
+_TONES: Mapping[Verdict, Tone] = MappingProxyType(
+    {
+        "cycle": "critical",
+        "dead-end": "critical",
+        "progress": "good",
+        "ordinary": "dim",
+        "unknown": "warning",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
