@@ -17,7 +17,7 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **changes: object)
     return Finding(rule=rule, severity=severity, **{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_effects_stand_below_their_cause_and_resolved_findings_last() -> None:
+def test_effects_are_listed_below_their_cause_and_resolved_findings_last() -> None:
     cause = finding("fd-exhaustion-receiver", Severity.CRITICAL)
     effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
     resolved = finding("straggler-worker", resolved_s=5.0)
@@ -27,19 +27,19 @@ def test_effects_stand_below_their_cause_and_resolved_findings_last() -> None:
     assert [f.rule for f in found] == [cause.rule, effect.rule, resolved.rule]
 
 
-def test_an_effect_whose_cause_is_not_reported_stands_for_itself() -> None:
+def test_an_effect_without_its_cause_is_listed_by_itself() -> None:
     effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
 
     assert findings.with_effects([effect]) == [effect]
 
 
-def test_findings_that_no_longer_hold_are_not_on_the_first_screen() -> None:
+def test_resolved_findings_are_not_on_the_overview() -> None:
     job = replace(loader_job(), findings=(finding("x", resolved_s=5.0),))
 
     assert findings.unresolved(job) == []
 
 
-def test_advice_is_shown_where_there_is_room_for_it() -> None:
+def test_the_fix_is_shown_where_there_is_room() -> None:
     job = loader_job()
 
     assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 2)] == [
@@ -53,7 +53,7 @@ def test_advice_is_shown_where_there_is_room_for_it() -> None:
     ]
 
 
-def test_without_any_hook_health_says_how_little_was_seen() -> None:
+def test_without_a_hook_the_health_line_says_so() -> None:
     words = text_of(findings.health(SnapshotView(scripted.without_hook())))
 
     assert "no hook ready" in words
