@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process.procfs import read_stat
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import Rule
 from mpwatch.hook import wire
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import Paper, cell_width
 from tests.conftest import Start
@@ -130,8 +129,8 @@ def test_findings_follow_from_what_was_left(folder: Path) -> None:
 def test_what_held_just_before_the_end_is_not_forgotten(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def while_it_lives(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-        for process in snapshot.living():
+    def while_it_lives(index: Index) -> Iterator[Finding]:
+        for process in index.snapshot.living():
             yield replace(finding(), rule="only-alive", process=process.process)
 
     leave(folder, MAIN, [(wire.SHARE, 100)])
