@@ -175,7 +175,7 @@ async def test_a_saved_snapshot_is_compared_with_the_current_one() -> None:
 
     assert "now against 60 s earlier" in text
     assert "+1.0M" in text
-    assert "gone" in text
+    assert "no longer" in text
     assert "processes started 0, ended 1" in text
 
 

@@ -81,7 +81,7 @@ def details(entry: LogEntry, view: SnapshotView, width: int) -> tuple[Line, ...]
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
     return (
-        "Nothing has happened since watching began.",
+        "No events since mpwatch was started.",
         "Process starts and exits, hooks, exceptions and findings appear here.",
     )
 
@@ -107,7 +107,7 @@ PAGE: Page[LogEntry] = Page(
     sorts={"KIND": lambda entry: entry.kind},
     goes_on=True,
     help=(
-        "What happened in the job since watching began, newest first.",
+        "Events of the job since mpwatch was started, newest first.",
         "A cursor on the newest event moves on to each new one; on any other event it stays.",
         "Below: everything known about the event under the cursor, exceptions with their text.",
         "The list is bounded; the number of dropped events is shown on top.",
