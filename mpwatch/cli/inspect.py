@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.cli.failures import EXIT_FINDINGS, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
-from mpwatch.cli.terminal import Progress, ProgressBar, paper
+from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
@@ -28,7 +28,7 @@ def ps(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.ps_text(jobs, paper=paper()))
+        print(text_report.ps_text(jobs, style=text_style()))
     return 0
 
 
@@ -53,7 +53,7 @@ def dump(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.dump_text(snapshot, with_stacks=options.stacks, paper=paper()))
+        print(text_report.dump_text(snapshot, with_stacks=options.stacks, style=text_style()))
     return 0
 
 
@@ -68,7 +68,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.diagnose_text(snapshot, paper=paper()))
+        print(text_report.diagnose_text(snapshot, style=text_style()))
     return exit_code(snapshot, arguments.fail_on)
 
 
@@ -108,7 +108,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.doctor_text(checks, paper=paper()))
+        print(text_report.doctor_text(checks, style=text_style()))
     return 0
 
 

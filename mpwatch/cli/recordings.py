@@ -8,7 +8,7 @@ import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
-from mpwatch.cli.terminal import Progress, ProgressBar, paper
+from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.snapshot import Snapshot
 
 
@@ -83,7 +83,7 @@ def autopsy(arguments: argparse.Namespace) -> int:
         found = autopsies(arguments.subject)
     except NothingLeft as error:
         raise Failure(str(error), "mpwatch ps", EXIT_NO_SUCH_PROCESS) from None
-    print(autopsy_text(found, paper=paper()))
+    print(autopsy_text(found, style=text_style()))
     return 0
 
 

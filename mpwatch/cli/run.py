@@ -16,7 +16,7 @@ from mpwatch.cli import subprocesses
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import Progress, paper
+from mpwatch.cli.terminal import Progress, text_style
 from mpwatch.collect.process.identify import CannotWatch, identify
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
@@ -165,7 +165,7 @@ def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
     if snapshot is None:
         with open(output, encoding="utf-8", errors="replace") as file:
             raise Failure(f"The program ended at once and printed: {file.read(2000)}")
-    return text_report.dump_text(snapshot, paper=paper())
+    return text_report.dump_text(snapshot, style=text_style())
 
 
 def _scenario_table() -> str:
@@ -179,7 +179,7 @@ def _scenario_table() -> str:
         )
         for scenario in catalogue.scenarios()
     ]
-    return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, paper()))
+    return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, text_style()))
 
 
 _HEAD_BYTES = 4096

@@ -233,6 +233,10 @@ class GpuSample:
     problems: tuple[str, ...] = ()
 
 
+NO_GPUS = "GPUs are not shown"
+"""How each problem begins that says why there are no GPU samples."""
+
+
 class Frame(NamedTuple):
     """One frame of a stack."""
 

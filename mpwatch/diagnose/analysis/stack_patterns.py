@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from mpwatch.describe import frames as described_frames
+from mpwatch.describe.frames import frame_words as frame_words
+from mpwatch.describe.frames import is_library as is_library
 from mpwatch.diagnose.analysis.memoize import once_per_reading
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot, Thread
@@ -65,7 +68,6 @@ COLLECTIVES = frozenset(
         "send",
     )
 )
-_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _C10D = "distributed_c10d.py"
 
 
@@ -80,7 +82,7 @@ class _Stack:
 
     def __init__(self, frames: Sequence[Frame]) -> None:
         self.frames = frames
-        self.own = _without_parents(frames)
+        self.own = described_frames.own_frames(frames)
         self.functions = frozenset([_bare(frame) for frame in frames])
         """Without their classes: most patterns name one that occurs nowhere in a stack."""
         self._shape: Shape | None = None
@@ -122,13 +124,6 @@ def _about(frames: Sequence[Frame]) -> _Stack:
 def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames a process made itself: a forked child keeps its parent's below `_bootstrap`."""
     return _about(frames).own
-
-
-def _without_parents(frames: Sequence[Frame]) -> Sequence[Frame]:
-    for index, frame in enumerate(frames):
-        if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
-            return frames if index + 1 == len(frames) else frames[: index + 1]
-    return frames
 
 
 def calls(frames: Sequence[Frame], *pattern: str) -> bool:
@@ -318,13 +313,3 @@ def has_stacks(process: Process) -> bool:
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code."""
     return _about(frames).user
-
-
-def is_library(frame: Frame) -> bool:
-    """Whether a frame is of the standard library or an installed package."""
-    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
-
-
-def frame_words(frame: Frame) -> str:
-    """One frame as people write it: `data.py:31 decode`."""
-    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"

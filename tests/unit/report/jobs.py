@@ -122,7 +122,7 @@ def worker(process: ProcessId = WORKER, number: int = 0, *, ended: Ended | None 
         threads=(thread,),
         hook=Hook("silent", "no answer in 250 ms"),
         loader=WorkerLoad(number, fetched=208, fetch_p50_s=0.096, fetch_p99_s=0.12, task=417),
-        doing="data.py:31 decode",
+        doing=f"ended: {ended.words}" if ended else "data.py:31 decode",
         ended=ended,
     )
 

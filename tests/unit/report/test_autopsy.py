@@ -20,7 +20,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
-from mpwatch.report.table import Paper, cell_width
+from mpwatch.report.table import TextStyle, cell_width
 from tests.conftest import Start
 from tests.unit.boxes import birth, leave
 from tests.unit.report.jobs import finding
@@ -124,7 +124,7 @@ def test_findings_follow_from_what_was_left(folder: Path) -> None:
 
     rules = {finding.rule: finding.process for finding in autopsy.snapshot.findings}
     assert rules == {"worker-exited-unexpectedly": WORKER}
-    assert "WHAT FOLLOWS" in autopsy_text([autopsy])
+    assert "FINDINGS" in autopsy_text([autopsy])
 
 
 def test_what_held_just_before_the_end_is_not_forgotten(
@@ -155,7 +155,7 @@ def test_children_of_one_parent_without_a_file_are_one_job_and_none_is_its_main(
 
     assert [dead.parent for dead in autopsy.dead] == [MAIN, MAIN]
     assert {p.role for p in autopsy.snapshot.processes} == {"pool-worker"}
-    text = autopsy_text([autopsy], paper=Paper(200))
+    text = autopsy_text([autopsy], style=TextStyle(200))
     assert text.startswith(f"JOB OF {MAIN.pid}  2 dead processes")
     assert f"{MAIN.pid}, which started them, left no file" in text
     assert f"{WORKER.pid} pool-worker of {MAIN.pid}" in text
@@ -189,8 +189,8 @@ def test_a_parent_is_said_to_live_or_to_have_left_a_file_of_its_own(folder: Path
     leave(folder, MAIN)
     leave(folder, OTHER, origin=(*MAIN, b"Process-1"))
 
-    living = autopsy_text(autopsies(str(WORKER.pid)), paper=Paper(200))
-    other = autopsy_text(autopsies(str(OTHER.pid)), paper=Paper(200))
+    living = autopsy_text(autopsies(str(WORKER.pid)), style=TextStyle(200))
+    other = autopsy_text(autopsies(str(OTHER.pid)), style=TextStyle(200))
 
     assert f"{os.getpid()}, which started it, still runs" in living
     assert f"{MAIN.pid}, which started it, died too: mpwatch autopsy {MAIN.pid}" in other
@@ -201,9 +201,9 @@ def test_a_living_process_is_left_alone(folder: Path) -> None:
     assert alive is not None
     leave(folder, alive.process)
 
-    with pytest.raises(NothingLeft, match=r"\(1 still run\)\.$"):
+    with pytest.raises(NothingLeft, match=r"\(1 still runs\)\.$"):
         autopsies(str(folder))
-    with pytest.raises(NothingLeft, match="still runs"):
+    with pytest.raises(NothingLeft, match="and its descendants still run"):
         autopsies(str(os.getpid()))
 
 
@@ -222,14 +222,14 @@ def test_damaged_files_are_read_as_far_as_they_go(folder: Path) -> None:
     (folder / f"{wire.stem(*OTHER)}.ring").symlink_to("/etc/passwd")
     (folder / "README").write_text("hello")
 
-    text = autopsy_text(autopsies(str(folder)), paper=Paper(200))
+    text = autopsy_text(autopsies(str(folder)), style=TextStyle(200))
 
     assert "the file is cut: 3 of 64 slots are there" in text
     assert "3 lines make no sense" in text
     assert "root:" not in text
 
 
-def test_notes_without_a_ring_are_told_too(folder: Path) -> None:
+def test_notes_without_a_ring_are_reported(folder: Path) -> None:
     leave(folder, MAIN, notes=[{"kind": "exit", "ms": 5, "code": 3}])
     (folder / f"{wire.stem(*MAIN)}.ring").unlink()
 
@@ -238,21 +238,21 @@ def test_notes_without_a_ring_are_told_too(folder: Path) -> None:
     assert "exit code 3" in text
 
 
-def test_the_text_says_how_it_ended_what_was_open_and_what_came_last(folder: Path) -> None:
+def test_the_text_shows_exit_status_unfinished_call_and_last_events(folder: Path) -> None:
     leave_a_job(folder)
 
-    lines = autopsy_text(autopsies(str(folder)), paper=Paper(100)).splitlines()
+    lines = autopsy_text(autopsies(str(folder)), style=TextStyle(100)).splitlines()
 
     worker = lines[lines.index("") + 1 :]
-    assert worker[0] == (
-        "5000002 worker 3 of 5000001  last sign of life 2027-01-15 08:00:00.450 UTC"
+    assert worker[0] == ("5000002 worker 3 of 5000001  last event 2027-01-15 08:00:00.450 UTC")
+    assert worker[1].startswith("  ended       no exit was recorded: a signal")
+    assert (
+        "  unfinished  loader fetch begins, batch 417, 4.0K, started 150 ms before that" in worker
     )
-    assert worker[1].startswith("  ended       it noted no exit: a signal")
-    assert "  unfinished  loader fetch begins, batch 417, 4.0K, begun 150 ms before that" in worker
     assert worker[-1].split() == ["0", "us", "before", "share,", "4.0K,", "took", "2", "ms"]
 
 
-def test_the_text_fits_its_paper(folder: Path) -> None:
+def test_no_line_is_wider_than_the_given_width(folder: Path) -> None:
     leave_a_job(folder)
 
     text = autopsy_text(autopsies(str(folder)))
