@@ -140,7 +140,7 @@ def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
             arguments.seconds,
             options,
             inject=inject,
-            each=lambda seen: progress.say(f"{len(seen.living())} processes"),
+            each=lambda seen: progress.show(f"{len(seen.living())} processes"),
         )
     if snapshot is None:
         raise ended_meanwhile(pid)

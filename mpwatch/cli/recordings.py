@@ -32,12 +32,12 @@ def record(arguments: argparse.Namespace) -> int:
                 LookOptions(hook=hook_use(arguments)),
                 inject=inject,
                 keep=writer.write,
-                each=lambda seen: progress.say(f"{len(seen.living())} processes"),
+                each=lambda seen: progress.show(f"{len(seen.living())} processes"),
                 period_s=1.0 / arguments.refresh,
                 diagnose=False,
             )
     except KeyboardInterrupt:
-        # The usual way to end a recording without `--for`.
+        # Ctrl-C is the usual way to end a recording without `--for`.
         return 0
     finally:
         writer.close()
@@ -96,7 +96,8 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         server = MetricsServer(*parse_address(arguments.prometheus))
     except CannotServe as error:
-        raise Failure(str(error), "--prometheus 127.0.0.1:9109") from None
+        fix = f"mpwatch export {arguments.pid} --prometheus 127.0.0.1:9400"
+        raise Failure(str(error), fix) from None
     options = LiveOptions(refresh_hz=arguments.refresh, hook=hook_use(arguments), stacks=False)
     has_ended = threading.Event()
 

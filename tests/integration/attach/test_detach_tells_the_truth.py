@@ -80,7 +80,7 @@ def test_a_hook_that_cannot_leave_is_not_reported_as_detached(start: Start) -> N
     done = run_detach(running.pid)
     assert done.returncode == 4, done
     assert "detached" not in done.stdout
-    assert "The hook is still in 1 of 1 processes." in done.stderr
+    assert "The hook is still attached in 1 of 1 processes." in done.stderr
     os.kill(running.pid, 18)
     assert eventually(lambda: detach(running.process).state == "absent")
 
