@@ -102,7 +102,7 @@ def test_a_wrapper_under_another_librarys_is_left_as_a_pass_through_and_named(
     before = running.line()
     done = run_detach(running.pid)
     assert done.returncode == 0, done
-    assert "stays: multiprocessing.queues.Queue.put: another library" in done.stdout
+    assert "remains: multiprocessing.queues.Queue.put: another library" in done.stdout
     assert "only calls the original" in done.stdout
     running.say(b"tell\n")
     # Names used by the code of the wrapper underneath, and what a call through it does.

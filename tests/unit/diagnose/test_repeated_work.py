@@ -87,7 +87,7 @@ def loader_job() -> tuple[Process, ...]:
 def test_a_stack_is_looked_through_once_however_many_rules_ask(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
-    looked = counted(stack_patterns, "_without_parents")
+    looked = counted(stack_patterns.described_frames, "own_frames")
     engine, job = Engine(), loader_job()
 
     for second in range(6):
