@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 from .. import errors, wire
 from ..exact import attributes, is_a, is_atom
 from ..patching import Point, attribute
 
+_USUAL_ENDS = ("multiprocessing.popen_fork", "multiprocessing.forkserver")
 _exit_code = SystemExit.__dict__["code"].__get__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any
 
     from ..patching import Undo
@@ -71,19 +74,34 @@ def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., 
 
 
 def _exit_at_once(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    """Note who ends a process without further ado: no traceback will say so."""
+    """Note which code ends a process by `os._exit`: no traceback will show it."""
 
     def _exit(*args: Any, **kwargs: Any) -> Any:
-        # A forked child that has done nothing yet stays as it is; `multiprocessing` has ended the
-        # session before it comes here.
+        # A forked child that has done nothing yet stays as it is.
         if session.state == "on":
             code = args[0] if args else kwargs.get("status")
             code = code if type(code) is int else None
-            session.note("exit", code=code, how="os._exit", frames=errors.frames_here(1, 8))
-            session.save_now()
+            if _is_usual_end(sys._getframe(1)):
+                if code:
+                    session.note("exit", code=code, how="", frames=[])
+                    session.is_crashed = True
+                session.close("exit")
+            else:
+                session.note("exit", code=code, how="os._exit", frames=errors.frames_here(1, 8))
+                session.save_now()
         return original(*args, **kwargs)
 
     return _exit
+
+
+def _is_usual_end(caller: FrameType) -> bool:
+    """Whether `multiprocessing` ends a child here whose `_bootstrap` has returned.
+
+    The wrapper of `_bootstrap` has closed the session by then, unless the hook was attached while
+    that function ran. `multiprocessing.popen_fork` and `forkserver` call `os._exit` for nothing
+    else (Python 3.10 to 3.14).
+    """
+    return caller.f_globals.get("__name__") in _USUAL_ENDS
 
 
 def _main_ended(module: ModuleType, session: Session) -> Undo:

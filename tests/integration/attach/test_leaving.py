@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach import Attached, Detached, bring_in, bring_in_tree, detach, detach_tree, elf
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
@@ -156,3 +158,33 @@ def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start)
     assert detach(sample(child).process, timeout_s=20).state == "absent"
     assert heap_pages > 10_000
     assert faults(child) - before < 2500
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "kept"),
+    [
+        ("fork", 0, []),
+        ("forkserver", 0, []),
+        ("spawn", 0, []),
+        ("fork", 3, [".notes", ".ring"] * 2),
+        ("forkserver", 3, [".notes", ".ring"] * 2),
+    ],
+)
+def test_children_that_got_the_hook_while_they_ran_end_like_those_that_started_with_it(
+    start: Start, runtime: Path, method: str, code: int, kept: list[str]
+) -> None:
+    running = start("attach_children", method, str(code))
+    pids = [int(word) for word in running.line().split()]
+    for pid in pids:
+        attached = bring_in(ProcessId(pid, read_stat(pid)[2]), timeout_s=20)
+        assert attached.state == "ready", attached
+
+    running.say(b"end\n")
+
+    assert running.line() == f"{code} {code}"
+    left = list((runtime / "mpwatch").iterdir())
+    assert sorted(path.suffix for path in left) == sorted(kept)
+    texts = [path.read_text() for path in left if path.suffix == ".notes"]
+    notes = [json.loads(line) for text in texts for line in text.splitlines()]
+    assert len(notes) >= len(kept) // 2
+    assert "os._exit" not in [note.get("how") for note in notes]
