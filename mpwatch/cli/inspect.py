@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from mpwatch.cli.failures import EXIT_FINDINGS, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
+from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
@@ -89,9 +90,7 @@ def exit_code(snapshot: Snapshot, fail_on: str) -> int:
     if fail_on == "never":
         return 0
     threshold = Severity[fail_on.upper()]
-    is_found = any(
-        finding.severity >= threshold for finding in snapshot.findings if finding.resolved_s is None
-    )
+    is_found = any(finding.severity >= threshold for finding in unresolved(snapshot))
     return EXIT_FINDINGS if is_found else 0
 
 

@@ -27,13 +27,13 @@ def detach(arguments: argparse.Namespace) -> int:
     commands = {sample.process: sample.cmdline for sample in tree.processes}
     log = InjectionLog()
 
-    def tell(detached: Detached) -> None:
+    def report(detached: Detached) -> None:
         log.detached(detached, commands.get(detached.process, ()))
         print(f"{detached.process.pid}: {_outcome_words(detached)}")
         for sentence in detached.left:
             print(f"  remains: {sentence}")
 
-    outcomes = detach_tree(tree.processes, tell)
+    outcomes = detach_tree(tree.processes, report)
     staying = [each for each in outcomes if each.state not in ("absent", "gone")]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
         print("The hook's modules remain imported, but unused, until a process exits.")

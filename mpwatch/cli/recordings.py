@@ -102,7 +102,7 @@ def export(arguments: argparse.Namespace) -> int:
     has_ended = threading.Event()
 
     def take(snapshot: Snapshot) -> None:
-        server.take(snapshot)
+        server.show(snapshot)
         if snapshot.mode == "ended":
             has_ended.set()
 

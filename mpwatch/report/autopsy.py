@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_boxes
 from mpwatch.collect.process import procfs
-from mpwatch.describe.findings import effects_below_causes
+from mpwatch.describe.findings import effects_below_causes, unresolved
 from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
@@ -282,15 +282,15 @@ def unfinished(events: Iterable[HookEvent]) -> HookEvent | None:
 def _inputs(dead: Sequence[Dead], root: ProcessId) -> list[Input]:
     """The inputs of a live observer until the end: one sample of the tree, then the events."""
     first_ns = min(one.box.monotonic_ns for one in dead)
-    heard: list[tuple[int, Input]] = []
+    timed: list[tuple[int, Input]] = []
     for one in dead:
         box = one.box
         if box.events:
             part = HookSlice(box.process, box.events[-1].at_ns / 1e9, box.events, box.lost)
-            heard.append((box.events[-1].at_ns, part))
-        heard += [(note.at_ns, note) for note in box.notes]
-    heard.sort(key=lambda pair: pair[0])
-    return [_tree(dead, root, first_ns), *(each for _, each in heard)]
+            timed.append((box.events[-1].at_ns, part))
+        timed += [(note.at_ns, note) for note in box.notes]
+    timed.sort(key=lambda pair: pair[0])
+    return [_tree(dead, root, first_ns), *(each for _, each in timed)]
 
 
 def _tree(dead: Sequence[Dead], root: ProcessId, first_ns: int) -> TreeSample:
@@ -350,7 +350,7 @@ def autopsy_text(autopsies: Sequence[Autopsy], *, style: TextStyle | None = None
             lines.append("")
         for dead in autopsy.dead:
             lines += [*_process(dead, autopsy, style), ""]
-        findings = [f for f in autopsy.snapshot.findings if f.resolved_s is None]
+        findings = unresolved(autopsy.snapshot)
         if findings:
             lines += heading("findings", "", style)[1:]
             lines += finding_lines(findings, autopsy.snapshot, style)

@@ -1,4 +1,4 @@
-"""What an injection would do to a job, as text and as JSON."""
+"""The plan of an injection as text and as JSON."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from mpwatch.report.json import SCHEMA, Document
 from mpwatch.report.table import TextStyle
 
 _PLAIN = TextStyle()
-_PROMISES = (
-    "Processes that the job starts from then on get the hook as well. "
-    "mpwatch detach PID undoes all of it: every function is restored, the thread ended, the files "
-    "removed. The program's results, output and exit code do not change."
+_EFFECTS = (
+    "Processes that the job starts later get the hook as well. mpwatch detach PID undoes all of "
+    "this: it restores every function, ends the hook's thread and removes its files. The program's "
+    "results, output and exit code do not change."
 )
 
 
 def plan_text(plan: InjectionPlan, *, style: TextStyle = _PLAIN) -> str:
-    """One entry a process: the method and what would be written, or why it is left out."""
+    """An entry for each process: the method and what would be written, or why it is left out."""
     lines: list[str] = []
     for each in plan.processes:
         lines += _entry(each, style)
     if plan.injectable():
         lines += ["", style.paint("what the hook replaces in each", "strong")]
         lines += style.wrap(", ".join(_points(plan)), "  ")
-        lines += ["", *style.wrap(_PROMISES, "")]
+        lines += ["", *style.wrap(_EFFECTS, "")]
     return "\n".join([*lines, "", summary(plan)])
 
 
 def summary(plan: InjectionPlan) -> str:
-    """How many processes would be injected, and how many not: one sentence."""
+    """The numbers of processes with and without injection, one sentence."""
     count = len(plan.injectable())
     there = sum(each.method == ALREADY_THERE for each in plan.processes)
     words = f"The hook would be injected into {_processes(count)}"

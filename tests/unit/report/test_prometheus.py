@@ -106,8 +106,8 @@ def server() -> Iterator[MetricsServer]:
 
 
 def test_the_newest_snapshot_is_served(server: MetricsServer) -> None:
-    server.take(job())
-    server.take(replace(job(), processes=()))
+    server.show(job())
+    server.show(replace(job(), processes=()))
 
     with urlopen(server.url, timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -133,7 +133,7 @@ def test_an_address_that_is_taken_is_said(server: MetricsServer) -> None:
 
 def test_a_client_that_sends_garbage_disturbs_nobody(server: MetricsServer) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
-    server.take(job())
+    server.show(job())
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b"\x00\xff" * 100 + b"\r\n\r\n")
         client.recv(100)
