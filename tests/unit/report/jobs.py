@@ -1,4 +1,4 @@
-"""A small job, complete enough that every part of a report has something to say."""
+"""A small job with content for every section of a report."""
 
 from __future__ import annotations
 

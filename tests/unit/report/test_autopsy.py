@@ -1,4 +1,4 @@
-"""What dead processes left behind."""
+"""Autopsies of dead processes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_parents_come_before_children_and_workers_have_their_number(folder: Path
     assert [p.label for p in autopsy.snapshot.processes] == ["main", "worker 3"]
 
 
-def test_a_call_that_began_and_never_ended_is_named(folder: Path) -> None:
+def test_an_unfinished_call_is_found(folder: Path) -> None:
     leave_a_job(folder)
     worker = autopsies(str(folder))[0].dead[1]
 
@@ -87,7 +87,7 @@ def test_the_number_of_a_worker_is_known_from_its_own_records(folder: Path) -> N
         ([{"kind": "exception", "ms": 5, "where": "queue get"}], f"unknown: {NO_EXIT}"),
     ],
 )
-def test_how_it_ended_is_told_as_far_as_it_noted(
+def test_the_exit_status_comes_from_the_notes(
     folder: Path, notes: list[dict[str, object]], words: str
 ) -> None:
     leave(folder, MAIN, notes=notes)
@@ -97,7 +97,7 @@ def test_how_it_ended_is_told_as_far_as_it_noted(
     assert ended(dead).words == words
 
 
-def test_by_pid_only_that_process_and_what_it_started_is_examined(folder: Path) -> None:
+def test_by_pid_only_that_process_and_its_descendants_are_examined(folder: Path) -> None:
     leave_a_job(folder)
     leave(folder, OTHER)
 
@@ -109,14 +109,14 @@ def test_by_pid_only_that_process_and_what_it_started_is_examined(folder: Path) 
     assert len(autopsies(str(folder))) == 2
 
 
-def test_of_two_processes_with_one_pid_the_later_is_meant(folder: Path) -> None:
+def test_of_two_processes_with_one_pid_the_later_is_examined(folder: Path) -> None:
     leave(folder, MAIN)
     leave(folder, MAIN._replace(start_ticks=99))
 
     assert autopsies(str(MAIN.pid))[0].dead[0].box.process.start_ticks == 99
 
 
-def test_findings_follow_from_what_was_left(folder: Path) -> None:
+def test_rules_apply_to_the_files_of_dead_processes(folder: Path) -> None:
     leave(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [birth(WORKER.pid)])
     leave(folder, WORKER, notes=[{"kind": "exit", "ms": 5000, "code": 3}])
 
@@ -127,7 +127,7 @@ def test_findings_follow_from_what_was_left(folder: Path) -> None:
     assert "FINDINGS" in autopsy_text([autopsy])
 
 
-def test_what_held_just_before_the_end_is_not_forgotten(
+def test_findings_from_just_before_the_end_are_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def while_it_lives(snapshot: Snapshot, history: History) -> Iterator[Finding]:
@@ -161,7 +161,7 @@ def test_children_of_one_parent_without_a_file_are_one_job_and_none_is_its_main(
     assert f"{WORKER.pid} pool-worker of {MAIN.pid}" in text
 
 
-def test_a_parent_without_a_file_can_be_asked_for(folder: Path) -> None:
+def test_a_parent_without_a_file_can_be_examined(folder: Path) -> None:
     leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
     leave(folder, OTHER)
 
@@ -170,7 +170,7 @@ def test_a_parent_without_a_file_can_be_asked_for(folder: Path) -> None:
     assert [dead.box.process for dead in autopsy.dead] == [WORKER]
 
 
-def test_a_parent_whose_hook_came_after_the_birth_is_found_by_its_pid(folder: Path) -> None:
+def test_a_parent_that_was_injected_after_the_start_is_found_by_its_pid(folder: Path) -> None:
     leave(folder, MAIN)
     leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
     leave(folder, OTHER, origin=(WORKER.pid, WORKER.start_ticks, b""))
@@ -182,7 +182,7 @@ def test_a_parent_whose_hook_came_after_the_birth_is_found_by_its_pid(folder: Pa
     assert "left no file" not in autopsy_text([autopsy])
 
 
-def test_a_parent_is_said_to_live_or_to_have_left_a_file_of_its_own(folder: Path) -> None:
+def test_a_parent_outside_of_the_job_is_described(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
     leave(folder, WORKER, origin=(*alive.process, b"Process-1"))
@@ -196,7 +196,7 @@ def test_a_parent_is_said_to_live_or_to_have_left_a_file_of_its_own(folder: Path
     assert f"{MAIN.pid}, which started it, died too: mpwatch autopsy {MAIN.pid}" in other
 
 
-def test_a_living_process_is_left_alone(folder: Path) -> None:
+def test_a_running_process_is_not_examined(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
     leave(folder, alive.process)
@@ -208,7 +208,7 @@ def test_a_living_process_is_left_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("subject", ["5000009", "/nowhere/at/all", ""])
-def test_nothing_left_is_said_in_a_sentence(folder: Path, subject: str) -> None:
+def test_without_files_the_error_is_one_sentence(folder: Path, subject: str) -> None:
     with pytest.raises(NothingLeft, match=r"\.$"):
         autopsies(subject)
 
@@ -283,7 +283,7 @@ def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, me
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime_in_memory")
-def test_a_killed_worker_tells_its_last_batch(start: Start) -> None:
+def test_the_last_batch_of_a_killed_worker_is_known(start: Start) -> None:
     program = start("loader.py", "1", "--hook")
     program.wait_for("ready")
     (worker,) = map(

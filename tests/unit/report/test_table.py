@@ -18,7 +18,7 @@ def test_a_cut_text_fits(text: str, width: int) -> None:
 
 
 @given(TEXT)
-def test_a_text_that_fits_is_left_alone(text: str) -> None:
+def test_a_text_that_fits_is_unchanged(text: str) -> None:
     assert cut(text, cell_width(text)) == text
 
 
@@ -37,7 +37,7 @@ def test_columns_stay_aligned_below_wide_names() -> None:
     assert {cell_width(line) for line in lines} == {11}
 
 
-def test_only_flexible_columns_give_way_and_keep_their_floor() -> None:
+def test_only_flexible_columns_become_narrower_down_to_their_floor() -> None:
     columns = [Column("FIXED"), Column("FLEXIBLE", is_flexible=True, floor=10)]
 
     lines = table(columns, [["x" * 20, "y" * 50]], TextStyle(24))
