@@ -18,7 +18,7 @@ from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
-    from mpwatch.tui.hook_consent import HookQuestion
+    from mpwatch.tui.hook_question import HookQuestion
 
 
 def pick(arguments: argparse.Namespace) -> int:
@@ -146,7 +146,7 @@ def watch(
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
     from mpwatch.observe.sources.live import LiveOptions, LiveSource
-    from mpwatch.tui.hook_consent import HookQuestion
+    from mpwatch.tui.hook_question import HookQuestion
 
     if record is not None:
         check_recordable(record)

@@ -36,13 +36,19 @@ def subject_of(finding: Finding, snapshot: Snapshot) -> str:
     return words
 
 
-def labelled_fields(finding: Finding) -> list[tuple[str, str]]:
+def labelled_fields(finding: Finding, bullet: str = "") -> list[tuple[str, str]]:
     """Label and text of each field below the summary, in the order in which they are shown.
 
     Several pieces of evidence have the same label. The fix states its trade-off. Fields without
     text are left out; the forecast is not among them, because screens show it in their first line.
+
+    Args:
+        finding: The finding.
+        bullet: Put before each of several pieces of evidence, which would otherwise read as one
+            text where lines are wrapped.
     """
-    rows = [(EVIDENCE, evidence) for evidence in finding.evidence]
+    mark = bullet if len(finding.evidence) > 1 else ""
+    rows = [(EVIDENCE, mark + evidence) for evidence in finding.evidence]
     rows += [(CAUSE, finding.cause), (FIX, finding.advice), (EFFECT_OF, finding.effect_of or "")]
     return [(label, text) for label, text in rows if text]
 

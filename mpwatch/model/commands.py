@@ -71,6 +71,26 @@ class InjectHook:
     """Live only: inject the hook into the job and into processes that it starts later."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadAllocators:
+    """Live only: ask the hooks of these processes once for the figures of torch's CUDA allocator.
+
+    The hook takes the allocator's lock for this. Behind a kernel that never ends it would wait for
+    the lock for ever, so these figures are read on request only.
+    """
+
+    processes: tuple[ProcessId, ...]
+
+
 Command: TypeAlias = (
-    InjectHook | TakeStacks | Follow | SetRefresh | Pause | StartRecording | Seek | SetSpeed | Step
+    InjectHook
+    | TakeStacks
+    | Follow
+    | SetRefresh
+    | Pause
+    | StartRecording
+    | Seek
+    | SetSpeed
+    | Step
+    | ReadAllocators
 )

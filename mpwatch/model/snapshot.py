@@ -130,6 +130,8 @@ class GpuUse:
     allocated_bytes: int | None = None
     """From torch's allocator, by the hook."""
     reserved_bytes: int | None = None
+    read_at_s: float | None = None
+    """When the allocator's figures were read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def _finding(finding: Finding, first: Finding, snapshot: Snapshot, style: TextSt
         lines += labelled(FORECAST, seconds_text(finding.eta_s), style)
     above = f"{CAUSE} and {FIX}: as above, see {subject_of(first, snapshot)}"
     shown = ""
-    for label, text in labelled_fields(finding):
+    for label, text in labelled_fields(finding, bullet=BULLET):
         if label in (CAUSE, FIX) and finding is not first:
             lines += style.wrap(above, "  ") if above else []
             above = ""
@@ -561,11 +561,13 @@ def heading(title: str, note: str, style: TextStyle) -> list[str]:
 
 
 LABEL_WIDTH = 9
+BULLET = "- "
 
 
 def labelled(label: str, text: str, style: TextStyle, width: int = LABEL_WIDTH) -> list[str]:
     """A label, and a text that is wrapped to the right of it; nothing without a text."""
-    return style.wrap(text, f"  {label:<{width}} ", " " * (width + 3)) if text else []
+    hanging = width + 3 + (len(BULLET) if text.startswith(BULLET) else 0)
+    return style.wrap(text, f"  {label:<{width}} ", " " * hanging) if text else []
 
 
 def pack(parts: Sequence[str], style: TextStyle) -> list[str]:

@@ -54,7 +54,7 @@ MAIN_STACK = frames(
 
 
 @dataclass(frozen=True)
-class Part:
+class ProcessSpec:
     """What a process is like; by default an idle loader worker."""
 
     identity: ProcessId
@@ -83,7 +83,7 @@ class Part:
     number: int | None = None
 
 
-def process(part: Part) -> Process:
+def process(part: ProcessSpec) -> Process:
     return Process(
         process=part.identity,
         sample=sample(part),
@@ -104,7 +104,7 @@ def process(part: Part) -> Process:
     )
 
 
-def sample(part: Part) -> ProcSample:
+def sample(part: ProcessSpec) -> ProcSample:
     return ProcSample(
         process=part.identity,
         at_s=NOW_S,
@@ -133,7 +133,7 @@ def sample(part: Part) -> ProcSample:
     )
 
 
-def descriptors(part: Part) -> FdSample:
+def descriptors(part: ProcessSpec) -> FdSample:
     by_kind = part.by_kind or {
         "torch": 4,
         "file": 3,
@@ -145,7 +145,7 @@ def descriptors(part: Part) -> FdSample:
     return FdSample(part.fds, 1024, 1_048_576, by_kind, links, NOW_S - 2)
 
 
-def main_thread(part: Part) -> Thread:
+def main_thread(part: ProcessSpec) -> Thread:
     sleeps = part.state == "S"
     return Thread(
         part.identity.pid,
@@ -161,7 +161,7 @@ def main_thread(part: Part) -> Thread:
     )
 
 
-def loader_worker(number: int) -> Part:
+def loader_worker(number: int) -> ProcessSpec:
     load = WorkerLoad(
         number,
         1,
@@ -173,7 +173,9 @@ def loader_worker(number: int) -> Part:
         queued=0,
         parked=1,
     )
-    return Part(worker_id(number), f"worker {number}", "loader-worker", load=load, number=number)
+    return ProcessSpec(
+        worker_id(number), f"worker {number}", "loader-worker", load=load, number=number
+    )
 
 
 def worker(number: int, *, cpu: float = 2.0) -> Process:
@@ -187,7 +189,7 @@ def main_process() -> Process:
     )
     pipes = tuple(FdLink(700 + n, "pipe", f"pipe:[{18174 + n}]", n, False) for n in range(20))
     return process(
-        Part(
+        ProcessSpec(
             MAIN,
             "main",
             "main",
@@ -255,7 +257,7 @@ def slow_worker() -> Process:
 
 def tracker() -> Process:
     return process(
-        Part(
+        ProcessSpec(
             ProcessId(41840, 940),
             "resource-tracker",
             "resource-tracker",

@@ -17,8 +17,8 @@ from mpwatch.model.commands import (
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.process_actions import Deeds
-from mpwatch.tui.screens.actions import ActingScreen, ConfirmScreen
+from mpwatch.tui.process_actions import ProcessActions
+from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActionsScreen
 from tests.tui.cast import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook
@@ -54,15 +54,15 @@ class Recorder:
     def detach(self, processes: Sequence[ProcSample]) -> str:
         return f"Taken out of {len(processes)}."
 
-    def deeds(self) -> Deeds:
-        return Deeds(send=self.send, raise_limit=self.raise_limit, detach=self.detach)
+    def process_actions(self) -> ProcessActions:
+        return ProcessActions(send=self.send, raise_limit=self.raise_limit, detach=self.detach)
 
 
 async def choose(pilot: Pilot[int], app: MpwatchApp, key: tuple[str, int]) -> None:
     await pilot.press("x")
     await pilot.pause()
     screen = front(app)
-    assert isinstance(screen, ActingScreen)
+    assert isinstance(screen, ProcessActionsScreen)
     assert screen.choose(key)
     await pilot.press("enter")
     await pilot.pause()
@@ -70,7 +70,7 @@ async def choose(pilot: Pilot[int], app: MpwatchApp, key: tuple[str, int]) -> No
 
 async def test_a_signal_is_sent_only_after_y() -> None:
     recorder = Recorder()
-    app = MpwatchApp(ScriptedSource(loader_job()), deeds=recorder.deeds())
+    app = MpwatchApp(ScriptedSource(loader_job()), process_actions=recorder.process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("down")
         await choose(pilot, app, ("signal", 15))
@@ -87,7 +87,7 @@ async def test_a_signal_is_sent_only_after_y() -> None:
 @pytest.mark.parametrize("key", ["n", "escape", "enter"])
 async def test_any_other_answer_sends_nothing(key: str) -> None:
     recorder = Recorder()
-    app = MpwatchApp(ScriptedSource(loader_job()), deeds=recorder.deeds())
+    app = MpwatchApp(ScriptedSource(loader_job()), process_actions=recorder.process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("signal", 9))
         await pilot.press(key)
@@ -98,7 +98,7 @@ async def test_any_other_answer_sends_nothing(key: str) -> None:
 
 async def test_a_deed_the_system_refuses_is_told_in_one_sentence() -> None:
     recorder = Recorder(PermissionError)
-    app = MpwatchApp(ScriptedSource(loader_job()), deeds=recorder.deeds())
+    app = MpwatchApp(ScriptedSource(loader_job()), process_actions=recorder.process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("signal", 15))
         await pilot.press("y")
@@ -109,7 +109,7 @@ async def test_a_deed_the_system_refuses_is_told_in_one_sentence() -> None:
 
 async def test_the_limit_of_descriptors_can_be_raised() -> None:
     recorder = Recorder()
-    app = MpwatchApp(ScriptedSource(loader_job()), deeds=recorder.deeds())
+    app = MpwatchApp(ScriptedSource(loader_job()), process_actions=recorder.process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("limit", 0))
         await pilot.press("y")
@@ -119,7 +119,7 @@ async def test_the_limit_of_descriptors_can_be_raised() -> None:
 
 
 async def test_detaching_is_done_on_the_whole_tree_and_its_outcome_is_told() -> None:
-    app = MpwatchApp(ScriptedSource(loader_job()), deeds=Recorder().deeds())
+    app = MpwatchApp(ScriptedSource(loader_job()), process_actions=Recorder().process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("detach", 0))
         await pilot.press("y")
@@ -130,12 +130,12 @@ async def test_detaching_is_done_on_the_whole_tree_and_its_outcome_is_told() -> 
 
 
 async def test_detaching_is_not_offered_where_no_hook_is_in() -> None:
-    app = MpwatchApp(ScriptedSource(without_hook()), deeds=Recorder().deeds())
+    app = MpwatchApp(ScriptedSource(without_hook()), process_actions=Recorder().process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("x")
         await pilot.pause()
         screen = front(app)
-        assert isinstance(screen, ActingScreen)
+        assert isinstance(screen, ProcessActionsScreen)
 
         assert not screen.choose(("detach", 0))
 

@@ -15,8 +15,8 @@ from textual.widget import Widget
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements import sparkline, styled_text
 from mpwatch.tui.elements.styled_text import Row
-from mpwatch.tui.messages import SnapshotArrived
 from mpwatch.tui.pages import tree
+from mpwatch.tui.screens.base import SnapshotArrived
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from tests.tui.cast import worker_id
@@ -89,12 +89,12 @@ async def test_pages_that_are_hidden_draw_nothing_and_are_handed_nothing() -> No
         await pilot.press("1")
         await pilot.press("0")
         await pilot.pause()
-        threads = app.dashboard.views["1"].table.items
+        threads = app.dashboard.page_views["1"].table.items
         source.push(crowd(50, tick=1))
         await pilot.pause()
 
-        assert app.dashboard.views["1"].table.items is threads
-        assert set(app.dashboard.views) == {"0", "1"}
+        assert app.dashboard.page_views["1"].table.items is threads
+        assert set(app.dashboard.page_views) == {"0", "1"}
 
 
 async def test_rows_are_built_for_visible_lines_only() -> None:
@@ -102,15 +102,15 @@ async def test_rows_are_built_for_visible_lines_only() -> None:
     app = MpwatchApp(ScriptedSource(crowd(1000)))
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
-        view = app.dashboard.overview
-        original = view.page.row
-        items = view.table.items
+        page_view = app.dashboard.overview
+        original = page_view.page.row
+        items = page_view.table.items
 
         def row(item: object) -> object:
             built.append(item)
-            return original(item, app.watch_state.moment)  # type: ignore[arg-type]
+            return original(item, app.view_state.view)  # type: ignore[arg-type]
 
-        view.table.show(items, row)  # type: ignore[arg-type]
+        page_view.table.show(items, row)  # type: ignore[arg-type]
 
     assert 0 < len(built) < 40
 
@@ -129,10 +129,10 @@ async def test_ten_ticks_at_once_end_with_the_last_one_on_screen() -> None:
         for tick in range(1, 11):
             source.push(crowd(200, tick=tick, changed=(0,)))
         await pilot.pause()
-        moment = app.watch_state.moment
+        view = app.view_state.view
 
-    assert moment is not None
-    found = moment.by_id[worker_id(0)]
+    assert view is not None
+    found = view.by_id[worker_id(0)]
     assert found.cpu_percent == 11.0
 
 

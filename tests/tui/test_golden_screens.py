@@ -66,3 +66,13 @@ async def test_a_process_reads_as_last_approved() -> None:
         await pilot.pause()
 
         check_golden("process-120x36", screen_text(app))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_gpus_read_as_last_approved(size: Size) -> None:
+    app = MpwatchApp(scripted.ScriptedSource(scripted.gpu_job()), title="train.py")
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("7")
+        await pilot.pause()
+
+        check_golden(f"gpu_job-{size[0]}x{size[1]}", screen_text(app))

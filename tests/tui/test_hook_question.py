@@ -12,12 +12,11 @@ from mpwatch.model.commands import InjectHook
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui import hook_consent
+from mpwatch.tui import hook_question
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.elements.hook_question import question_line
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.hook_consent import HookQuestion
-from mpwatch.tui.screens.injection import InjectionScreen
+from mpwatch.tui.hook_question import HookQuestion, question_line
+from mpwatch.tui.screens.texts import InjectionScreen
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
 
@@ -60,7 +59,7 @@ def dashboard(
 
 @pytest.fixture(autouse=True)
 def _readable_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_consent, "READABLE_AFTER_S", 0.0)
+    monkeypatch.setattr(hook_question, "READABLE_AFTER_S", 0.0)
 
 
 async def settled(app: MpwatchApp, pilot: Pilot[int]) -> str:
@@ -146,14 +145,14 @@ async def test_what_is_typed_into_the_filter_answers_nothing() -> None:
         await settled(app, pilot)
         await pilot.press("slash", "y", "n", "enter")
         await pilot.pause()
-        assert app.watch_state.viewing.filter == "yn"
+        assert app.view_state.settings.filter == "yn"
         assert InjectHook() not in source.asked
 
 
 async def test_a_key_that_was_pressed_before_it_could_be_read_is_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hook_consent, "READABLE_AFTER_S", 3600.0)
+    monkeypatch.setattr(hook_question, "READABLE_AFTER_S", 3600.0)
     app, source = dashboard()
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)

@@ -20,7 +20,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.screens.compare_merge import CompareScreen, MergedScreen
+from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
 from tests.tui.cast import MAIN, MIB, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
@@ -220,5 +220,5 @@ async def test_the_palette_jumps_to_a_process() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
 
-        assert app.dashboard.view.page.name == "overview"
+        assert app.dashboard.page_view.page.name == "overview"
         assert app.dashboard.current_process == worker_id(2)

@@ -47,8 +47,8 @@ async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         app.theme = theme
         await pilot.pause()
-        brief = app.dashboard.overview.brief
-        segments = list(brief.render_line(0))
+        finding_line = app.dashboard.overview.findings_table
+        segments = list(finding_line.render_line(0))
         critical = next(s for s in segments if s.text.lstrip().startswith("CRITICAL"))
         plain = next(s for s in segments if s.text.lstrip().startswith("main reaches"))
 

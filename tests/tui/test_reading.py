@@ -7,7 +7,7 @@ from dataclasses import replace
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.styled_text import width_of
-from mpwatch.tui.screens.finding import FindingScreen
+from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.widgets.line_view import LineView
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
@@ -67,7 +67,7 @@ async def test_a_cursor_on_the_newest_event_goes_on_to_the_next_and_on_another_i
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("8")
         await pilot.pause()
-        table = app.dashboard.view.table
+        table = app.dashboard.page_view.table
         for count in (1, 50):
             source.push(told(count))
             await pilot.pause()

@@ -41,7 +41,7 @@ async def test_a_replay_goes_to_where_a_finding_began() -> None:
     source = ScriptedSource(replayed(), is_live=False)
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app.dashboard.overview.brief.focus()
+        app.dashboard.overview.findings_table.focus()
         await pilot.press("enter", "t")
         await pilot.pause()
 

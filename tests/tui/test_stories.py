@@ -14,9 +14,8 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.base import TooSmallScreen
-from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.process import ProcessScreen
+from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
 from tests.tui import scripted
 from tests.tui.cast import MAIN, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
@@ -80,7 +79,7 @@ async def test_the_cursor_follows_its_process_when_rows_move() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down", "down", "down", "down")
         assert app.dashboard.current_process == worker_id(3)
-        app.dashboard.overview.table.touched_s = float("-inf")
+        app.dashboard.overview.table.last_input_s = float("-inf")
         await push(pilot, source, loader_job())
 
         assert app.dashboard.current_process == worker_id(3)
@@ -92,9 +91,9 @@ async def test_rows_do_not_move_while_keys_are_pressed() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down")
         table = app.dashboard.overview.table
-        assert table.touched_s > float("-inf")
+        assert table.last_input_s > float("-inf")
         # However slow the machine is: as if the key were pressed all the time.
-        table.touched_s = float("inf")
+        table.last_input_s = float("inf")
         before = table.keys
         await push(pilot, source, loader_job())
 
@@ -181,7 +180,7 @@ async def test_enter_on_a_process_opens_it_and_escape_leads_back() -> None:
 async def test_enter_on_a_finding_shows_evidence_cause_and_advice() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
-        app.dashboard.overview.brief.focus()
+        app.dashboard.overview.findings_table.focus()
         await pilot.press("home", "enter")
         await pilot.pause()
         assert isinstance(front(app), FindingScreen)
@@ -210,7 +209,7 @@ async def test_a_click_on_a_tab_opens_its_page() -> None:
         await pilot.click("#tabs", offset=(16, 0))
         await pilot.pause()
 
-        assert app.dashboard.view.page.name == "threads"
+        assert app.dashboard.page_view.page.name == "threads"
 
 
 async def test_a_click_on_a_header_sorts_and_a_second_reverses() -> None:
@@ -305,7 +304,7 @@ async def test_empty_pages_say_why_and_what_would_fill_them() -> None:
         "2": "They appear when a tensor is sent through a queue",
         "5": "call mpwatch.instrument()",
         "6": "No overdue waits",
-        "7": "libnvidia-ml.so.1 was not found",
+        "7": "there is no libnvidia-ml.so.1",
         "8": "Process starts and exits",
         "9": "No findings",
     }

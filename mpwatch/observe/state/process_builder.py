@@ -309,6 +309,7 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], ledger: HookLedger | None) ->
                         memory_bytes=process.memory_bytes,
                         allocated_bytes=known.allocated_bytes if known else None,
                         reserved_bytes=known.reserved_bytes if known else None,
+                        read_at_s=known.read_at_s if known else None,
                     )
                 )
     return (*uses, *from_hook.values())

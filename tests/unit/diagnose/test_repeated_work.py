@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.describe import frames as described_frames
 from mpwatch.diagnose.analysis import idle_time, pipes, stack_patterns
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.pipes import pipe_ends
@@ -87,7 +88,7 @@ def loader_job() -> tuple[Process, ...]:
 def test_a_stack_is_looked_through_once_however_many_rules_ask(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
-    looked = counted(stack_patterns.described_frames, "own_frames")
+    looked = counted(described_frames, "own_frames")
     engine, job = Engine(), loader_job()
 
     for second in range(6):

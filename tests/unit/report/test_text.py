@@ -47,8 +47,8 @@ def test_a_finding_has_the_labels_of_the_screens() -> None:
         "CRITICAL  fd-exhaustion-receiver  main (41823)",
         "  main reaches its limit of 1024 fds in 38 s",
         "  forecast  38 s",
-        "  evidence  642 of 1024 fds in use",
-        "            +24 fds a second, one per tensor received",
+        "  evidence  - 642 of 1024 fds in use",
+        "            - +24 fds a second, one per tensor received",
         "  cause     Every tensor received and kept holds one descriptor of the receiver.",
         "  fix       Stop keeping received tensors: clone() what you keep, at the price of a copy.",
     ]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mpwatch.tui.elements.sparkline import bar, drift, trend
 from mpwatch.tui.elements.styled_text import (
-    Column,
-    Part,
+    ScreenColumn,
     Span,
+    StatusPart,
     cell,
     cut,
     fitted,
@@ -43,22 +43,26 @@ def test_wrapping_keeps_every_word_in_order(text: str, width: int) -> None:
 
 
 def test_the_least_important_part_leaves_a_narrow_line_first() -> None:
-    parts = [Part(cell("program"), 9), Part(cell("python 3.11"), 1), Part(cell("4242"), 5)]
+    parts = [
+        StatusPart(cell("program"), 9),
+        StatusPart(cell("python 3.11"), 1),
+        StatusPart(cell("4242"), 5),
+    ]
 
     assert text_of(fitted(parts, [], 22)).strip() == "program   4242"
 
 
 def test_parts_on_the_right_end_at_the_edge() -> None:
-    found = fitted([Part(cell("left"), 1)], [Part(cell("right"), 1)], 20)
+    found = fitted([StatusPart(cell("left"), 1)], [StatusPart(cell("right"), 1)], 20)
 
     assert text_of(found) == "left           right"
 
 
 COLUMNS = (
-    Column("A", 10, keep=9),
-    Column("B", 5, keep=1),
-    Column("C", 5, keep=5, most=8),
-    Column("D", 10, keep=9, grows=True),
+    ScreenColumn("A", 10, keep=9),
+    ScreenColumn("B", 5, keep=1),
+    ScreenColumn("C", 5, keep=5, most=8),
+    ScreenColumn("D", 10, keep=9, grows=True),
 )
 
 

@@ -1,4 +1,4 @@
-"""Two moments compared, and many samples as a flame."""
+"""The pages that compare two snapshots and show sampled stacks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.process_actions import Deeds, NotDone, stacks_text, write_new
+from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
 from mpwatch.tui.source_lines import SourceLines
 from tests.tui.scripted import loader_job
 
@@ -32,7 +32,7 @@ def identity(pid: int) -> ProcessId:
 
 
 def test_a_signal_reaches_the_process_it_is_for(sleeper: subprocess.Popen[bytes]) -> None:
-    told = Deeds().signal(identity(sleeper.pid), signal.SIGTERM)
+    told = ProcessActions().signal(identity(sleeper.pid), signal.SIGTERM)
 
     assert told == f"SIGTERM was sent to {sleeper.pid}."
     assert sleeper.wait(20) == -signal.SIGTERM
@@ -41,8 +41,8 @@ def test_a_signal_reaches_the_process_it_is_for(sleeper: subprocess.Popen[bytes]
 def test_a_pid_that_changed_hands_gets_no_signal(sleeper: subprocess.Popen[bytes]) -> None:
     other = ProcessId(sleeper.pid, identity(sleeper.pid).start_ticks + 1)
 
-    with pytest.raises(NotDone, match="has ended"):
-        Deeds().signal(other, signal.SIGKILL)
+    with pytest.raises(ActionRefused, match="has ended"):
+        ProcessActions().signal(other, signal.SIGKILL)
 
     assert sleeper.poll() is None
 
@@ -52,15 +52,15 @@ def test_a_process_that_has_ended_is_told_so(sleeper: subprocess.Popen[bytes]) -
     sleeper.kill()
     sleeper.wait(20)
 
-    with pytest.raises(NotDone, match="has ended"):
-        Deeds().signal(process, signal.SIGTERM)
+    with pytest.raises(ActionRefused, match="has ended"):
+        ProcessActions().signal(process, signal.SIGTERM)
 
 
 def test_the_soft_limit_of_a_running_process_is_raised(sleeper: subprocess.Popen[bytes]) -> None:
     _, hard = resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE, (64, hard))
 
-    told = Deeds().raise_descriptors(identity(sleeper.pid))
+    told = ProcessActions().raise_descriptors(identity(sleeper.pid))
 
     assert resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE) == (hard, hard)
     assert str(hard) in told
@@ -70,22 +70,22 @@ def test_a_refusal_of_the_system_is_one_sentence() -> None:
     def refuse(process: ProcessId, number: int) -> None:
         raise PermissionError
 
-    with pytest.raises(NotDone, match="belongs to another user"):
-        Deeds(send=refuse).signal(ProcessId(1, 1), signal.SIGTERM)
+    with pytest.raises(ActionRefused, match="belongs to another user"):
+        ProcessActions(send=refuse).signal(ProcessId(1, 1), signal.SIGTERM)
 
 
 def test_stacks_as_text_name_every_process_thread_and_frame() -> None:
     text = stacks_text(loader_job())
 
     assert "41829 worker 3" in text
-    assert "decode train/data.py:31  (/home/ada/train/data.py)" in text
+    assert "data.py:31 decode  (/home/ada/train/data.py)" in text
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
     there = tmp_path / "notes.txt"
     there.write_text("mine")
 
-    with pytest.raises(NotDone, match="File exists"):
+    with pytest.raises(ActionRefused, match="File exists"):
         write_new(str(there), "theirs")
 
     assert there.read_text() == "mine"

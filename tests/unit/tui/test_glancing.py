@@ -8,7 +8,7 @@ from itertools import pairwise
 from mpwatch.model.commands import TakeStacks
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.tui.focus_stacks import OUTSIDE_LIMIT_S, OUTSIDE_S, Glance
+from mpwatch.tui.view_state import OUTSIDE_LIMIT_S, OUTSIDE_S, CursorStacks
 from tests.unit.diagnose.worlds import MAIN, main
 
 STACK = (Frame("work", "train.py", 3),)
@@ -21,7 +21,7 @@ def seen(stack_at_s: float | None) -> Process:
 
 
 def test_a_stack_that_was_taken_lately_for_another_reason_is_not_taken_again() -> None:
-    glance = Glance()
+    glance = CursorStacks()
     asked = [
         bool(glance.due(seen(stack_at_s=at_s - at_s % 10.0), at_s))
         for at_s in (100.0 + n for n in range(100))
@@ -31,7 +31,7 @@ def test_a_stack_that_was_taken_lately_for_another_reason_is_not_taken_again() -
 
 
 def test_one_that_nobody_else_looks_at_is_taken_again_and_again_but_ever_more_rarely() -> None:
-    glance, process = Glance(), seen(stack_at_s=None)
+    glance, process = CursorStacks(), seen(stack_at_s=None)
     asked = [n for n in range(1200) if glance.due(process, 100.0 + n)]
 
     gaps = [later - earlier for earlier, later in pairwise(asked)]
@@ -40,7 +40,7 @@ def test_one_that_nobody_else_looks_at_is_taken_again_and_again_but_ever_more_ra
 
 
 def test_a_cursor_that_was_moved_asks_as_often_as_at_first() -> None:
-    glance, process = Glance(), seen(stack_at_s=None)
+    glance, process = CursorStacks(), seen(stack_at_s=None)
     for n in range(300):
         glance.due(process, 100.0 + n)
     glance.due(None, 400.0)
@@ -50,7 +50,7 @@ def test_a_cursor_that_was_moved_asks_as_often_as_at_first() -> None:
 
 
 def test_the_first_rest_of_a_cursor_asks_at_once_however_fresh_the_stack_is() -> None:
-    glance, process = Glance(), seen(stack_at_s=99.0)
+    glance, process = CursorStacks(), seen(stack_at_s=99.0)
     glance.due(process, 100.0)
 
     assert glance.due(process, 101.0) == TakeStacks(process.process)

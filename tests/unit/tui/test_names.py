@@ -7,7 +7,7 @@ from dataclasses import replace
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import loader
 from tests.tui.cast import main_process, worker
 from tests.tui.scripted import loader_job
@@ -15,8 +15,8 @@ from tests.unit.tui.rows import row_text
 
 
 def named(*processes: Process) -> list[str]:
-    moment = Moment(replace(loader_job(), processes=processes))
-    return [moment.name(process.process) for process in processes]
+    view = SnapshotView(replace(loader_job(), processes=processes))
+    return [view.name(process.process) for process in processes]
 
 
 def rank(number: int) -> Process:
@@ -46,9 +46,9 @@ def test_workers_of_several_ranks_are_told_apart_by_their_rank() -> None:
 def test_workers_of_several_ranks_have_theirs_on_the_loader_page_too() -> None:
     ranks = rank(0), rank(1)
     workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
-    moment = Moment(replace(loader_job(), processes=(*ranks, *workers)))
+    view = SnapshotView(replace(loader_job(), processes=(*ranks, *workers)))
 
-    assert [row_text(loader.PAGE, each, moment)[:11] for each in workers] == [
+    assert [row_text(loader.PAGE, each, view)[:11] for each in workers] == [
         "0 of rank 0", "0 of rank 1",
     ]  # fmt: skip
 

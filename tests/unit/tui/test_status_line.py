@@ -9,7 +9,7 @@ import pytest
 from mpwatch.model.snapshot import OwnCost, Process
 from mpwatch.tui.elements import header
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.view_state import COMING_S, Watch
+from mpwatch.tui.view_state import COMING_S, ViewState
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
 
@@ -43,9 +43,9 @@ def test_the_program_is_named_as_people_name_it(words: tuple[str, ...], name: st
 
 
 def test_the_status_line_says_the_mode_at_every_width() -> None:
-    viewing = header.Viewing("train.py", 1.0)
+    settings = header.ViewSettings("train.py", 1.0)
     for width in range(60, 201, 7):
-        assert "LIVE 1/s" in text_of(header.header(loader_job(), viewing, width))
+        assert "LIVE 1/s" in text_of(header.header(loader_job(), settings, width))
 
 
 def test_helpers_of_torch_are_not_counted_as_lacking_a_hook() -> None:
@@ -53,12 +53,12 @@ def test_helpers_of_torch_are_not_counted_as_lacking_a_hook() -> None:
 
 
 def test_what_hooks_cost_is_that_of_their_threads_and_of_their_wrappers_where_it_is_known() -> None:
-    viewing = header.Viewing("train.py", 1.0)
+    settings = header.ViewSettings("train.py", 1.0)
     job = replace(loader_job(), own=OwnCost(0.6, None, 40_000.0))
-    assert "hook threads 0.004%" in text_of(header.header(job, viewing, 200))
+    assert "hook threads 0.004%" in text_of(header.header(job, settings, 200))
 
     job = replace(job, own=OwnCost(0.6, None, 40_000.0, 1_000_000.0))
-    assert "in the job ~0.1%" in text_of(header.header(job, viewing, 200))
+    assert "hooks ~0.1%" in text_of(header.header(job, settings, 200))
 
 
 def test_lost_events_are_a_warning() -> None:
@@ -73,14 +73,14 @@ def test_what_rings_overwrote_before_anybody_watched_is_not_lost() -> None:
     job = loader_job()
     hook = replace(job.processes[0].hook, lost=900)
     old = replace(job, processes=(replace(job.processes[0], hook=hook), *job.processes[1:]))
-    watch = Watch(scripted.ScriptedSource(), "train.py")
-    watch.arrived(old)
+    view_state = ViewState(scripted.ScriptedSource(), "train.py")
+    view_state.arrived(old)
     more = replace(hook, lost=907)
     later = replace(
         old,
         at_s=old.at_s + 2 * COMING_S,
         processes=(replace(old.processes[0], hook=more), *old.processes[1:]),
     )
-    watch.arrived(later)
+    view_state.arrived(later)
 
-    assert "lost 7" in text_of(header.header(later, watch.viewing, 200))
+    assert "lost 7" in text_of(header.header(later, view_state.settings, 200))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.model.samples import Frame
 from mpwatch.model.waits import WaitGraph
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import events, threads, waits
 from tests.tui.cast import worker_id
@@ -14,38 +14,38 @@ from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 
 
-def test_a_chain_of_waits_ends_with_its_verdict(moment: Moment) -> None:
-    found = waits.PAGE.items(moment)
+def test_a_chain_of_waits_ends_with_its_verdict(view: SnapshotView) -> None:
+    found = waits.PAGE.items(view)
 
     assert [step.depth for step in found] == [0, 1, 2]
-    assert "DEAD END" in row_text(waits.PAGE, found[-1], moment)
+    assert "DEAD END" in row_text(waits.PAGE, found[-1], view)
 
 
 def test_ordinary_waits_are_left_out_and_counted_where_nothing_else_waits() -> None:
     job = loader_job()
-    idle = Moment(replace(job, waits=WaitGraph(job.waits.edges[1:])))
+    idle = SnapshotView(replace(job, waits=WaitGraph(job.waits.edges[1:])))
 
     assert waits.PAGE.items(idle) == []
     assert "3 ordinary waits" in " ".join(waits.PAGE.empty(idle))
 
 
-def test_events_are_newest_first(moment: Moment) -> None:
-    assert [entry.sequence for entry in events.PAGE.items(moment)] == [3, 2, 1]
+def test_events_are_newest_first(view: SnapshotView) -> None:
+    assert [entry.sequence for entry in events.PAGE.items(view)] == [3, 2, 1]
 
 
-def test_events_that_a_hook_tells_of_later_stand_where_they_happened(moment: Moment) -> None:
-    log = moment.snapshot.log
+def test_events_that_a_hook_tells_of_later_stand_where_they_happened(view: SnapshotView) -> None:
+    log = view.snapshot.log
     late = replace(log[-1], at_s=log[0].at_s - 5, sequence=log[-1].sequence + 1)
-    told = Moment(replace(moment.snapshot, log=(*log, late)))
+    told = SnapshotView(replace(view.snapshot, log=(*log, late)))
 
     assert [entry.sequence for entry in events.PAGE.items(told)] == [3, 2, 1, late.sequence]
 
 
-def test_an_event_is_told_in_full_below_however_long_it_is(moment: Moment) -> None:
+def test_an_event_is_told_in_full_below_however_long_it_is(view: SnapshotView) -> None:
     words = " ".join(f"word{n}" for n in range(40))
-    entry = replace(moment.snapshot.log[0], words=words, details={"text": words, "line": "  a"})
+    entry = replace(view.snapshot.log[0], words=words, details={"text": words, "line": "  a"})
 
-    lines = [text_of(each) for each in events.details(entry, moment, 60)]
+    lines = [text_of(each) for each in events.details(entry, view, 60)]
 
     assert max(map(len, lines)) <= 60
     assert sum(each.count("word39") for each in lines) == 2
@@ -53,19 +53,19 @@ def test_an_event_is_told_in_full_below_however_long_it_is(moment: Moment) -> No
 
 
 def test_a_dropped_part_of_the_log_is_said() -> None:
-    dropped = Moment(replace(loader_job(), log_dropped=12))
+    dropped = SnapshotView(replace(loader_job(), log_dropped=12))
 
     assert "12 older events" in text_of(events.above(dropped, 80)[0])
 
 
-def test_threads_show_the_users_own_frame_and_what_it_called(moment: Moment) -> None:
-    (item,) = [i for i in threads.items(moment) if i.process.process == worker_id(3)]
+def test_threads_show_the_users_own_frame_and_what_it_called(view: SnapshotView) -> None:
+    (item,) = [i for i in threads.items(view) if i.process.process == worker_id(3)]
     inner = Frame("convert", "/usr/lib/python3.11/site-packages/PIL/Image.py", 804)
     thread = replace(item.thread, stack=(inner, *item.thread.stack))
 
-    words = row_text(threads.PAGE, threads.InProcess(item.process, thread), moment)
+    words = row_text(threads.PAGE, threads.ThreadRow(item.process, thread), view)
 
-    assert "decode train/data.py:31 -> convert" in words
+    assert "data.py:31 decode -> convert" in words
 
 
 def test_source_lines_and_locals_stand_beside_their_frames() -> None:

@@ -13,11 +13,20 @@ from textual.screen import ModalScreen
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.actions import COLUMNS, Choice, choice_row, choices, question
 from mpwatch.tui.elements.styled_text import cell, line
-from mpwatch.tui.process_actions import Deeds, NotDone, stacks_text, write_new
+from mpwatch.tui.process_actions import (
+    ACTION_COLUMNS,
+    ActionRefused,
+    OfferedAction,
+    ProcessActions,
+    action_row,
+    confirmation,
+    offered_actions,
+    stacks_text,
+    write_new,
+)
 from mpwatch.tui.screens.base import LiveScreen
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 
@@ -60,12 +69,12 @@ class ConfirmScreen(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class ActingScreen(LiveScreen):
+class ProcessActionsScreen(LiveScreen):
     """The actions for one process; each change of the process is confirmed."""
 
     help_title = "process actions"
     help_lines = (
-        "Nothing is done before y is pressed; with --readonly this screen does not open.",
+        "Signals, limits and detaching are confirmed with y; with --readonly nothing is offered.",
         "A signal is sent to this process only, never to another one that reused its pid.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -74,32 +83,32 @@ class ActingScreen(LiveScreen):
 
     def __init__(
         self,
-        watch: Watch,
+        view_state: ViewState,
         process_id: ProcessId,
-        deeds: Deeds,
+        process_actions: ProcessActions,
         *,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        self.watch_state = watch
+        self.view_state = view_state
         self.process_id = process_id
-        self._deeds = deeds
+        self._process_actions = process_actions
         self._wall_clock = wall_clock
         self._head = LineView(classes="bar")
-        self._table: LiveTable[Choice] = LiveTable(COLUMNS, lambda choice: choice.key)
+        self._table: LiveTable[OfferedAction] = LiveTable(ACTION_COLUMNS, lambda choice: choice.key)
 
     def compose(self) -> ComposeResult:
         """The process, the choices, the keys."""
         yield self._head
         yield self._table
         yield (keys := LineView(classes="bar"))
-        keys.show((cell(" enter choose   esc back   nothing is done before you confirm", "dim"),))
+        keys.show((cell(" enter choose   esc back   y confirms each change of a process", "dim"),))
 
     def on_mount(self) -> None:
         """Focus the list."""
         self._table.focus()
 
-    def show_moment(self) -> None:
+    def show_snapshot(self) -> None:
         """Draw the current choices."""
         process = self._process()
         if process is None:
@@ -107,25 +116,25 @@ class ActingScreen(LiveScreen):
         self._head.show(
             (line(" ", (f"{process.pid} {process.label}", "title"), f"  {process.doing}"),)
         )
-        found = choices(
+        found = offered_actions(
             process,
-            is_live=self.watch_state.source.is_live,
-            recording=self.watch_state.viewing.recording,
+            is_live=self.view_state.source.is_live,
+            recording=self.view_state.settings.recording,
             has_hooks=any(p.hook.state in _HOOKED for p in self._living()),
         )
-        self._table.show(found, choice_row)
+        self._table.show(found, action_row)
 
     def choose(self, key: tuple[str, int]) -> bool:
         """Put the cursor on a choice; False if it is not offered."""
         return self._table.move_to(key)
 
     def _living(self) -> Sequence[Process]:
-        moment = self.watch_state.moment
-        return moment.snapshot.living() if moment else ()
+        view = self.view_state.view
+        return view.snapshot.living() if view else ()
 
     def _process(self) -> Process | None:
-        moment = self.watch_state.moment
-        return moment.by_id.get(self.process_id) if moment else None
+        view = self.view_state.view
+        return view.by_id.get(self.process_id) if view else None
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
         """Ask for confirmation before any change of a process."""
@@ -141,47 +150,47 @@ class ActingScreen(LiveScreen):
             if yes:
                 self._do(choice, process)
 
-        self.app.push_screen(ConfirmScreen(question(choice, process), choice.words), answered)
+        self.app.push_screen(ConfirmScreen(confirmation(choice, process), choice.words), answered)
 
-    def _do(self, choice: Choice, process: Process) -> None:
+    def _do(self, choice: OfferedAction, process: Process) -> None:
         """Run the action and show the result; detaching is slow and runs on a thread."""
         if choice.kind == "detach":
             self.run_worker(self._detach_hooks, thread=True, exclusive=True, group="detach")
             return
         try:
-            told = self._deed(choice, process)
-        except NotDone as refusal:
+            message = self._perform(choice, process)
+        except ActionRefused as refusal:
             self.notify(str(refusal), severity="error", timeout=8, markup=False)
             return
-        self.notify(told, timeout=8, markup=False)
-        self.show_moment()
+        self.notify(message, timeout=8, markup=False)
+        self.show_snapshot()
 
-    def _deed(self, choice: Choice, process: Process) -> str:
+    def _perform(self, choice: OfferedAction, process: Process) -> str:
         match choice.kind:
             case "signal":
-                return self._deeds.signal(process.process, choice.number)
+                return self._process_actions.signal(process.process, choice.number)
             case "limit":
-                return self._deeds.raise_descriptors(process.process)
+                return self._process_actions.raise_descriptors(process.process)
             case "stacks":
                 return self._write_stacks()
             case _:
                 return self._switch_recording()
 
     def _detach_hooks(self) -> None:
-        told = self._deeds.detach([process.sample for process in self._living()])
-        self.app.call_from_thread(self.notify, told, timeout=8, markup=False)
+        message = self._process_actions.detach([process.sample for process in self._living()])
+        self.app.call_from_thread(self.notify, message, timeout=8, markup=False)
 
     def _write_stacks(self) -> str:
-        moment = self.watch_state.moment
-        assert moment is not None
+        view = self.view_state.view
+        assert view is not None
         path = self._file_name("stacks", "txt")
-        return f"Stacks were written to {write_new(path, stacks_text(moment.snapshot))}."
+        return f"Stacks were written to {write_new(path, stacks_text(view.snapshot))}."
 
     def _switch_recording(self) -> str:
-        path = None if self.watch_state.viewing.recording else self._file_name("recording", "mpw")
-        problem = self.watch_state.record(path)
+        path = None if self.view_state.settings.recording else self._file_name("recording", "mpw")
+        problem = self.view_state.record(path)
         if problem is not None:
-            raise NotDone(problem)
+            raise ActionRefused(problem)
         return f"Recording into {path}." if path else "The recording is closed."
 
     def _file_name(self, what: str, ending: str) -> str:

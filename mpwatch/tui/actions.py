@@ -12,43 +12,43 @@ from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 
-from mpwatch.model.commands import InjectHook, Seek, SetSpeed, Step, TakeStacks
+from mpwatch.model.commands import InjectHook, ReadAllocators, Seek, SetSpeed, Step, TakeStacks
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.tui.elements.page import copied
-from mpwatch.tui.hook_consent import HookQuestion
-from mpwatch.tui.process_actions import Deeds, NotDone, write_new
-from mpwatch.tui.screens.actions import ActingScreen
+from mpwatch.tui.elements.page import tab_separated
+from mpwatch.tui.hook_question import HookQuestion
+from mpwatch.tui.pages.gpu import allocator_request, request_words
+from mpwatch.tui.process_actions import ActionRefused, ProcessActions, write_new
 from mpwatch.tui.screens.base import LiveScreen
-from mpwatch.tui.screens.compare_merge import CompareScreen, MergedScreen
-from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.injection import InjectionScreen
+from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
 from mpwatch.tui.screens.pages import PagesScreen
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.screens.process_actions import ProcessActionsScreen
+from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
+from mpwatch.tui.view_state import ViewState
 
 SEEK_S = 10.0
 
 
-class WatchApp(App[int]):
+class JobApp(App[int]):
     """An application that shows one job; base of the action classes.
 
     Attributes:
-        watch_state: The source and the displayed moment.
+        view_state: The source and the displayed snapshot.
     """
 
-    watch_state: Watch
-    deeds: Deeds
+    view_state: ViewState
+    process_actions: ProcessActions
     wall_clock: Callable[[], float] = time.time
 
     def redraw(self) -> None:
         """Draw the active screen again."""
         screen = self.screen
         if isinstance(screen, LiveScreen):
-            screen.show_moment()
+            screen.show_snapshot()
 
-    def tell(self, words: str, *, failed: bool = False) -> None:
+    def show_message(self, words: str, *, failed: bool = False) -> None:
         """Show a notification; markup in the text is not interpreted."""
         severity = "error" if failed else "information"
         self.notify(words, severity=severity, timeout=6, markup=False)  # type: ignore[arg-type]
@@ -62,8 +62,8 @@ class WatchApp(App[int]):
         return screen.finding.process if isinstance(screen, FindingScreen) else None
 
 
-class LookingVerbs(WatchApp):
-    """Actions that only read."""
+class StackActions(JobApp):
+    """Actions that change nothing in the job: stacks, comparison, copying, files."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "take_stacks", "Take all stacks now", id="stacks.take"),
@@ -71,7 +71,7 @@ class LookingVerbs(WatchApp):
         Binding("v", "locals", "Stacks with local variables", id="stacks.locals"),
         Binding("f", "follow", "Start or stop following stacks", id="stacks.follow"),
         Binding("m", "merged", "Merge the stacks of all processes", id="stacks.merged"),
-        Binding("b", "keep", "Save a snapshot to compare with", id="compare.mark"),
+        Binding("b", "save_snapshot", "Save a snapshot to compare with", id="compare.mark"),
         Binding("d", "compare", "Compare with the saved snapshot", id="compare.open"),
         Binding("y", "copy", "Copy the row under the cursor", id="copy"),
         Binding("e", "export", "Write this page to a file", id="export"),
@@ -97,90 +97,117 @@ class LookingVerbs(WatchApp):
             self._ask_stacks(TakeStacks(process, locals=True), words)
 
     def _ask_stacks(self, command: TakeStacks, words: str) -> None:
-        problem = self.watch_state.ask(command)
-        self.tell(problem or words, failed=problem is not None)
+        problem = self.view_state.ask(command)
+        self.show_message(problem or words, failed=problem is not None)
 
     def action_follow(self) -> None:
         """Start or stop following the stacks of the current process."""
-        follows = self.watch_state.toggle_following()
-        self.tell("Following stacks." if follows else "No longer following stacks.")
+        follows = self.view_state.toggle_following()
+        self.show_message("Following stacks." if follows else "No longer following stacks.")
         self.redraw()
 
     def action_merged(self) -> None:
         """Open the merged stacks of all processes."""
         if not isinstance(self.screen, MergedScreen):
-            self.push_screen(MergedScreen(self.watch_state))
+            self.push_screen(MergedScreen(self.view_state))
 
-    def action_keep(self) -> None:
+    def action_save_snapshot(self) -> None:
         """Save the displayed snapshot for comparison."""
-        self.watch_state.mark()
-        self.tell("Snapshot saved; press d to compare.")
+        self.view_state.save_snapshot()
+        self.show_message("Snapshot saved; press d to compare.")
 
     def action_compare(self) -> None:
         """Compare with the saved snapshot."""
-        if self.watch_state.marked is None:
-            self.tell("No snapshot is saved to compare with; press b to save one.", failed=True)
+        if self.view_state.saved is None:
+            self.show_message(
+                "No snapshot is saved to compare with; press b to save one.", failed=True
+            )
         elif not isinstance(self.screen, CompareScreen):
-            self.push_screen(CompareScreen(self.watch_state))
+            self.push_screen(CompareScreen(self.view_state))
 
     def action_copy(self) -> None:
         """Copy the row under the cursor with its details, or the open finding."""
         text = self._selection()
         if text:
             self.copy_to_clipboard(text)
-            self.tell("Copied.")
+            self.show_message("Copied.")
 
     def _selection(self) -> str:
-        screen, moment = self.screen, self.watch_state.moment
+        screen, view = self.screen, self.view_state.view
         if isinstance(screen, FindingScreen):
             return screen.plain
-        if isinstance(screen, PagesScreen) and moment is not None:
-            item = screen.view.current
+        if isinstance(screen, PagesScreen) and view is not None:
+            item = screen.page_view.current
             if item is not None:
-                return copied(screen.view.page, [item], screen.scope_of(moment), with_details=True)
+                return tab_separated(
+                    screen.page_view.page, [item], screen.scope_of(view), with_details=True
+                )
         return ""
 
     def action_export(self) -> None:
         """Write all rows of the current page, uncut, to a new file."""
-        screen, moment = self.screen, self.watch_state.moment
-        if not isinstance(screen, PagesScreen) or moment is None:
+        screen, view = self.screen, self.view_state.view
+        if not isinstance(screen, PagesScreen) or view is None:
             return
-        view = screen.view
-        text = copied(view.page, list(view.table.items), screen.scope_of(moment))
+        page_view = screen.page_view
+        text = tab_separated(page_view.page, list(page_view.table.items), screen.scope_of(view))
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self.wall_clock()))
-        path = f"mpwatch-{view.page.name}-{moment.snapshot.root.pid}-{stamp}.tsv"
+        path = f"mpwatch-{page_view.page.name}-{view.snapshot.root.pid}-{stamp}.tsv"
         try:
-            self.tell(f"This page was written to {write_new(path, text)}.")
-        except NotDone as refusal:
-            self.tell(str(refusal), failed=True)
+            self.show_message(f"This page was written to {write_new(path, text)}.")
+        except ActionRefused as refusal:
+            self.show_message(str(refusal), failed=True)
 
     def action_save_picture(self) -> None:
         """Save the screen as SVG in this directory."""
         try:
             path = self.save_screenshot(path=".")
         except OSError as error:
-            self.tell(f"The picture cannot be written: {error.strerror}.", failed=True)
+            self.show_message(f"The picture cannot be written: {error.strerror}.", failed=True)
             return
-        self.tell(f"The screen was saved as {path}.")
+        self.show_message(f"The screen was saved as {path}.")
 
 
-class ActingVerbs(LookingVerbs):
+class JobActions(StackActions):
     """Actions on a process."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "act", "Process actions", id="act"),
+        Binding("a", "read_allocators", "Ask the hooks for allocator figures", id="gpu.allocators"),
     ]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enable the key of the GPU page only there, and only in a running job."""
+        if action == "read_allocators":
+            screen = self.screen
+            is_shown = isinstance(screen, PagesScreen) and screen.page_view.page.name == "gpu"
+            return is_shown and self.view_state.source.is_live
+        return super().check_action(action, parameters)
+
+    def action_read_allocators(self) -> None:
+        """Ask hooks once for the figures of torch's CUDA allocator."""
+        view = self.view_state.view
+        if view is None:
+            return
+        request = allocator_request(view)
+        problem = None
+        if request.asked:
+            problem = self.view_state.ask(ReadAllocators(request.asked))
+        is_refused = problem is not None or not request.asked
+        self.show_message(problem or request_words(request), failed=is_refused)
 
     def action_act(self) -> None:
         """Open the list of process actions, unless read-only."""
         process = self.process_in_front
-        if self.watch_state.viewing.is_readonly:
-            self.tell("This dashboard is read-only: process actions are disabled.", failed=True)
-        elif process is not None and not isinstance(self.screen, ActingScreen):
-            self.push_screen(ActingScreen(self.watch_state, process, self.deeds))
+        if self.view_state.settings.is_readonly:
+            self.show_message(
+                "This dashboard is read-only: process actions are disabled.", failed=True
+            )
+        elif process is not None and not isinstance(self.screen, ProcessActionsScreen):
+            self.push_screen(ProcessActionsScreen(self.view_state, process, self.process_actions))
 
 
-class HookVerbs(ActingVerbs):
+class HookActions(JobActions):
     """Injecting the hook: the question on the top line, its answers, and repeating it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -190,17 +217,17 @@ class HookVerbs(ActingVerbs):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the answer keys only while the question is shown."""
         if action in ("answer_hook", "show_injection"):
-            question = self.watch_state.question
+            question = self.view_state.question
             is_typing = isinstance(self.focused, Input)
             is_visible = isinstance(self.screen, PagesScreen) and not is_typing
             return is_visible and question is not None and question.takes_keys
         if action == "ask_hook":
-            return self.watch_state.source.is_live
+            return self.view_state.source.is_live
         return super().check_action(action, parameters)
 
     def consider_asking(self, snapshot: Snapshot) -> None:
         """Start making a plan if the question is to be asked."""
-        question = self.watch_state.question
+        question = self.view_state.question
         if question is not None and question.wants_plan(snapshot):
             self.run_worker(
                 lambda: self._plan(question, snapshot),
@@ -221,44 +248,46 @@ class HookVerbs(ActingVerbs):
         question.planned(plan)
         if plan is None:
             question.answered()
-            self.tell("The injection could not be planned.", failed=True)
+            self.show_message("The injection could not be planned.", failed=True)
         elif not plan.injectable():
             question.answered()
             left_out = plan.left_out()
             if left_out:
                 first = left_out[0]
-                self.tell(f"The hook cannot be injected: {first.process.pid}: {first.reason}.")
+                self.show_message(
+                    f"The hook cannot be injected: {first.process.pid}: {first.reason}."
+                )
             else:
-                self.tell("There is no process without the hook that could use it.")
+                self.show_message("There is no process without the hook that could use it.")
         self.redraw()
 
     def action_ask_hook(self) -> None:
         """Ask whether to inject the hook."""
-        question, moment = self.watch_state.question, self.watch_state.moment
+        question, view = self.view_state.question, self.view_state.view
         if question is None:
-            self.tell("This dashboard is read-only: it injects nothing.", failed=True)
-        elif moment is not None and not question.is_shown:
+            self.show_message("This dashboard is read-only: it injects nothing.", failed=True)
+        elif view is not None and not question.is_shown:
             question.ask()
-            self.consider_asking(moment.snapshot)
+            self.consider_asking(view.snapshot)
 
     def action_answer_hook(self, yes: bool) -> None:
         """Inject the hook, or close the question."""
-        question = self.watch_state.question
+        question = self.view_state.question
         if question is None or question.plan is None:
             return
         question.answered()
         if yes:
-            problem = self.watch_state.ask(InjectHook())
+            problem = self.view_state.ask(InjectHook())
             count = len(question.plan.injectable())
             words = f"The hook is being injected into {count} process{'es' * (count != 1)}."
-            self.tell(problem or words, failed=problem is not None)
+            self.show_message(problem or words, failed=problem is not None)
         else:
-            self.tell("Nothing is injected; i asks again.")
+            self.show_message("Nothing is injected; i asks again.")
         self.redraw()
 
     def action_show_injection(self) -> None:
         """Open the injection plan; the question can be answered there."""
-        question = self.watch_state.question
+        question = self.view_state.question
         if question is None or question.plan is None:
             return
 
@@ -269,7 +298,7 @@ class HookVerbs(ActingVerbs):
         self.push_screen(InjectionScreen(question.plan), answered)
 
 
-class ReplayVerbs(HookVerbs):
+class ReplayActions(HookActions):
     """Moving through a recording."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -299,7 +328,7 @@ class ReplayVerbs(HookVerbs):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the keys of a replay only in a replay."""
         if action in ("step", "seek", "speed", "to_finding"):
-            return not self.watch_state.source.is_live
+            return not self.view_state.source.is_live
         return super().check_action(action, parameters)
 
     def action_step(self, readings: int) -> None:
@@ -308,38 +337,38 @@ class ReplayVerbs(HookVerbs):
 
     def action_seek(self, direction: int) -> None:
         """Move by ten seconds."""
-        moment = self.watch_state.moment
-        if moment is not None and moment.snapshot.playback is not None:
-            at_s = moment.snapshot.playback.at_s + direction * SEEK_S
+        view = self.view_state.view
+        if view is not None and view.snapshot.playback is not None:
+            at_s = view.snapshot.playback.at_s + direction * SEEK_S
             self._ask(Seek(max(0.0, at_s)))
 
     def action_speed(self, factor: float) -> None:
         """Play faster or slower."""
-        moment = self.watch_state.moment
-        if moment is not None and moment.snapshot.playback is not None:
-            self._ask(SetSpeed(moment.snapshot.playback.speed * factor))
+        view = self.view_state.view
+        if view is not None and view.snapshot.playback is not None:
+            self._ask(SetSpeed(view.snapshot.playback.speed * factor))
 
     def action_to_finding(self) -> None:
         """Seek to the time at which the selected finding was first seen."""
-        screen, moment = self.screen, self.watch_state.moment
+        screen, view = self.screen, self.view_state.view
         finding = screen.finding if isinstance(screen, FindingScreen) else None
-        if moment is None or finding is None or finding.first_seen_s is None:
+        if view is None or finding is None or finding.first_seen_s is None:
             return
-        playback = moment.snapshot.playback
+        playback = view.snapshot.playback
         if playback is not None:
-            began_s = moment.snapshot.at_s - playback.at_s
+            began_s = view.snapshot.at_s - playback.at_s
             self._ask(Seek(max(0.0, finding.first_seen_s - began_s)))
 
     def _ask(self, command: Step | Seek | SetSpeed) -> None:
-        problem = self.watch_state.ask(command)
+        problem = self.view_state.ask(command)
         if problem is not None:
-            self.tell(problem, failed=True)
+            self.show_message(problem, failed=True)
 
 
-class Jumping(Protocol):
+class JumpTarget(Protocol):
     """The application interface that a jump uses."""
 
-    watch_state: Watch
+    view_state: ViewState
 
     def open_finding(self, finding: Finding) -> None:
         """Show a finding in full."""
@@ -352,18 +381,17 @@ class JumpProvider(Provider):
     """Finds processes and findings by any part of their names."""
 
     @property
-    def _app(self) -> Jumping:
-        return cast(Jumping, self.app)
+    def _app(self) -> JumpTarget:
+        return cast(JumpTarget, self.app)
 
     def _targets(self) -> list[tuple[str, str, Process | Finding]]:
-        moment = self._app.watch_state.moment
-        if moment is None:
+        view = self._app.view_state.view
+        if view is None:
             return []
-        snapshot = moment.snapshot
+        snapshot = view.snapshot
         findings = [(f"finding: {f.rule}", f.summary, f) for f in snapshot.findings]
         processes = [
-            (f"process: {p.pid} {p.label}", p.doing or moment.state(p), p)
-            for p in snapshot.processes
+            (f"process: {p.pid} {p.label}", p.doing or view.state(p), p) for p in snapshot.processes
         ]
         return [*findings, *processes]
 
