@@ -6,13 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import eq
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink
-from mpwatch.model.snapshot import Snapshot
 
 _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
 
@@ -51,59 +49,18 @@ class _Ends(NamedTuple):
     sockets: tuple[FdLink, ...]
 
 
-class _Held(NamedTuple):
-    """What one process holds."""
-
-    links: tuple[FdLink, ...]
-    """All its descriptors, kept over readings while nothing moves."""
-    ends: _Ends
-    """Those of interest, the same while they are the same: segments of tensors come and go in a
-    loader's processes all the time, its pipes do not."""
-
-
-_before: tuple[dict[ProcessId, _Held], PipeEnds] = {}, PipeEnds()
-"""Of the last job indexed. Forked workers hold the ends of all that was open before them, thousands
-together, and hardly any of that changes from one reading to the next."""
-
-
-@once_per_reading
-def pipe_ends(snapshot: Snapshot) -> PipeEnds:
-    """Index the ends that all living processes hold."""
-    global _before
-    held_before, ends = _before
-    held: dict[ProcessId, _Held] = {}
+@derived
+def pipe_ends(index: Index) -> PipeEnds:
+    """The ends that all living processes hold."""
+    held: dict[ProcessId, _Ends] = {}
     is_complete = True
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         fds = process.sample.fds
         if fds is None or fds.links is None:
             is_complete = is_complete and process.sample.state == "Z"
-            continue
-        before = held_before.get(process.process)
-        held[process.process] = _held(fds.links, before)
-    if is_complete is not ends.is_complete or not _are_same(held, held_before):
-        ends = _joined(held, is_complete=is_complete)
-    _before = held, ends
-    return ends
-
-
-def _are_same(held: dict[ProcessId, _Held], before: dict[ProcessId, _Held]) -> bool:
-    """Whether the same processes, in the same order, hold what they held."""
-    return (
-        len(held) == len(before)
-        and all(
-            one.ends is other.ends
-            for one, other in zip(held.values(), before.values(), strict=True)
-        )
-        and all(map(eq, held, before))
-    )
-
-
-def _held(links: tuple[FdLink, ...], before: _Held | None) -> _Held:
-    """The ends among the descriptors of a process, those it had before where they still are."""
-    if before is not None and before.links is links:
-        return before
-    ends = _ends(links)
-    return _Held(links, before.ends if before is not None and before.ends == ends else ends)
+        else:
+            held[process.process] = _ends(fds.links)
+    return _joined(held, is_complete=is_complete)
 
 
 def _ends(links: tuple[FdLink, ...]) -> _Ends:
@@ -121,13 +78,13 @@ def _inodes(links: Iterable[FdLink]) -> tuple[int, ...]:
     return tuple({link.inode: None for link in links if link.inode is not None})
 
 
-def _joined(held: Mapping[ProcessId, _Held], *, is_complete: bool) -> PipeEnds:
+def _joined(held: Mapping[ProcessId, _Ends], *, is_complete: bool) -> PipeEnds:
     """The holders of each inode, in the order of the processes."""
     readers: defaultdict[int, list[ProcessId]] = defaultdict(list)
     writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
     sockets: dict[int, FdLink] = {}
     holders: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    for process, (_, ends) in held.items():
+    for process, ends in held.items():
         for inode in ends.reads:
             readers[inode].append(process)
         for inode in ends.writes:

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from mpwatch.cli import main
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import RecordingWriter
 from tests.unit.observe.worlds import MAIN, job
 
 
-def broken(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def broken(index: Index) -> Iterator[Finding]:
     raise KeyError("fds")
     yield
 

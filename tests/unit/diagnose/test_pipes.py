@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import PipeEnds, inode_of, pipe_ends
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Snapshot
@@ -40,7 +41,7 @@ def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLin
     for reading in readings:
         snapshot = world(*(holding(100 + n, links) for n, links in enumerate(reading)))
 
-        ends = pipe_ends(snapshot)
+        ends = pipe_ends(Index(snapshot))
 
         for inode in range(1, 5):
             assert ends.readers.get(inode, ()) == brute(snapshot, inode, False)
@@ -50,8 +51,8 @@ def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLin
 def test_readings_that_share_their_descriptors_share_what_follows() -> None:
     kept = holding(100, [pipe(3, 1, True)])
 
-    first = pipe_ends(world(kept, holding(200, [pipe(3, 1, False)])))
-    then = pipe_ends(world(kept, holding(200, [])))
+    first = pipe_ends(Index(world(kept, holding(200, [pipe(3, 1, False)]))))
+    then = pipe_ends(Index(world(kept, holding(200, []))))
 
     assert first.readers[1] == (pid(200),)
     assert then.readers == {}
@@ -59,25 +60,27 @@ def test_readings_that_share_their_descriptors_share_what_follows() -> None:
 
 
 def test_a_process_whose_descriptors_are_unknown_makes_the_whole_incomplete() -> None:
-    assert pipe_ends(world(holding(100, []))) == PipeEnds()
-    assert not pipe_ends(world(holding(100, None))).is_complete
+    assert pipe_ends(Index(world(holding(100, [])))) == PipeEnds()
+    assert not pipe_ends(Index(world(holding(100, None)))).is_complete
 
 
 def test_what_is_read_from_a_socket_comes_from_who_holds_its_other_end() -> None:
-    ends = pipe_ends(world(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)])))
+    ends = pipe_ends(Index(world(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)]))))
 
     assert ends.writers == {5: (pid(200),), 6: (pid(100),)}
     assert ends.outward == frozenset()
-    assert pipe_ends(world(holding(100, [socket(3, 5, 6)]))).outward == frozenset((5,))
+    assert pipe_ends(Index(world(holding(100, [socket(3, 5, 6)])))).outward == frozenset((5,))
 
 
 def test_sides_of_a_pipe_are_kept_apart_and_unknown_ones_count_as_both() -> None:
     lone = FdLink(4, "socket", "socket:[1]", 1, None)
     ends = pipe_ends(
-        world(
-            main(fds=fds(3, links=[pipe(3, 500, True), lone])),
-            process(200, fds=fds(3, links=[FdLink(3, "pipe", "pipe:[500]", 500, None)])),
-            process(201, state="Z"),
+        Index(
+            world(
+                main(fds=fds(3, links=[pipe(3, 500, True), lone])),
+                process(200, fds=fds(3, links=[FdLink(3, "pipe", "pipe:[500]", 500, None)])),
+                process(201, state="Z"),
+            )
         )
     )
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process.procfs import read_stat
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import Rule
 from mpwatch.hook import wire
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import TextStyle, cell_width
 from tests.conftest import Start
@@ -130,8 +129,8 @@ def test_rules_apply_to_the_files_of_dead_processes(folder: Path) -> None:
 def test_findings_from_just_before_the_end_are_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def while_it_lives(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-        for process in snapshot.living():
+    def while_it_lives(index: Index) -> Iterator[Finding]:
+        for process in index.snapshot.living():
             yield replace(finding(), rule="only-alive", process=process.process)
 
     leave(folder, MAIN, [(wire.SHARE, 100)])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import burden_words
 from mpwatch.diagnose.known_errors import evidence_of, number_of, tagged, told
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
 
 RULE = "forkserver-too-many-fds"
@@ -18,16 +18,15 @@ NEAR_FDS = 200
 """One tensor a layer or a sample: what grows with the data is past the limit soon."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose hook heard it, or saw that not much is missing."""
-    del history
-    refused = next(tagged(snapshot, RULE), None)
+    refused = next(tagged(index.snapshot, RULE), None)
     if refused is None:
-        yield from _near(snapshot)
+        yield from _near(index.snapshot)
         return
-    maker = snapshot.get(refused.process)
+    maker = index.snapshot.get(refused.process)
     for finding in told(
-        snapshot,
+        index.snapshot,
         RULE,
         summary=(
             "cannot start a process: its argument holds more tensors than the fork server accepts"
@@ -35,7 +34,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         cause=_CAUSE,
         advice=_ADVICE,
     ):
-        where = () if maker is None else tuple(burden_words(snapshot, maker))
+        where = () if maker is None else tuple(burden_words(index.snapshot, maker))
         yield replace(finding, evidence=(*finding.evidence, *where))
 
 

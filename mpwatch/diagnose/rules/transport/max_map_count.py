@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import (
     burden_words,
@@ -15,7 +16,6 @@ from mpwatch.diagnose.analysis.resources import (
 )
 from mpwatch.diagnose.known_errors import tagged, told
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import count_text, rate_text
 
@@ -25,26 +25,26 @@ WORTH_FORECASTING = 0.15
 """A torch process begins with about a thousand mappings; below this share a rise is a start."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that has used up, or soon will, its mappings."""
     yield from told(
-        snapshot,
+        index.snapshot,
         RULE,
         summary="could not map a shared tensor: it has used up vm.max_map_count",
         cause=_CAUSE_TORCH,
         advice=_ADVICE,
     )
-    failed = {entry.process for entry in tagged(snapshot, RULE)}
-    for process in snapshot.living():
+    failed = {entry.process for entry in tagged(index.snapshot, RULE)}
+    for process in index.snapshot.living():
         if process.process in failed:
             continue
-        counted, limit = maps_over_time(snapshot, process, history), map_limit(snapshot, process)
+        counted, limit = maps_over_time(index, process), map_limit(index.snapshot, process)
         if counted is None or not limit:
             continue
         used, series = counted
         near = approach(used, limit, series, near=NEAR_LIMIT, worth_forecasting=WORTH_FORECASTING)
         if near is not None:
-            yield _finding(snapshot, process, near)
+            yield _finding(index.snapshot, process, near)
 
 
 def _finding(snapshot: Snapshot, process: Process, near: Approach) -> Finding:

@@ -1,6 +1,6 @@
 """A job that forks all the time, for minutes, with the hook in and beside it one without.
 
-    python -m tests.soak --for 600
+    python -m tests.endurance.soak --for 600
 
 The program of both is `tests/programs/hook_soak.py`. Its first reading is left out: what is loaded
 once is loaded by then. Observers come to all processes of the one with the hook, ask, leave in the
@@ -154,7 +154,7 @@ def faults(bare: Job, hooked: Job, left: list[str]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.endurance.soak", description=__doc__)
     parser.add_argument("--for", dest="seconds", type=float, default=600)
     seconds = parser.parse_args().seconds
     with tempfile.TemporaryDirectory(prefix="soak-") as runtime:
