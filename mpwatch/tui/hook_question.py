@@ -11,7 +11,7 @@ from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.injection_plan import plan_text
-from mpwatch.report.table import Paper
+from mpwatch.report.table import TextStyle
 from mpwatch.tui.elements.styled_text import Line, cell, cut, line, width_of
 
 READABLE_AFTER_S = 0.5
@@ -139,7 +139,7 @@ def _left_out(plan: InjectionPlan) -> list[str]:
 
 def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
     """The effect of an injection on each process, and the keys for the answer."""
-    text = plan_text(plan, paper=Paper(width=width, has_colour=False))
+    text = plan_text(plan, style=TextStyle(width=width, has_colour=False))
     return (
         line(("inject the hook", "title")),
         cell(""),

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
+from mpwatch.describe.findings import unresolved
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.elements.header import ViewSettings, header, host_line, is_over, over_lines
 from mpwatch.tui.elements.page import Order
@@ -180,7 +181,7 @@ def _finding_lines(view: SnapshotView, width: int) -> tuple[Line, ...]:
     over = over_lines(view.snapshot)
     found = findings.finding_lines(view.snapshot, MOST_FINDINGS)[:MOST_FINDINGS]
     rows = [findings.finding_line_row(finding_line, view) for finding_line in found]
-    hidden = len(findings.unresolved(view.snapshot)) - sum(not b.is_advice for b in found)
+    hidden = len(unresolved(view.snapshot)) - sum(not b.is_advice for b in found)
     lines = [*over, *(_row_line(findings.FINDING_LINE_COLUMNS, row, width) for row in rows)]
     if hidden > 0:
         lines.append(cell(f"  and {hidden} more findings", "dim"))

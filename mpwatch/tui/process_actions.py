@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
+from mpwatch.describe.frames import frame_words
+from mpwatch.describe.hook import still_attached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import count_text
 from mpwatch.tui.elements.styled_text import Row, ScreenColumn, Tone, cell, text_of
-from mpwatch.tui.pages.threads import frame_words, stack_head
+from mpwatch.tui.pages.threads import stack_head
 
 T = TypeVar("T")
 
@@ -66,7 +68,7 @@ def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     stayed = [found for found in outcomes if found.state not in ("absent", "pending", "gone")]
     if stayed:
         reason = stayed[0].reason or stayed[0].state
-        return f"The hook is still attached in {len(stayed)} of {len(outcomes)} processes: {reason}"
+        return f"{still_attached(len(stayed), len(outcomes))}: {reason}"
     return "The hook was detached from every process."
 
 

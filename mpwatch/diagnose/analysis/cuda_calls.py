@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mpwatch.diagnose.analysis.stack_patterns import (
-    collective_of,
-    frame_words,
-    is_library,
-    own_frames,
-)
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import collective_of
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from mpwatch.describe.names import full_name_of, unique_names
+from mpwatch.describe.states import STATE_WORDS, process_state
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
@@ -31,26 +33,13 @@ MARKS: Mapping[Severity, Span] = MappingProxyType(
 )
 """The letter before the row of a process with a finding."""
 
-_STATE_WORDS: Mapping[str, str] = MappingProxyType(
-    {
-        "R": "running",
-        "S": "sleeping",
-        "D": "disk",
-        "T": "stopped",
-        "t": "traced",
-        "Z": "zombie",
-        "X": "dead",
-        "x": "dead",
-        "I": "idle",
-    }
-)
 _STATE_TONES: Mapping[str, Tone] = MappingProxyType(
     {
         "running": "good",
         "waiting": "warning",
         "idle": "dim",
         "sleeping": "dim",
-        "disk": "warning",
+        STATE_WORDS["D"]: "warning",
         "stopped": "warning",
         "traced": "warning",
         "zombie": "critical",
@@ -58,11 +47,6 @@ _STATE_TONES: Mapping[str, Tone] = MappingProxyType(
         "ended": "dim",
     }
 )
-
-
-def letter_words(letter: str) -> str:
-    """The word for a state letter of `/proc/PID/stat`."""
-    return _STATE_WORDS.get(letter, letter or "unknown")
 
 
 def state_tone(word: str) -> Tone:
@@ -181,33 +165,8 @@ class SnapshotView:
 
     @cached_property
     def names(self) -> Mapping[ProcessId, str]:
-        """A unique name for each process, for use outside the tree.
-
-        Each rank has a worker 0, hence `worker 0 of rank 3`; a second `spawned` gets its pid
-        appended, as does a worker of an earlier epoch.
-        """
-        living, everybody = (
-            Counter(
-                key for process in found for key in ((process.label, None), self._labels(process))
-            )
-            for found in (self.snapshot.living(), self.snapshot.processes)
-        )
-        found = {}
-        for process in self.snapshot.processes:
-            label, parent = self._labels(process)
-            count = everybody if process.is_gone else living
-            if count[label, None] == 1:
-                found[process.process] = label
-            elif parent and count[label, parent] == 1 and count[parent, None] == 1:
-                found[process.process] = f"{label} of {parent}"
-            else:
-                found[process.process] = f"{label} {process.pid}"
-        return found
-
-    def _labels(self, process: Process) -> tuple[str, str]:
-        """The label of a process and, for a worker, the label of its parent."""
-        parent = self._parent(process) if process.sample.worker_id is not None else None
-        return process.label, self.by_id[parent].label if parent is not None else ""
+        """A unique name for each process, for use outside the tree."""
+        return unique_names(self.snapshot)
 
     def name(self, process: ProcessId | None) -> str:
         """The name of a process: `worker 3`; `pid N` if it is unknown."""
@@ -217,28 +176,11 @@ class SnapshotView:
 
     def full_name(self, process: ProcessId | None) -> str:
         """Name and pid: `worker 3 (41829)`."""
-        if process is None:
-            return "?"
-        found = self.by_id.get(process)
-        return f"{found.label} ({process.pid})" if found else f"pid {process.pid}"
+        return "?" if process is None else full_name_of(process, self.snapshot)
 
     def state(self, process: Process) -> str:
         """The state in one word, from its waits if known, else from the kernel.
 
         `idle` waits for work by design, `waiting` for something that is due.
         """
-        if process.is_gone:
-            return "ended"
-        letter = process.sample.state
-        if letter != "S":
-            return letter_words(letter)
-        main = [e for e in self.edges_of.get(process.process, ()) if e.tid == process.pid]
-        if main:
-            return "idle" if all(edge.is_ordinary for edge in main) else "waiting"
-        if (process.cpu_percent or 0) >= BUSY_PERCENT:
-            return "running"
-        return "sleeping"
-
-
-BUSY_PERCENT = 20.0
-"""A sleeping process that used this much of a core since the last sample is running."""
+        return process_state(process, self.edges_of.get(process.process, ()))

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
+from mpwatch.describe.findings import (
+    FIX,
+    FORECAST,
+    NO_FINDINGS,
+    labelled_fields,
+    severity_word,
+    unresolved,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
@@ -26,33 +34,6 @@ COLUMNS = (
     ScreenColumn("SINCE", 8, align="right", keep=3),
     ScreenColumn("WHAT IS WRONG", 34, grows=True, keep=9),
 )
-
-
-def with_effects(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings with each effect directly below its cause; resolved ones last."""
-    causes = {finding.rule for finding in findings if finding.effect_of is None}
-    tops = [f for f in findings if f.effect_of is None or f.effect_of not in causes]
-    tops.sort(key=lambda finding: finding.resolved_s is not None)
-    ordered: list[Finding] = []
-    placed: set[str] = set()
-    for top in tops:
-        ordered.append(top)
-        if top.rule not in placed:
-            placed.add(top.rule)
-            ordered += [f for f in findings if f.effect_of == top.rule and f not in tops]
-    return ordered
-
-
-def unresolved(snapshot: Snapshot) -> list[Finding]:
-    """The unresolved findings, effects below causes."""
-    return with_effects([f for f in snapshot.findings if f.resolved_s is None])
-
-
-def severity_word(finding: Finding) -> str:
-    """The severity as shown; `CRITICAL` in capitals."""
-    if finding.severity is Severity.CRITICAL:
-        return "CRITICAL"
-    return finding.severity.word
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +72,9 @@ def finding_line_row(finding_line: FindingLine, view: SnapshotView) -> Row:
     finding = finding_line.finding
     indent = "  └ " if finding.effect_of else ""
     if finding_line.is_advice:
-        words = line(indent, ("fix  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
+        words = line(indent, (f"{FIX}  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
         return Row(finding_line.key, (cell(""), words))
-    severity = cell(severity_word(finding), TONES[finding.severity])
+    severity = cell(severity_word(finding.severity), TONES[finding.severity])
     return Row(finding_line.key, (severity, line(indent, finding.summary)))
 
 
@@ -118,10 +99,11 @@ def health(view: SnapshotView) -> Line:
 def _row(finding: Finding, view: SnapshotView) -> Row:
     resolved = finding.resolved_s is not None
     since = view.age_s(finding.first_seen_s)
+    word = "resolved" if resolved else severity_word(finding.severity)
     return Row(
         finding.key,
         (
-            cell("resolved" if resolved else severity_word(finding), TONES[finding.severity]),
+            cell(word, TONES[finding.severity]),
             cell(finding.rule),
             cell(view.name(finding.process) if finding.process else "job"),
             cell(seconds_text(finding.eta_s)),
@@ -139,17 +121,11 @@ def in_full(finding: Finding, view: SnapshotView, width: int) -> tuple[Line, ...
     summary = wrapped(finding.summary, max(20, width - 1), "title")
     lines: list[Line] = [line(" ", *content) for content in summary]
     lines.append(
-        line(" ", (severity_word(finding), TONES[finding.severity]), _about(finding, view))
+        line(" ", (severity_word(finding.severity), TONES[finding.severity]), _about(finding, view))
     )
-    # Several pieces of evidence, each of which may take several lines, must not read as one.
-    mark = "- " if len(finding.evidence) > 1 else ""
-    blocks = [("evidence", mark + each) for each in finding.evidence]
-    blocks += [("cause", finding.cause), ("fix", finding.advice)]
-    if finding.effect_of:
-        blocks.append(("effect of", finding.effect_of))
     shown = ""
-    for label, text in blocks:
-        indent = "  " if label == "evidence" and mark else ""
+    for label, text in labelled_fields(finding, bullet="- "):
+        indent = "  " if text.startswith("- ") else ""
         for number, content in enumerate(wrapped(text, inner, indent=indent)):
             head = label if label != shown and number == 0 else ""
             lines.append(line((f" {head:<10} ", "dim"), *content))
@@ -164,21 +140,21 @@ def _about(finding: Finding, view: SnapshotView) -> str:
     if finding.tid and finding.process and finding.tid != finding.process.pid:
         words += f"  thread {finding.tid}"
     if finding.eta_s is not None:
-        words += f"  forecast {seconds_text(finding.eta_s)}"
+        words += f"  {FORECAST} {seconds_text(finding.eta_s)}"
     if finding.resolved_s is not None:
         words += f"  resolved {ago_text(view.age_s(finding.resolved_s))}"
     return words
 
 
 def _items(view: SnapshotView) -> list[Finding]:
-    found = with_effects(view.snapshot.findings)
+    found = list(view.snapshot.findings)
     if view.scope is None:
         return found
     return [finding for finding in found if finding.process == view.scope]
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
-    lines = ["No findings: no known problems, and no limit is close."]
+    lines = [NO_FINDINGS]
     if not any(p.hook.state == "ready" for p in view.snapshot.living()):
         lines.append(
             "Without the hook, leaks inside a process and slow workers cannot be distinguished;"
@@ -200,7 +176,8 @@ PAGE: Page[Finding] = Page(
     key=lambda finding: finding.key,
     row=_row,
     text=lambda finding, view: (
-        f"{finding.rule} {severity_word(finding)} {finding.summary} {view.name(finding.process)}"
+        f"{finding.rule} {severity_word(finding.severity)} {finding.summary} "
+        f"{view.name(finding.process)}"
     ),
     empty=_empty,
     details=in_full,

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from rich.cells import set_cell_size
 
+from mpwatch.describe.frames import place_words
 from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, gauge, line
-from mpwatch.tui.pages.threads import short_path
 
 DEEPEST = 14
 """Lines of the flame graph; deeper calls are in the list only."""
@@ -173,7 +173,7 @@ def _row(item: FunctionShare, view: SnapshotView) -> Row:
             gauge(own, 12),
             cell(f"{item.total / item.all_samples:.0%}"),
             cell(item.place.function, "title" if item.own else ""),
-            cell(f"{short_path(item.place.file)}:{item.line}", "accent"),
+            cell(place_words(item.place.file, item.line), "accent"),
         ),
     )
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from mpwatch.describe.frames import frame_words, place_words
+from mpwatch.describe.states import state_word
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import percent_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, letter_words, state_tone
+from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, line
 
 SourceLine: TypeAlias = Callable[[str, int], str]
@@ -42,17 +44,6 @@ def items(view: SnapshotView) -> list[ThreadRow]:
     return [ThreadRow(p, t) for p in view.current for t in p.threads]
 
 
-def short_path(path: str) -> str:
-    """The last two parts of a path, short and usually unambiguous."""
-    path = path.removeprefix("<frozen ").removesuffix(">")
-    return "/".join(path.rsplit("/", 2)[-2:]) if path.count("/") > 1 else path
-
-
-def frame_words(frame: Frame) -> str:
-    """One frame as `decode data.py:31`."""
-    return f"{frame.function} {short_path(frame.file)}:{frame.line}"
-
-
 def wait_words(waited: WaitedOn | None) -> str:
     """The wait of a blocked thread: `pipe-read pipe:[18174]`, `futex 0x7f12`."""
     if waited is None:
@@ -65,7 +56,7 @@ def wait_words(waited: WaitedOn | None) -> str:
 
 def _row(item: ThreadRow, view: SnapshotView) -> Row:
     process, thread = item
-    state = letter_words(thread.state)
+    state = state_word(thread.state)
     return Row(
         (process.process, thread.tid),
         (
@@ -127,25 +118,22 @@ def stack_lines(
 ) -> tuple[Line, ...]:
     """A stack, innermost first, as columns: function, place, source line; locals below."""
     name_width = min(28, max((len(f.function) for f in frames), default=0)) + 2
-    place_width = min(44, max((len(_place(f)) for f in frames), default=0)) + 2
+    place_width = min(44, max((len(place_words(f.file, f.line)) for f in frames), default=0)) + 2
     lines: list[Line] = []
     for depth, frame in enumerate(frames):
         text = source(frame.file, frame.line).strip() if source else ""
         head = frame.function[: name_width - 1].ljust(name_width)
+        place = place_words(frame.file, frame.line)[-place_width + 1 :]
         lines.append(
             line(
                 "   ",
                 (head, "title" if depth == 0 else ""),
-                (_place(frame)[-place_width + 1 :].ljust(place_width), "accent"),
+                (place.ljust(place_width), "accent"),
                 (text, "dim"),
             )
         )
         lines += [line("       ", (name, "dim"), f" = {value}") for name, value in frame.locals]
     return tuple(lines)
-
-
-def _place(frame: Frame) -> str:
-    return f"{short_path(frame.file)}:{frame.line}" if frame.line else short_path(frame.file)
 
 
 def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
@@ -166,7 +154,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
 
 def _text(item: ThreadRow, view: SnapshotView) -> str:
     process, thread = item
-    state = letter_words(thread.state)
+    state = state_word(thread.state)
     stack = " ".join(frame_words(frame) for frame in thread.stack)
     waits = wait_words(thread.waits_on)
     name = view.name(process.process)

@@ -17,26 +17,10 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **changes: object)
     return Finding(rule=rule, severity=severity, **{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_effects_are_listed_below_their_cause_and_resolved_findings_last() -> None:
-    cause = finding("fd-exhaustion-receiver", Severity.CRITICAL)
-    effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
-    resolved = finding("straggler-worker", resolved_s=5.0)
-
-    found = findings.with_effects([resolved, effect, cause])
-
-    assert [f.rule for f in found] == [cause.rule, effect.rule, resolved.rule]
-
-
-def test_an_effect_without_its_cause_is_listed_by_itself() -> None:
-    effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
-
-    assert findings.with_effects([effect]) == [effect]
-
-
 def test_resolved_findings_are_not_on_the_overview() -> None:
     job = replace(loader_job(), findings=(finding("x", resolved_s=5.0),))
 
-    assert findings.unresolved(job) == []
+    assert findings.finding_lines(job, 9) == []
 
 
 def test_the_fix_is_shown_where_there_is_room() -> None:

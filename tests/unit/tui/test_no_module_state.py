@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
 from collections import deque
 from types import ModuleType
@@ -20,12 +22,13 @@ CONTAINERS = (dict, list, set, bytearray, deque)
 
 
 def own_values(module: ModuleType) -> dict[str, object]:
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("__")
-        and getattr(value, "__module__", module.__name__) == module.__name__
-    }
+    """The values of a module that its own statements define, without what it imports."""
+    defined: set[str] = set()
+    for statement in ast.parse(inspect.getsource(module)).body:
+        targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+        defined |= {target.id for target in targets if isinstance(target, ast.Name)}
+        defined |= {getattr(statement, "name", "")}
+    return {name: value for name, value in vars(module).items() if name in defined}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -80,7 +80,7 @@ def test_stacks_as_text_contain_every_process_thread_and_frame() -> None:
     text = stacks_text(loader_job())
 
     assert "41829 worker 3" in text
-    assert "decode train/data.py:31  (/home/ada/train/data.py)" in text
+    assert "data.py:31 decode  (/home/ada/train/data.py)" in text
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_threads_show_the_programs_own_frame_and_the_innermost_one(view: Snapsho
 
     words = row_text(threads.PAGE, threads.ThreadRow(item.process, thread), view)
 
-    assert "decode train/data.py:31 -> convert" in words
+    assert "data.py:31 decode -> convert" in words
 
 
 def test_source_lines_and_locals_are_shown_beside_their_frames() -> None:

@@ -11,7 +11,8 @@ POUR = """\
 import signal, subprocess, sys
 from mpwatch.cli import subprocesses
 child = subprocess.Popen(["sleep", "60"])
-subprocesses.pour("/dev/null", child, subprocesses.PassedSignals(child), "the dashboard is closed")
+signals = subprocesses.ForwardedSignals(child)
+subprocesses.copy_output("/dev/null", child, signals, "the dashboard is closed")
 sys.exit(0 if child.wait() == -signal.SIGHUP else 3)
 """
 

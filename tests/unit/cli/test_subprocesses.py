@@ -8,7 +8,7 @@ import threading
 from mpwatch.cli import subprocesses
 
 
-def test_a_program_that_has_ended_is_left_for_others_to_see_how() -> None:
+def test_the_exit_status_of_a_program_stays_available() -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(7)"], stdin=subprocess.PIPE
     )
@@ -25,7 +25,7 @@ def test_a_program_that_has_ended_is_left_for_others_to_see_how() -> None:
     assert subprocesses.has_ended(child)
 
 
-def test_a_running_program_has_not_ended_whoever_asks() -> None:
+def test_a_running_program_has_not_ended_for_any_thread() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     answers: list[bool] = []
 

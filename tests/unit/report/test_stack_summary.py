@@ -25,17 +25,17 @@ def loader(count: int, *busy: int) -> Snapshot:
     return world(main(), *workers)
 
 
-def test_what_most_workers_do_is_one_sentence_and_the_others_are_named() -> None:
+def test_workers_with_equal_stacks_are_counted_and_exceptions_are_named() -> None:
     lines = diagnose_text(loader(64, 3, 17)).splitlines()
 
-    at = lines.index("TOGETHER  what most of them do")
+    at = lines.index("MERGED STACKS  main threads with equal stacks")
     assert lines[at + 1 : at + 3] == [
         "  workers: 62 of 64 wait for work in Queue.get; workers 3 and 17 in data.py:31",
         "    decode",
     ]
 
 
-def test_scripts_get_the_same_with_the_pids_of_the_others() -> None:
+def test_json_has_the_pids_of_each_group() -> None:
     (together,) = json.loads(text_of(diagnose_json(loader(64, 3, 17))))["together"]
 
     most, others = together["groups"]
@@ -43,6 +43,6 @@ def test_scripts_get_the_same_with_the_pids_of_the_others() -> None:
     assert (others["pids"], others["names"], others["is_outlier"]) == ([203, 217], "3 and 17", True)
 
 
-def test_two_workers_are_no_crowd() -> None:
-    assert "TOGETHER" not in diagnose_text(loader(2))
+def test_two_workers_are_not_merged() -> None:
+    assert "MERGED STACKS" not in diagnose_text(loader(2))
     assert json.loads(text_of(diagnose_json(loader(2))))["together"] == []

@@ -9,13 +9,13 @@ import pytest
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.report.job_end import LAST_WORDS, WORDS_LIMIT
+from mpwatch.report.job_end import EXCEPTIONS_SHOWN, WORDS_LIMIT
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
 from tests.unit.report.jobs import MAIN, WORKER, job
 
 
-def heard(process: ProcessId, error: str, number: int = 0) -> LogEntry:
+def raised(process: ProcessId, error: str, number: int = 0) -> LogEntry:
     frames = [["decode", "/home/ada/data.py", 31]]
     words = f"exception: {error}"
     details = {"type": error, "frames": frames}
@@ -23,31 +23,31 @@ def heard(process: ProcessId, error: str, number: int = 0) -> LogEntry:
 
 
 def over(**how: Any) -> Snapshot:
-    """The job after its main process ended, with what the hooks had heard."""
+    """The job after its main process ended, with the events of the hooks."""
     snapshot = job()
     processes = tuple(
         replace(each, ended=Ended(MAIN, 501.0, **how)) if each.process == MAIN else each
         for each in snapshot.processes
     )
-    log = (heard(WORKER, "KeyError"), heard(MAIN, "KeyError"), heard(MAIN, "KeyError", 2))
+    log = (raised(WORKER, "KeyError"), raised(MAIN, "KeyError"), raised(MAIN, "KeyError", 2))
     return replace(snapshot, processes=processes, findings=(), log=log)
 
 
 def end_of(snapshot: Snapshot) -> list[str]:
     text = diagnose_text(snapshot)
-    return text.partition("\nEND")[2].partition("\n\n")[0].splitlines()[1:]
+    return text.partition("\nENDED")[2].partition("\n\n")[0].splitlines()[1:]
 
 
-def test_a_job_that_failed_says_how_and_with_which_exceptions() -> None:
+def test_a_failed_job_shows_exit_status_and_exceptions() -> None:
     assert end_of(over(exit_code=1)) == [
-        f"  main {MAIN.pid} ended: exit code 1",
-        "  worker 1 41827 ended: signal 9 (SIGKILL)",
-        f"  worker 0 {WORKER.pid}: exception: KeyError  at data.py:31 decode",
-        f"  main {MAIN.pid}: exception: KeyError  at data.py:31 decode",
+        f"  main ({MAIN.pid}) ended: exit code 1",
+        "  worker 1 (41827) ended: signal 9 (SIGKILL)",
+        f"  worker 0 ({WORKER.pid}): exception: KeyError  at data.py:31 decode",
+        f"  main ({MAIN.pid}): exception: KeyError  at data.py:31 decode",
     ]
 
 
-def test_scripts_are_told_the_same() -> None:
+def test_json_has_the_same() -> None:
     read = json.loads(text_of(diagnose_json(over(signal=9))))
 
     assert read["ended"][0] == {"pid": MAIN.pid, "words": "signal 9 (SIGKILL)"}
@@ -56,24 +56,24 @@ def test_scripts_are_told_the_same() -> None:
 
 
 @pytest.mark.parametrize("snapshot", [job(), over(exit_code=0)])
-def test_a_job_that_goes_on_or_ended_well_has_no_such_section(snapshot: Snapshot) -> None:
+def test_a_running_or_successful_job_has_no_such_section(snapshot: Snapshot) -> None:
     assert end_of(snapshot) == []
     assert json.loads(text_of(diagnose_json(snapshot)))["ended"] == []
 
 
 def test_a_long_text_is_cut() -> None:
-    snapshot = replace(over(exit_code=1), log=(heard(MAIN, "x" * 5000),))
+    snapshot = replace(over(exit_code=1), log=(raised(MAIN, "x" * 5000),))
 
-    (told,) = json.loads(text_of(diagnose_json(snapshot)))["last_words"]
+    (shown,) = json.loads(text_of(diagnose_json(snapshot)))["last_words"]
 
-    assert len(told["words"]) == WORDS_LIMIT
-    assert told["words"].endswith("…")
+    assert len(shown["words"]) == WORDS_LIMIT
+    assert shown["words"].endswith("…")
 
 
-def test_only_the_last_exceptions_are_told() -> None:
-    snapshot = replace(over(exit_code=1), log=tuple(heard(MAIN, f"Error{n}", n) for n in range(9)))
+def test_only_the_last_exceptions_are_shown() -> None:
+    snapshot = replace(over(exit_code=1), log=tuple(raised(MAIN, f"Error{n}", n) for n in range(9)))
 
-    told = [line for line in end_of(snapshot) if "exception" in line]
+    shown = [line for line in end_of(snapshot) if "exception" in line]
 
-    assert len(told) == LAST_WORDS
-    assert "Error8" in told[-1]
+    assert len(shown) == EXCEPTIONS_SHOWN
+    assert "Error8" in shown[-1]

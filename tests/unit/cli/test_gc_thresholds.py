@@ -6,14 +6,14 @@ import weakref
 from mpwatch.cli.terminal import RUNNING, START, rarely_collected, set_aside_what_is_loaded
 
 
-class Circle:
+class Cycle:
     """Refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_a_command_searches_rarely_and_leaves_everything_as_it_was() -> None:
+def test_thresholds_are_restored_after_a_command() -> None:
     before = gc.get_threshold()
 
     with rarely_collected():
@@ -26,10 +26,10 @@ def test_a_command_searches_rarely_and_leaves_everything_as_it_was() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_circles_made_while_a_dashboard_runs_are_found() -> None:
+def test_cycles_made_while_a_dashboard_runs_are_collected() -> None:
     with rarely_collected():
         set_aside_what_is_loaded()
-        lost = weakref.ref(Circle())
+        lost = weakref.ref(Cycle())
         kept = [[] for _ in range(2 * RUNNING)]  # type: ignore[var-annotated]
 
         assert lost() is None
