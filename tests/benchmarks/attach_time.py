@@ -27,8 +27,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from mpwatch.attach import bring_in, bring_in_tree, detach, detach_tree
-from mpwatch.attach.bring import read_frame
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject, read_frame
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.target import read_stat, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
@@ -138,7 +139,7 @@ def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
             gap_s(popen)
             time.sleep(0.05)
             found["quiet"].append(gap_s(popen))
-        attached = bring_in(process, timeout_s=10, step=wake)
+        attached = inject(process, timeout_s=10, step=wake)
         assert attached.state == "ready", attached
         if kind != "blocked":
             found["gap"].append(gap_s(popen))
@@ -207,7 +208,7 @@ def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
             ReadRequest(links_count=0, maps_count=0, memory_count=0, gpu=False)
         )
         assert tree is not None
-        outcomes = bring_in_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
+        outcomes = inject_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
         found["tree"].append(time.perf_counter() - began_s)
         assert [each.state for each in outcomes] == ["ready"] * (count + 1), outcomes
         began_s = time.perf_counter()
@@ -224,7 +225,7 @@ def by_objects(count: int, times: int, folder: str) -> dict[str, list[float]]:
     popen = start_text(MANY_OBJECTS.format(count=count), folder)
     process = ProcessId(popen.pid, read_stat(popen.pid)[2])
     for _ in range(times):
-        attached = bring_in(process, timeout_s=WITHIN_S)
+        attached = inject(process, timeout_s=WITHIN_S)
         assert attached.state == "ready", attached
         found["ready"].append(attached.took_s)
         with discovery.connect(read_target(process).sample()) as client:

@@ -22,12 +22,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mpwatch.attach import held, pending_call
-from mpwatch.attach.code_cave import TargetMemory
-from mpwatch.attach.outcome import Refused
-from mpwatch.attach.pending_call import NotReady, Plan
+from mpwatch.attach.arch import machine_here
+from mpwatch.attach.native import gil_syscalls, pending_call
+from mpwatch.attach.native.code_cave import TargetMemory
+from mpwatch.attach.native.pending_call import NotReady, Plan
 from mpwatch.attach.procstat import read_stat
-from mpwatch.attach.this_machine import this_machine
+from mpwatch.attach.results import Refused
 from mpwatch.model.ids import ProcessId
 
 NAME = "mpwatch-tracer"
@@ -101,13 +101,13 @@ class Tracer:
         except ChildProcessError:
             return True
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Close this process's end; the tracer exits when all copies of it are closed."""
         self._sock.close()
 
     def close(self) -> None:
         """End the tracer, and reap it if it is a child of this process."""
-        self.hang_up()
+        self.disconnect()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
@@ -127,7 +127,7 @@ def start() -> Tracer:
     with _lock:
         if _tracer is None or _tracer[0] != os.getpid() or _tracer[1].has_ended():
             if _tracer is not None:
-                _tracer[1].hang_up()  # in a forked child: its parent's stays
+                _tracer[1].disconnect()  # in a forked child: its parent's stays
             try:
                 _tracer = os.getpid(), _spawn()
             except OSError as error:
@@ -155,10 +155,10 @@ def _spawn() -> Tracer:
     if not sys.executable:
         raise OSError("no interpreter is known")
     ours, its = socket.socketpair()
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = os.path.abspath(__file__).rpartition("/mpwatch/")[0]
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        " from mpwatch.attach import tracer; tracer.serve()"
+        " from mpwatch.attach.native import tracer; tracer.serve()"
     )
     try:
         pid = os.posix_spawn(
@@ -189,8 +189,8 @@ def serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(NAME)
-    this_machine()  # initialise before any target is stopped
-    held.libc()
+    machine_here()  # initialise before any target is stopped
+    gil_syscalls.libc()
     sock = socket.socket(fileno=0)
     while True:
         try:
@@ -252,7 +252,7 @@ def require_same(process: ProcessId) -> None:
         raise Refused("the process ended during the attempt")
 
 
-def travelling(plan: Plan) -> Plan:
+def without_mappings(plan: Plan) -> Plan:
     """A plan without the thousands of mappings that only its preparation needs, for pickling."""
     found = plan.interpreter
     writable = tuple(m for m in found.mappings if "w" in m.permissions and not m.inode)
