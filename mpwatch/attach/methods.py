@@ -25,6 +25,8 @@ from mpwatch.model.ids import ProcessId
 
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
+PROC = "/proc"
+"""Where the settings of the kernel are read; replaced in tests."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 # One target is stopped at a time, so that no stopped target waits for another thread of ours.
@@ -139,8 +141,9 @@ class PendingCall:
     def check(self, attempt: Attempt) -> None:
         """Require CPython >= 3.10 with a GIL, a thread that ptrace can stop, and the rights."""
         machine_here()
-        with contextlib.suppress(tracer.Unavailable):
-            tracer.start()  # it starts while the checks run
+        if not tracer.is_forbidden(PROC):
+            with contextlib.suppress(tracer.Unavailable):
+                tracer.start()  # it starts while the checks run
         target = attempt.target
         require_not_disabled(target)
         _require_stoppable(target)
@@ -294,8 +297,10 @@ def _has_disabling_option(pid: int) -> bool:
 def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
     """Queue the call from the tracer, or from here if only this process may trace the target.
 
-    Yama's scope 1 allows ancestors of the target, and the one that it named (PR_SET_PTRACER).
+    Yama's scope 1 allows this for ancestors of the target, see `tracer`.
     """
+    if tracer.is_forbidden(PROC):
+        return tracer.queue_here(process, plan, step)
     try:
         return tracer.start().queue(process, plan, step)
     except tracer.Unavailable:

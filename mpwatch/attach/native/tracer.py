@@ -1,10 +1,16 @@
-"""The tracer: a separate process that stops targets, so that a stopped observer holds none.
+"""The tracer: a separate process that stops targets, so that a stopped observer stops none.
 
 An observer that is stopped itself (Ctrl-Z, SIGSTOP, a paused terminal) while a target is stopped
 would keep it stopped. So one small process in a session of its own, without a terminal, makes
 all ptrace requests. It is started with the first attach, serves one request at a time over a socket
 pair and exits when the observer's end is closed for any reason. A request that takes longer than
 `WITHIN_S` ends the process, and the kernel releases the target ("the tracer dies", ptrace(2)).
+
+Yama's `ptrace_scope` 1 without CAP_SYS_PTRACE is the exception: a process may then trace only its
+own descendants, and processes that named it with PR_SET_PTRACER. A job under `mpwatch run` is a
+descendant of the observer and not of the tracer, which is a child of the observer too. The observer
+traces it itself; an observer that is stopped in that fraction of a millisecond keeps the target
+stopped until it is continued or killed.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import re
 import signal
 import socket
 import struct
@@ -38,6 +45,8 @@ _ANSWER_WITHIN_S = WITHIN_S + 2.0
 _STEP_WITHIN_S = 0.25
 """How long the observer's step callback (used in tests) may delay a stopped target."""
 _GO_ON = ("go on",)
+_CAP_SYS_PTRACE = 1 << 19  # linux/capability.h
+_CAPABILITIES = re.compile(rb"^CapEff:\s*([0-9a-f]+)", re.MULTILINE)
 _LENGTH = struct.Struct("<I")
 _IGNORED = (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP)
 
@@ -110,6 +119,24 @@ class Tracer:
         self.disconnect()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
+
+
+def is_forbidden(proc: str = "/proc") -> bool:
+    """Whether Yama forbids the tracer to trace what this process may trace: see this module.
+
+    Args:
+        proc: Path of procfs; tests give one with other settings.
+    """
+    try:
+        with open(f"{proc}/sys/kernel/yama/ptrace_scope", "rb") as file:
+            scope = int(file.read())
+        with open(f"{proc}/self/status", "rb") as file:
+            status = file.read()
+    except (OSError, ValueError):
+        return False  # a kernel without Yama
+    found = _CAPABILITIES.search(status)
+    is_able = found is not None and bool(int(found[1], 16) & _CAP_SYS_PTRACE)
+    return scope == 1 and not is_able
 
 
 _lock = threading.Lock()
