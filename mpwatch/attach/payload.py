@@ -33,6 +33,8 @@ LATER = "later"
 """The state in the answer of a program that is in the middle of an import."""
 _ANSWER_CHARACTERS = 1000
 _EXIT_WITHIN_S = 5.0
+EXIT_LOCK = "payload_exit_lock"
+"""Attribute of the hook's package with the lock for which the interpreter's exit waits."""
 
 
 def run(folder: int, contents: dict[str, Any]) -> None:
@@ -83,17 +85,29 @@ def is_importing() -> bool:
 
 
 def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
-    """Do it, and have the interpreter's exit wait for that, within bounds."""
+    """Run the action; the interpreter's exit waits for its end, at most `_EXIT_WITHIN_S`.
+
+    One lock serves all injections of a process, and its exit callback is registered once: in
+    CPython 3.10 to 3.13 `atexit.unregister` leaves an empty entry behind, and it compares the
+    function with every callback of the program, which may call the program's `__eq__`.
+    """
     import atexit
 
-    is_done = _thread.allocate_lock()
-    is_done.acquire()
-    atexit.register(is_done.acquire, True, _EXIT_WITHIN_S)
+    lock = getattr(sys.modules.get("_mpwatch_hook"), EXIT_LOCK, None)
+    is_new = lock is None
+    if is_new:
+        lock = _thread.allocate_lock()
+        atexit.register(lock.acquire, True, _EXIT_WITHIN_S)
+    lock.acquire(False)  # it may be held already in a child that was forked during an injection
     try:
         return _uncollected(action, contents)
     finally:
-        is_done.release()
-        atexit.unregister(is_done.acquire)
+        lock.release()
+        package = sys.modules.get("_mpwatch_hook")
+        if package is not None:
+            setattr(package, EXIT_LOCK, lock)
+        elif is_new:
+            atexit.unregister(lock.acquire)
 
 
 def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:

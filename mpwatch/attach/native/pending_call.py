@@ -20,14 +20,14 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mpwatch.attach import held
-from mpwatch.attach.code_cave import TargetMemory, mapping_at
-from mpwatch.attach.elf import Mapping
-from mpwatch.attach.interpreter import Interpreter
-from mpwatch.attach.machine import Context, Frame, Machine
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.arch.machine import Context, Frame, Machine
+from mpwatch.attach.native import gil_syscalls
+from mpwatch.attach.native.code_cave import TargetMemory, mapping_at
+from mpwatch.attach.native.cpython_symbols import Interpreter
+from mpwatch.attach.native.elf import Mapping
+from mpwatch.attach.native.ptrace import NotStopping, Tracee
 from mpwatch.attach.procstat import age_s
-from mpwatch.attach.ptrace import NotStopping, Tracee
+from mpwatch.attach.results import Refused
 from mpwatch.collect.process.syscall_waits import names
 
 STOP_WITHIN_S = 0.25
@@ -119,8 +119,8 @@ def queue(
         OSError: The rights are missing.
     """
     pid, machine = plan.interpreter.pid, plan.machine
-    held.be_prompt()
-    with held.uncollected(), Tracee(pid, step) as tracee:
+    gil_syscalls.minimise_latency()
+    with gil_syscalls.uncollected(), Tracee(pid, step) as tracee:
         context = _stop_safely(plan, tracee, memory)
         stopped_s = tracee.stopped_s
         _require_started(plan, memory)
@@ -137,7 +137,7 @@ def queue(
             machine.finish(tracee, context, frame, memory.write)
         # From here on the target runs, possibly on this thread's cpu.
         ended_s = time.perf_counter()
-        tracee.let_go()
+        tracee.release()
         return ended_s - stopped_s
 
 

@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
-from mpwatch.attach import aarch64, x86_64
-from mpwatch.attach.aarch64 import Aarch64
-from mpwatch.attach.machine import ERESTART_RESTARTBLOCK, ERESTARTSYS, Context
-from mpwatch.attach.ptrace import Tracee
-from mpwatch.attach.x86_64 import X8664, Registers
+from mpwatch.attach.arch import aarch64, x86_64
+from mpwatch.attach.arch.aarch64 import Aarch64
+from mpwatch.attach.arch.machine import ERESTART_RESTARTBLOCK, ERESTARTSYS, Context
+from mpwatch.attach.arch.x86_64 import X8664, Registers
+from mpwatch.attach.native.ptrace import Tracee
 
 RETURN_TO = 0x7F0000001000
 STACK = 0x7FFD00001238

@@ -70,7 +70,7 @@ def nap(nanoseconds: int) -> None:
     libc().nanosleep(ctypes.addressof(time), None)
 
 
-def be_prompt() -> None:
+def minimise_latency() -> None:
     """Give the calling thread minimal timer slack and, if permitted, a real-time priority.
 
     Both last until the thread ends, so it should end soon.

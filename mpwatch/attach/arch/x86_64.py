@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
-from mpwatch.attach.machine import (
+from mpwatch.attach.arch.machine import (
     ERESTART_RESTARTBLOCK,
     ERESTARTNOHAND,
     ERESTARTNOINTR,
@@ -26,7 +26,7 @@ from mpwatch.attach.machine import (
     Context,
     Frame,
 )
-from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach.native.ptrace import Tracee
 
 _NT_PRSTATUS, _NT_X86_XSTATE = 1, 0x202
 _NAMES = (

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from mpwatch.attach import held
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.native import gil_syscalls
+from mpwatch.attach.results import Refused
 
 # linux/ptrace.h
 _CONT, _DETACH, _SYSCALL = 7, 17, 24
@@ -76,7 +76,7 @@ class Tracee:
     def __init__(self, tid: int, step: Callable[[str], None] = lambda name: None) -> None:
         self._tid = tid
         self._step = step
-        self._libc = held.libc()
+        self._libc = gil_syscalls.libc()
         self._status = -1
         self._is_stopped = False
         self._is_seized = False
@@ -99,7 +99,7 @@ class Tracee:
     ) -> None:
         if self._status >= 0:
             os.close(self._status)
-        self.let_go()
+        self.release()
 
     def interrupt(self, within_s: float) -> None:
         """Stop the thread.
@@ -178,7 +178,7 @@ class Tracee:
         Other signals do not count: a traced thread has even ignored signals pending.
         """
         pending, caught = 0, 0
-        for line in held.read(self._status, _STATUS_BYTES, 0).splitlines():
+        for line in gil_syscalls.read(self._status, _STATUS_BYTES, 0).splitlines():
             name, _, value = line.partition(b":")
             if name in (b"SigPnd", b"ShdPnd"):
                 pending |= int(value, 16)
@@ -200,7 +200,7 @@ class Tracee:
             return 0
         return buffer[0] if size else 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Detach; the thread resumes with its current registers."""
         if not self._is_seized:
             return
@@ -238,7 +238,7 @@ class Tracee:
                 if now_s > deadline_s + (_QUEUE_S if state == "R" else 0.0):
                     raise NotStopping(within_s)
                 if now_s < patient_from_s:
-                    held.nap(_NAP_NS)
+                    gil_syscalls.nap(_NAP_NS)
                 else:
                     time.sleep(_SLEEP_S)
         self._is_stopped = True

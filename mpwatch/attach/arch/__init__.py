@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from mpwatch.attach.aarch64 import Aarch64
-from mpwatch.attach.machine import Machine
-from mpwatch.attach.outcome import Refused
-from mpwatch.attach.x86_64 import X8664
+from mpwatch.attach.arch.aarch64 import Aarch64
+from mpwatch.attach.arch.machine import Machine
+from mpwatch.attach.arch.x86_64 import X8664
+from mpwatch.attach.results import Refused
 
 
-def this_machine() -> Machine:
+def machine_here() -> Machine:
     """The architecture of this machine.
 
     Raises:

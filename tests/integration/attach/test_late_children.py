@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import Attached, bring_in, bring_in_tree, detach_tree
-from mpwatch.attach.newborn import newborn
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.late_children import late_children
+from mpwatch.attach.results import Attached
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Start, eventually
@@ -41,20 +43,20 @@ def test_a_child_forked_after_the_listing_and_before_its_parents_hook_gets_it_to
     def progress(outcome: Attached) -> None:
         hooked_s[outcome.process] = time.clock_gettime(time.CLOCK_BOOTTIME)
 
-    outcomes = bring_in_tree(listed, progress, timeout_s=10)
+    outcomes = inject_tree(listed, progress, timeout_s=10)
     parent_s = hooked_s[running.process]
     without = [child for child in children(running.pid) if born_before(child, parent_s)]
     assert len(without) >= 3
     assert {o.process for o in outcomes if o.state == "ready"} >= {running.process, *without}
     for child in children(running.pid):  # and those that were born with it
-        assert bring_in(child, timeout_s=10).state == "ready"
+        assert inject(child, timeout_s=10).state == "ready"
 
 
 def test_after_a_detach_no_child_that_was_born_meanwhile_keeps_the_hook(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_births", "0.1", "20")
-    bring_in_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
     gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
     assert {outcome.state for outcome in gone} == {"absent"}, gone
     assert len(gone) > 3
@@ -66,11 +68,11 @@ def test_after_a_detach_no_child_that_was_born_meanwhile_keeps_the_hook(
 def test_children_that_are_not_python_are_left_alone(start: Start) -> None:
     running = start("attach_births", "0.2", "20", "non-python")
     assert eventually(lambda: len(children(running.pid)) >= 2)
-    outcomes = bring_in_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
     assert outcomes[0].state == "ready"
     assert {o.reason for o in outcomes[1:]} == {"it is not a Python process"}
 
 
 def test_a_job_in_which_all_is_quiet_has_nobody_newborn(start: Start) -> None:
     running = start("attach_plain", "idle")
-    assert newborn([running.process]) == []
+    assert late_children([running.process]) == []

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach import bring_in, bring_in_tree
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.observe.sources.oneshot import LookOptions, Watch
@@ -133,7 +134,7 @@ def late(start: Start) -> Observed:
 
     def bring(watch: Watch) -> None:
         samples = [process.sample for process in watch.fold.snapshot().living()]
-        outcomes = bring_in_tree(samples, lambda outcome: None, timeout_s=0.2)
+        outcomes = inject_tree(samples, lambda outcome: None, timeout_s=0.2)
         assert {outcome.state for outcome in outcomes} <= {"ready", "pending"}, outcomes
         step(running, 1)  # who was blocked comes back to Python
 
@@ -214,7 +215,7 @@ def test_queues_and_loaders_are_known_at_once_whoever_holds_them(
     running = start("attach_stock", "late")
     step(running, 2)
     assert eventually(lambda: waits_for_a_line(running.pid))
-    attached = bring_in(running.process, timeout_s=0.1)
+    attached = inject(running.process, timeout_s=0.1)
     assert attached.state == "pending"
     step(running, 1)
     path = wait_for_sockets(runtime, 1)[running.pid]

@@ -1,10 +1,16 @@
-"""The tracer: a separate process that stops targets, so that a stopped observer holds none.
+"""The tracer: a separate process that stops targets, so that a stopped observer stops none.
 
 An observer that is stopped itself (Ctrl-Z, SIGSTOP, a paused terminal) while a target is stopped
 would keep it stopped. So one small process in a session of its own, without a terminal, makes
 all ptrace requests. It is started with the first attach, serves one request at a time over a socket
 pair and exits when the observer's end is closed for any reason. A request that takes longer than
 `WITHIN_S` ends the process, and the kernel releases the target ("the tracer dies", ptrace(2)).
+
+Yama's `ptrace_scope` 1 without CAP_SYS_PTRACE is the exception: a process may then trace only its
+own descendants, and processes that named it with PR_SET_PTRACER. A job under `mpwatch run` is a
+descendant of the observer and not of the tracer, which is a child of the observer too. The observer
+traces it itself; an observer that is stopped in that fraction of a millisecond keeps the target
+stopped until it is continued or killed.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import re
 import signal
 import socket
 import struct
@@ -22,12 +29,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mpwatch.attach import held, pending_call
-from mpwatch.attach.code_cave import TargetMemory
-from mpwatch.attach.outcome import Refused
-from mpwatch.attach.pending_call import NotReady, Plan
+from mpwatch.attach.arch import machine_here
+from mpwatch.attach.native import gil_syscalls, pending_call
+from mpwatch.attach.native.code_cave import TargetMemory
+from mpwatch.attach.native.pending_call import NotReady, Plan
 from mpwatch.attach.procstat import read_stat
-from mpwatch.attach.this_machine import this_machine
+from mpwatch.attach.results import Refused
 from mpwatch.model.ids import ProcessId
 
 NAME = "mpwatch-tracer"
@@ -38,6 +45,8 @@ _ANSWER_WITHIN_S = WITHIN_S + 2.0
 _STEP_WITHIN_S = 0.25
 """How long the observer's step callback (used in tests) may delay a stopped target."""
 _GO_ON = ("go on",)
+_CAP_SYS_PTRACE = 1 << 19  # linux/capability.h
+_CAPABILITIES = re.compile(rb"^CapEff:\s*([0-9a-f]+)", re.MULTILINE)
 _LENGTH = struct.Struct("<I")
 _IGNORED = (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP)
 
@@ -101,15 +110,33 @@ class Tracer:
         except ChildProcessError:
             return True
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Close this process's end; the tracer exits when all copies of it are closed."""
         self._sock.close()
 
     def close(self) -> None:
         """End the tracer, and reap it if it is a child of this process."""
-        self.hang_up()
+        self.disconnect()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
+
+
+def is_forbidden(proc: str = "/proc") -> bool:
+    """Whether Yama forbids the tracer to trace what this process may trace: see this module.
+
+    Args:
+        proc: Path of procfs; tests give one with other settings.
+    """
+    try:
+        with open(f"{proc}/sys/kernel/yama/ptrace_scope", "rb") as file:
+            scope = int(file.read())
+        with open(f"{proc}/self/status", "rb") as file:
+            status = file.read()
+    except (OSError, ValueError):
+        return False  # a kernel without Yama
+    found = _CAPABILITIES.search(status)
+    is_able = found is not None and bool(int(found[1], 16) & _CAP_SYS_PTRACE)
+    return scope == 1 and not is_able
 
 
 _lock = threading.Lock()
@@ -127,7 +154,7 @@ def start() -> Tracer:
     with _lock:
         if _tracer is None or _tracer[0] != os.getpid() or _tracer[1].has_ended():
             if _tracer is not None:
-                _tracer[1].hang_up()  # in a forked child: its parent's stays
+                _tracer[1].disconnect()  # in a forked child: its parent's stays
             try:
                 _tracer = os.getpid(), _spawn()
             except OSError as error:
@@ -155,10 +182,10 @@ def _spawn() -> Tracer:
     if not sys.executable:
         raise OSError("no interpreter is known")
     ours, its = socket.socketpair()
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = os.path.abspath(__file__).rpartition("/mpwatch/")[0]
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        " from mpwatch.attach import tracer; tracer.serve()"
+        " from mpwatch.attach.native import tracer; tracer.serve()"
     )
     try:
         pid = os.posix_spawn(
@@ -189,8 +216,8 @@ def serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(NAME)
-    this_machine()  # initialise before any target is stopped
-    held.libc()
+    machine_here()  # initialise before any target is stopped
+    gil_syscalls.libc()
     sock = socket.socket(fileno=0)
     while True:
         try:
@@ -252,7 +279,7 @@ def require_same(process: ProcessId) -> None:
         raise Refused("the process ended during the attempt")
 
 
-def travelling(plan: Plan) -> Plan:
+def without_mappings(plan: Plan) -> Plan:
     """A plan without the thousands of mappings that only its preparation needs, for pickling."""
     found = plan.interpreter
     writable = tuple(m for m in found.mappings if "w" in m.permissions and not m.inode)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring, bring_in
-from mpwatch.attach.outcome import Refused
-from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach import inject as inject_module
+from mpwatch.attach.inject import inject
+from mpwatch.attach.native.ptrace import Tracee
+from mpwatch.attach.results import Refused
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_safety import status
 
@@ -44,7 +45,7 @@ class Tracer:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was waited for, by the refusals that passed; the waiting itself is not cut short."""
     found: list[str] = []
-    once = bring._deliver_once
+    once = inject_module._deliver_once
 
     def noted(*arguments: object) -> object:
         try:
@@ -53,8 +54,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(refusal.reason)
             raise
 
-    monkeypatch.setattr(bring, "_deliver_once", noted)
-    monkeypatch.setattr(bring, "PASSES_WITHIN_S", 30.0)
+    monkeypatch.setattr(inject_module, "_deliver_once", noted)
+    monkeypatch.setattr(inject_module, "PASSES_WITHIN_S", 30.0)
     return found
 
 
@@ -72,7 +73,7 @@ def test_the_hook_comes_in_when_another_tracer_has_left(
     leaving = threading.Thread(target=leave_when_missed)
     leaving.start()
     try:
-        attached = bring_in(running.process, timeout_s=20)
+        attached = inject(running.process, timeout_s=20)
     finally:
         tracer.leave()
         leaving.join()
@@ -85,11 +86,11 @@ def test_the_hook_comes_in_when_another_tracer_has_left(
 def test_a_tracer_that_stays_is_named_and_the_refusal_says_that_it_may_pass(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bring, "PASSES_WITHIN_S", 0.1)
+    monkeypatch.setattr(inject_module, "PASSES_WITHIN_S", 0.1)
     running = start("attach_plain", "idle")
     tracer = Tracer(running.pid, stops=False)
     try:
-        attached = bring_in(running.process)
+        attached = inject(running.process)
     finally:
         tracer.leave()
     assert (attached.state, attached.passes) == ("absent", True)
@@ -108,7 +109,7 @@ def test_the_hook_comes_in_when_uninterruptible_sleep_is_over(
     )
     waking.start()
     try:
-        attached = bring_in(running.process, timeout_s=20)
+        attached = inject(running.process, timeout_s=20)
     finally:
         waking.join()
     assert attached.state == "ready", attached

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach.native.ptrace import Tracee
 
 STACK_MARGIN_BYTES = 256
 """Not touched below the stack pointer: on x86-64 leaf functions may use 128 (System V ABI)."""

@@ -20,8 +20,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from mpwatch.attach.machine import STACK_MARGIN_BYTES, Context, Frame
-from mpwatch.attach.ptrace import Tracee
+from mpwatch.attach.arch.machine import STACK_MARGIN_BYTES, Context, Frame
+from mpwatch.attach.native.ptrace import Tracee
 
 _NT_PRSTATUS, _NT_PRFPREG, _NT_ARM_SVE = 1, 2, 0x405
 _REGISTERS = struct.Struct("<34Q")
@@ -51,7 +51,7 @@ _MASK_AT = 40
 _REGISTERS_AT, _RECORDS_AT = 184, 464  # within struct ucontext
 _FPSIMD_MAGIC, _SVE_MAGIC, _EXTRA_BYTES = 0x46508001, 0x53564501, 4096
 _SVE_IN_USE = 1  # SVE_PT_REGS_SVE
-_INVALID_STACK_FLAGS = 0x40  # see mpwatch.attach.x86_64: leaves the alternate stack as it is
+_INVALID_STACK_FLAGS = 0x40  # see mpwatch.attach.arch.x86_64: leaves the alternate stack as it is
 
 
 class Aarch64:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import presence
 from mpwatch.hook import wire
@@ -36,7 +37,7 @@ def start_elsewhere(start: Start, way: str, tmp_path: Path) -> Running:
     tmp_path.chmod(0o700)
     running = start("attach_elsewhere", way, str(tmp_path))
     if way != "drops":
-        bring_in(running.process, timeout_s=5)
+        inject(running.process, timeout_s=5)
     assert eventually(lambda: hook_threads(running.pid) == 1, 10)
     return running
 
@@ -56,7 +57,7 @@ def test_a_hook_is_found_and_detached_where_the_environment_lies(
     assert found.tids
     assert found.ring
     assert found.socket
-    assert bring_in(running.process).method == "already there"
+    assert inject(running.process).method == "already there"
     done = run_detach(running.pid)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{running.pid}: the hook is detached\n")
@@ -74,7 +75,7 @@ def test_a_process_that_never_had_a_hook_is_not_said_to_have_lost_one(start: Sta
 
 def test_a_hook_that_cannot_leave_is_not_reported_as_detached(start: Start) -> None:
     running = start("attach_plain", "busy")
-    assert bring_in(running.process, timeout_s=5).state == "ready"
+    assert inject(running.process, timeout_s=5).state == "ready"
     os.kill(running.pid, 19)
     assert eventually(lambda: running.state == "T")
     done = run_detach(running.pid)
@@ -97,7 +98,7 @@ def test_a_wrapper_under_another_librarys_is_left_as_a_pass_through_and_named(
     start: Start,
 ) -> None:
     running = start("attach_wrapped", "wraps")
-    assert bring_in(running.process, timeout_s=5).state == "ready"
+    assert inject(running.process, timeout_s=5).state == "ready"
     running.say(b"wrap\n")
     before = running.line()
     done = run_detach(running.pid)

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from mpwatch.attach import compiled_payload, exchange_dir, payload_install
 from mpwatch.attach.exchange_dir import ExchangeDir
-from mpwatch.attach.methods import METHODS, Method, Rest, Visit, call_failure, call_off
-from mpwatch.attach.outcome import Answer, Attached, Refused
+from mpwatch.attach.methods import METHODS, Attempt, Method, Waiting, call_failure, cancel_call
+from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.payload import LATER
+from mpwatch.attach.results import Answer, Attached, Refused
 from mpwatch.attach.target import Target, read_target
-from mpwatch.attach.tracer import Step, no_step
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process.syscall_waits import names, parse_syscall
@@ -36,14 +36,14 @@ PASSES_WITHIN_S = 1.0
 _PASSES_PAUSE_S = 0.02
 
 
-def bring_in(
+def inject(
     process: ProcessId,
     *,
     timeout_s: float = 1.0,
     methods: tuple[Method, ...] = METHODS,
     step: Step = no_step,
     again: bool = False,
-    rest: Rest = contextlib.nullcontext,
+    waiting: Waiting = contextlib.nullcontext,
 ) -> Attached:
     """Inject the hook into one process.
 
@@ -71,7 +71,7 @@ def bring_in(
         step: Called after each step with its name, for tests.
         again: An injection was tried before. It is repeated if it failed for a temporary reason or
             its call was lost, and not if it has been cancelled since.
-        rest: A context entered for as long as this thread only waits for the target.
+        waiting: A context entered for as long as this thread only waits for the target.
     """
     started_s = time.monotonic()
     try:
@@ -80,7 +80,7 @@ def bring_in(
         if already is None and again and exchange_dir.find(target) is None:
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
-            already = _bring(Visit(target, step, rest), methods, timeout_s)
+            already = _inject(Attempt(target, step, waiting), methods, timeout_s)
     except Refused as refusal:
         reason = clean(refusal.reason, 1000)
         already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
@@ -90,12 +90,12 @@ def bring_in(
 
 
 def deliver(
-    visit: Visit, action: str, methods: tuple[Method, ...], timeout_s: float
+    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
     """Make the target run the payload.
 
     Args:
-        visit: The attempt and its target.
+        attempt: The attempt and its target.
         action: `load` or `unload`.
         methods: The methods to try, in order.
         timeout_s: How long to wait for the answer.
@@ -111,13 +111,13 @@ def deliver(
     began_s = time.monotonic()
     while True:
         try:
-            answer, method, stopped_s = _deliver_once(visit, action, methods, timeout_s)
+            answer, method, stopped_s = _deliver_once(attempt, action, methods, timeout_s)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
                 raise
-            with visit.rest():
+            with attempt.waiting():
                 time.sleep(_PASSES_PAUSE_S)
-            visit.look_again()
+            attempt.read_again()
             continue
         if answer is None or answer.state != LATER:
             return answer, method, stopped_s
@@ -128,24 +128,24 @@ def deliver(
 
 
 def _deliver_once(
-    visit: Visit, action: str, methods: tuple[Method, ...], timeout_s: float
+    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
     """Make the target run the payload once; the answer may be `LATER`."""
-    chosen = _usable(visit, methods)
-    target = visit.target
-    exchange = _create_exchange(visit, action)
-    visit.step("exchange made")
+    chosen = _usable(attempt, methods)
+    target = attempt.target
+    exchange = _create_exchange(attempt, action)
+    attempt.step("exchange made")
     if not exchange.is_ours and _is_lost(exchange, target):
         exchange.remove()
-        exchange = _create_exchange(visit, action)
+        exchange = _create_exchange(attempt, action)
     if not exchange.is_ours:
-        return _wait(visit, exchange, timeout_s), chosen[0].name, None
+        return _wait(attempt, exchange, timeout_s), chosen[0].name, None
     stopped_s: float | None = None
     method = chosen[0]
     try:
         for method in chosen:
             try:
-                stopped_s = method.deliver(visit, exchange)
+                stopped_s = method.deliver(attempt, exchange)
                 break
             except Refused:
                 if method is chosen[-1]:
@@ -154,12 +154,12 @@ def _deliver_once(
         exchange.remove()
         raise
     with contextlib.suppress(Refused):
-        visit.look_again()  # under load the call itself may take many context switches
-    exchange.mark("handed-over", visit.target.turns)
-    visit.step("handed over")
-    answer = _wait(visit, exchange, timeout_s)
+        attempt.read_again()  # under load the call itself may take many context switches
+    exchange.mark("handed-over", attempt.target.turns)
+    attempt.step("handed over")
+    answer = _wait(attempt, exchange, timeout_s)
     if answer is None:
-        failure = call_failure(target, visit.block_at)
+        failure = call_failure(target, attempt.block_at)
         if not failure:
             exchange.mark("unattended")
         answer = exchange.answer()  # it may have been written between the last check and the mark
@@ -167,25 +167,25 @@ def _deliver_once(
             answer = Answer("failed", failure)
     if answer is not None:
         exchange.remove()
-        if visit.block_at is not None:
-            call_off(target, visit.block_at)
+        if attempt.block_at is not None:
+            cancel_call(target, attempt.block_at)
     return answer, method.name, stopped_s
 
 
-def _create_exchange(visit: Visit, action: str) -> ExchangeDir:
+def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
     """Create the exchange directory with the payload for an action."""
-    target = visit.target
+    target = attempt.target
     directory = payload_install.directory_for(target) if action == "load" else ""
     runtime = exchange_dir.runtime_directory(target)
     name = exchange_dir.name_for(target)
-    version = visit.interpreter.version
+    version = attempt.interpreter.version
     payload = compiled_payload.payload_for(version, action, directory, name)
     return exchange_dir.create(target, runtime, payload)
 
 
-def _wait(visit: Visit, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
+def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
     """The answer, or `None` after the timeout."""
-    with visit.rest():
+    with attempt.waiting():
         return exchange.answer_within(timeout_s)
 
 
@@ -203,12 +203,12 @@ def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
     return target.turns > turns + LOST_AFTER_SWITCHES
 
 
-def _usable(visit: Visit, methods: tuple[Method, ...]) -> list[Method]:
+def _usable(attempt: Attempt, methods: tuple[Method, ...]) -> list[Method]:
     """The methods whose checks pass."""
     usable, last = [], Refused("there is no method to inject the hook")
     for method in methods:
         try:
-            method.check(visit)
+            method.check(attempt)
             usable.append(method)
         except Refused as refusal:
             last = refusal
@@ -217,13 +217,13 @@ def _usable(visit: Visit, methods: tuple[Method, ...]) -> list[Method]:
     return usable
 
 
-def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attached:
+def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> Attached:
     """Inject the hook and describe the result."""
-    process = visit.target.process
-    answer, method, stopped_s = deliver(visit, "load", methods, timeout_s)
+    process = attempt.target.process
+    answer, method, stopped_s = deliver(attempt, "load", methods, timeout_s)
     if answer is not None and answer.is_success:
         if not answer.socket:
-            _wait_for_socket(visit, timeout_s)
+            _wait_for_socket(attempt, timeout_s)
         return Attached(
             process,
             "ready",
@@ -236,11 +236,11 @@ def _bring(visit: Visit, methods: tuple[Method, ...], timeout_s: float) -> Attac
     if answer is not None:
         reason = f"the hook could not be loaded: {answer.reason}"
         return Attached(process, "absent", method, reason, stopped_s=stopped_s)
-    reason = f"{blocked_words(visit.target)}; the hook arrives when it comes back to Python"
+    reason = f"{blocked_words(attempt.target)}; the hook arrives when it comes back to Python"
     return Attached(process, "pending", method, reason, stopped_s=stopped_s)
 
 
-def _wait_for_socket(visit: Visit, timeout_s: float) -> None:
+def _wait_for_socket(attempt: Attempt, timeout_s: float) -> None:
     """Wait until the hook listens.
 
     On a disk its own thread opens the socket, and the hook's answer does not wait for that where
@@ -249,9 +249,9 @@ def _wait_for_socket(visit: Visit, timeout_s: float) -> None:
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         try:
-            discovery.connect(visit.target.sample()).close()
+            discovery.connect(attempt.target.sample()).close()
         except NoHook:
-            with visit.rest():
+            with attempt.waiting():
                 time.sleep(_SOCKET_POLL_S)
         else:
             return
@@ -271,7 +271,7 @@ def _already_there(target: Target) -> Attached | None:
     left = exchange_dir.find(target)
     if left is not None:
         left.remove()
-        call_off(target)
+        cancel_call(target)
     return Attached(target.process, "ready", "already there")
 
 

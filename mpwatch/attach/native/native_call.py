@@ -37,7 +37,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.results import Refused
 
 MAGIC = b"mpwatch\x02"
 BLOCK_BYTES = 1472
@@ -53,7 +53,7 @@ _STATE_AT = 8
 _OWNER_AT = 136
 
 # The state, written by the observer up to READY and then by the main thread.
-CALLED_OFF, READY, WAITING, RETURNED = 0, 1, 2, 3
+CANCELLED, READY, WAITING, RETURNED = 0, 1, 2, 3
 # The progress, written by the new thread; NO_THREAD by the main thread.
 NOT_STARTED, RUNNING, FINISHED, NOT_COMPILED, NO_THREAD = 0, 2, 3, 4, 5
 
@@ -217,16 +217,16 @@ def parse(content: bytes) -> CallState | None:
 
 def store(write: Callable[[int, bytes], None], at: int, content: bytes) -> None:
     """Write a block so that a call that is queued already never sees half of it as ready."""
-    off, called_off_state = called_off()
-    write(at + off, called_off_state)
+    off, content_off = cancelled_state()
+    write(at + off, content_off)
     write(at + _HEAD.size, content[_HEAD.size :])
-    write(at, MAGIC + called_off_state + content[_STATE_AT + 4 : _HEAD.size])
+    write(at, MAGIC + content_off + content[_STATE_AT + 4 : _HEAD.size])
     write(at + _STATE_AT, content[_STATE_AT : _STATE_AT + 4])
 
 
-def called_off() -> tuple[int, bytes]:
+def cancelled_state() -> tuple[int, bytes]:
     """Offset and content of the one store that makes a queued call return without doing anything.
 
     The rest of the block stays: a call that is entered this very moment goes on reading it.
     """
-    return _STATE_AT, struct.pack("<I", CALLED_OFF)
+    return _STATE_AT, struct.pack("<I", CANCELLED)

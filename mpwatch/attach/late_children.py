@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.results import Refused
 from mpwatch.attach.target import age_s, read_stat
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.ids import ProcessId
@@ -26,7 +26,7 @@ _CHEAP = ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0,
 Sleep = Callable[[float], None]
 
 
-def newborn(
+def late_children(
     known: Iterable[ProcessId], proc: str = "/proc", sleep: Sleep = time.sleep
 ) -> list[ProcSample]:
     """The children of these processes that are not among them, with their descendants.

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
-from mpwatch.attach import confinement, tracer
-from mpwatch.attach.bring import bring_in
-from mpwatch.attach.leave import detach
-from mpwatch.attach.newborn import newborn
-from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.attach import confinement
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.late_children import late_children
+from mpwatch.attach.native import tracer
+from mpwatch.attach.results import Attached, Detached
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
@@ -45,7 +46,7 @@ name only some processes or new children: the root of a child's job is that of i
 R = TypeVar("R", Attached, Detached)
 
 
-def bring_in_tree(
+def inject_tree(
     processes: Iterable[ProcSample],
     progress: Callable[[Attached], None],
     timeout_s: float = 1.0,
@@ -61,7 +62,7 @@ def bring_in_tree(
         processes: The job as sampled, parents first.
         progress: Called on this thread with the outcome of each process as it is known.
         timeout_s: How long to wait for each.
-        again: Only repeat pending injections, see `bring_in`.
+        again: Only repeat pending injections, see `inject`.
 
     Returns:
         All outcomes, in the order of the processes, then those of new children.
@@ -69,8 +70,8 @@ def bring_in_tree(
     outcomes: dict[ProcessId, Attached] = {}
     samples = list(processes)
     for _ in range(GENERATIONS):
-        outcomes |= _bring_in_all(samples, progress, timeout_s, again)
-        samples = [] if again else newborn(outcomes)
+        outcomes |= _inject_all(samples, progress, timeout_s, again)
+        samples = [] if again else late_children(outcomes)
         if not samples:
             break
     return tuple(outcomes.values())
@@ -89,7 +90,7 @@ def detach_tree(
         wanted = [s.process for s in samples if s.is_python and s.state not in ("Z", "X")]
         outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep)
         seen = {sample.process for sample in samples} | outcomes.keys()
-        samples = [sample for sample in newborn(seen) if why_not(sample) is None]
+        samples = [sample for sample in late_children(seen) if why_not(sample) is None]
         if not samples:
             break
         may_be_asleep = True
@@ -109,7 +110,7 @@ def why_not(sample: ProcSample) -> str | None:
     return "it is mpwatch itself" if is_ours else None
 
 
-def _bring_in_all(
+def _inject_all(
     samples: list[ProcSample],
     progress: Callable[[Attached], None],
     timeout_s: float,
@@ -125,7 +126,7 @@ def _bring_in_all(
     turns = threading.BoundedSemaphore(MAX_WORKING)
 
     @contextlib.contextmanager
-    def rest() -> Iterator[None]:
+    def waiting() -> Iterator[None]:
         turns.release()
         try:
             yield
@@ -134,7 +135,7 @@ def _bring_in_all(
 
     def bring(process: ProcessId) -> Attached:
         with turns:
-            return bring_in(process, timeout_s=timeout_s, again=again, rest=rest)
+            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting)
 
     outcomes |= _in_parallel(bring, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
@@ -157,7 +158,7 @@ def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
         try:
             reason = confinement.why_left_out(confinement.read(sample.process.pid), roots)
         except OSError:
-            continue  # the process is gone or hidden; `bring_in` reports that
+            continue  # the process is gone or hidden; `inject` reports that
         if reason is not None:
             reasons[sample.process] = reason
     return reasons

@@ -11,9 +11,9 @@ import time
 from dataclasses import replace
 
 from mpwatch.attach import exchange_dir, payload_install
-from mpwatch.attach.bring import blocked_words, deliver, read_frame
-from mpwatch.attach.methods import METHODS, Visit, call_off
-from mpwatch.attach.outcome import Answer, Detached, Refused
+from mpwatch.attach.inject import blocked_words, deliver, read_frame
+from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.results import Answer, Detached, Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery, presence
 from mpwatch.collect.hook.discovery import NoHook
@@ -76,7 +76,7 @@ def _detach(target: Target, before: Presence, timeout_s: float, may_be_asleep: b
 
 def _unload(target: Target, timeout_s: float) -> Detached:
     """Make the interpreter unload a hook that does not answer, between two bytecodes."""
-    answer, method, stopped_s = deliver(Visit(target), "unload", METHODS, timeout_s)
+    answer, method, stopped_s = deliver(Attempt(target), "unload", METHODS, timeout_s)
     outcome = _unloaded(target, answer, timeout_s)
     return replace(outcome, method=method, stopped_s=stopped_s)
 
@@ -126,7 +126,7 @@ def _tidy(target: Target, before: Presence) -> bool:
     left = exchange_dir.find(target)
     if left is not None:
         left.remove()
-        call_off(target)
+        cancel_call(target)
     if before.folder:
         presence.remove_left_files(target.sample(), before.folder)
     payload_install.remove_unused(target)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpwatch.attach.newborn import GROWN_UP_S, newborn
+from mpwatch.attach.late_children import GROWN_UP_S, late_children
 from mpwatch.attach.target import age_s, read_stat
 from mpwatch.model.ids import ProcessId
 
@@ -24,17 +24,17 @@ def child() -> Iterator[ProcessId]:
 
 
 def test_a_child_that_is_in_no_list_is_found_once_it_is_grown_up(child: ProcessId) -> None:
-    found = newborn([process(os.getpid())])
+    found = late_children([process(os.getpid())])
 
     assert child in {sample.process for sample in found}
     assert age_s(child.pid) >= GROWN_UP_S
 
 
 def test_a_child_that_was_looked_after_is_not_found_again(child: ProcessId) -> None:
-    found = newborn([process(os.getpid()), child])
+    found = late_children([process(os.getpid()), child])
 
     assert child not in {sample.process for sample in found}
 
 
 def test_parents_that_have_gone_have_no_children() -> None:
-    assert newborn([ProcessId(2**22 + 1, 1)]) == []
+    assert late_children([ProcessId(2**22 + 1, 1)]) == []

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import Attached, Detached, bring_in, bring_in_tree, detach, detach_tree, elf
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.native import elf
+from mpwatch.attach.results import Attached, Detached
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -34,7 +38,7 @@ def settle(running: Running, is_in: bool) -> None:
     """Have the hook in or out, in a program that mostly waits for its standard input."""
     assert eventually(lambda: is_blocked(running.pid))
     if is_in:
-        assert bring_in(running.process, timeout_s=0.05).state in ("pending", "ready")
+        assert inject(running.process, timeout_s=0.05).state in ("pending", "ready")
     else:
         gone = detach_tree(family(running), lambda outcome: None, timeout_s=20)
         assert {each.state for each in gone} == {"absent"}, gone
@@ -47,7 +51,7 @@ def test_every_original_is_back_by_identity_and_captured_wrappers_still_work(
     assert ask(running) == ([], [], 0.0)
     settle(running, True)
     first = ask(running)
-    assert eventually(lambda: bring_in(running.process).method == "already there")
+    assert eventually(lambda: inject(running.process).method == "already there")
     replaced, new, total = ask(running)
     assert {"reducer of UntypedStorage", "multiprocessing.queues.SimpleQueue.put"} <= {*replaced}
     assert len(replaced) > 10
@@ -66,7 +70,7 @@ def test_the_only_modules_that_stay_are_the_hooks_and_the_standard_librarys(star
     running = start("attach_originals")
     settle(running, True)
     ask(running)
-    assert eventually(lambda: bring_in(running.process).state == "ready")
+    assert eventually(lambda: inject(running.process).state == "ready")
     settle(running, False)
     _, new, _ = ask(running)
     own = {name for name in new if name.split(".")[0] == "_mpwatch_hook"}
@@ -111,7 +115,7 @@ def test_visits_to_a_loading_job_leave_fds_threads_maps_memory_and_sums_as_they_
 
     def visit() -> None:
         outcomes: tuple[Attached | Detached, ...]
-        outcomes = bring_in_tree(samples, lambda outcome: None, timeout_s=20)
+        outcomes = inject_tree(samples, lambda outcome: None, timeout_s=20)
         assert [o.state for o in outcomes] == ["ready"] * 3, outcomes
         outcomes = detach_tree(samples, lambda outcome: None, timeout_s=20)
         assert [o.state for o in outcomes] == ["absent"] * 3, outcomes
@@ -154,7 +158,7 @@ def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start)
     child = int(running.line())
     heap_pages = resident_kib(running.pid) // 4
     before = faults(child)
-    assert bring_in(sample(child).process, timeout_s=20).state == "ready"
+    assert inject(sample(child).process, timeout_s=20).state == "ready"
     assert detach(sample(child).process, timeout_s=20).state == "absent"
     assert heap_pages > 10_000
     assert faults(child) - before < 2500
@@ -176,7 +180,7 @@ def test_children_that_got_the_hook_while_they_ran_end_like_those_that_started_w
     running = start("attach_children", method, str(code))
     pids = [int(word) for word in running.line().split()]
     for pid in pids:
-        attached = bring_in(ProcessId(pid, read_stat(pid)[2]), timeout_s=20)
+        attached = inject(ProcessId(pid, read_stat(pid)[2]), timeout_s=20)
         assert attached.state == "ready", attached
 
     running.say(b"end\n")

@@ -1,4 +1,4 @@
-"""`bring_in` where the hook's own thread opens its socket later than the payload answers."""
+"""`inject` where the hook's own thread opens its socket later than the payload answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from mpwatch.attach import bring
-from mpwatch.attach.outcome import Answer
+from mpwatch.attach import inject
+from mpwatch.attach.results import Answer
 from mpwatch.attach.target import read_stat
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
@@ -29,9 +29,9 @@ def test_a_hook_that_named_no_socket_is_ready_once_it_listens(
 
     answer = Answer("loaded", socket=socket_path)
     monkeypatch.setattr(discovery, "connect", connect)
-    monkeypatch.setattr(bring, "deliver", lambda *_: (answer, "pending call", 0.001))
+    monkeypatch.setattr(inject, "deliver", lambda *_: (answer, "pending call", 0.001))
 
-    attached = bring.bring_in(ProcessId(os.getpid(), read_stat(os.getpid())[2]), timeout_s=60)
+    attached = inject.inject(ProcessId(os.getpid(), read_stat(os.getpid())[2]), timeout_s=60)
 
     assert (attached.state, attached.method) == ("ready", "pending call")
     assert len(calls) == asked

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.attach.tree import why_not
+from mpwatch.attach.inject_tree import why_not
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 

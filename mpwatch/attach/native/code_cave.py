@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from mpwatch.attach import elf, held, native_call
-from mpwatch.attach.elf import PAGE_BYTES, Mapping, Module
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.native import elf, gil_syscalls, native_call
+from mpwatch.attach.native.elf import PAGE_BYTES, Mapping, Module
+from mpwatch.attach.results import Refused
 
 _MARGIN_BYTES = 64
 _STEP_BYTES = 64
@@ -45,7 +45,7 @@ class TargetMemory:
         """
         if count > _BRIEF_BYTES:
             return os.pread(self._fd, count, address)
-        return held.read(self._fd, count, address)
+        return gil_syscalls.read(self._fd, count, address)
 
     def write(self, address: int, content: bytes) -> None:
         """Write all of `content`.
@@ -53,7 +53,7 @@ class TargetMemory:
         Raises:
             OSError: The address is not mapped.
         """
-        if held.write(self._fd, content, address) != len(content):
+        if gil_syscalls.write(self._fd, content, address) != len(content):
             raise OSError(f"only a part of {len(content)} bytes could be written")
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ def install_code(
     raise Refused("no loaded file has unused bytes for the code of the call")
 
 
-def call_off(
+def cancel_call(
     pid: int,
     start_ticks: int,
     memory: TargetMemory,
@@ -153,7 +153,7 @@ def call_off(
     if found is None or found.is_running(start_ticks):
         return False
     if found.state == native_call.READY:
-        offset, content = native_call.called_off()
+        offset, content = native_call.cancelled_state()
         memory.write(block_at + offset, content)
     elif found.state == native_call.RETURNED:
         memory.write(block_at, bytes(native_call.BLOCK_BYTES))
