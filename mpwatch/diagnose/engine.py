@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import ONLY_ALONE, with_causes
@@ -214,31 +215,15 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         for finding in present
         if finding.rule not in ONLY_ALONE or finding not in causes
     ]
-    by_cause: dict[str, list[Finding]] = {}
-    rules = {finding.rule for finding in named}
-    tops: list[Finding] = []
-    for finding in sorted(named, key=_urgency):
-        if finding.effect_of is None or finding.effect_of not in rules:
-            tops.append(finding)
-        else:
-            by_cause.setdefault(finding.effect_of, []).append(finding)
-    ordered: list[Finding] = []
-    for top in sorted(tops, key=lambda top: _urgency_with_effects(top, by_cause)):
-        _append_with_effects(top, by_cause, ordered)
+    effects: dict[str | None, list[Finding]] = {}
+    for finding in named:
+        effects.setdefault(finding.effect_of, []).append(finding)
+    urgent = sorted(named, key=lambda finding: _urgency_with_effects(finding, effects))
     resolved = sorted(
         (finding for finding in findings if finding.resolved_s is not None),
         key=lambda finding: -(finding.resolved_s or 0.0),
     )
-    return (*ordered, *resolved)
-
-
-def _append_with_effects(
-    finding: Finding, by_cause: dict[str, list[Finding]], into: list[Finding]
-) -> None:
-    """Append a finding and, after the first finding of a rule, the effects of that rule."""
-    into.append(finding)
-    for effect in by_cause.pop(finding.rule, ()):
-        _append_with_effects(effect, by_cause, into)
+    return (*effects_below_causes(urgent), *resolved)
 
 
 def _urgency(finding: Finding) -> tuple[float, ...]:
@@ -247,7 +232,9 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
     return (-finding.severity, eta_s, finding.first_seen_s or 0.0)
 
 
-def _urgency_with_effects(top: Finding, by_cause: dict[str, list[Finding]]) -> tuple[float, ...]:
+def _urgency_with_effects(
+    finding: Finding, effects: Mapping[str | None, Sequence[Finding]]
+) -> tuple[float, ...]:
     """A cause is as urgent as the worst of its direct effects."""
-    family = [top, *by_cause.get(top.rule, ())]
-    return (-max(f.severity for f in family), *_urgency(top))
+    family = [finding, *effects.get(finding.rule, ())]
+    return (-max(f.severity for f in family), *_urgency(finding))

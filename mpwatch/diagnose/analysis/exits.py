@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Literal, TypeAlias
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot

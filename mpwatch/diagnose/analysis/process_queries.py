@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from mpwatch.describe.names import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot
@@ -15,8 +16,8 @@ SERVICE_ROLES: frozenset[Role] = frozenset({"forkserver", "resource-tracker", "s
 
 
 def called(process: Process) -> str:
-    """How people call it: `worker 3 (41829)`."""
-    return f"{process.label} ({process.pid})"
+    """Label and pid: `worker 3 (41829)`."""
+    return full_name(process)
 
 
 def all_called(processes: Iterable[Process], limit: int = 4) -> str:

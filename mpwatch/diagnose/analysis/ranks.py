@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 

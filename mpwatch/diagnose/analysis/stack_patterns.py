@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -64,16 +65,7 @@ COLLECTIVES = frozenset(
         "send",
     )
 )
-_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _C10D = "distributed_c10d.py"
-
-
-def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames a process made itself: a forked child keeps its parent's below `_bootstrap`."""
-    for place, frame in enumerate(frames):
-        if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
-            return frames if place + 1 == len(frames) else frames[: place + 1]
-    return frames
 
 
 def _functions(frames: Sequence[Frame]) -> frozenset[str]:
@@ -260,13 +252,3 @@ def has_stacks(process: Process) -> bool:
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code."""
     return next((frame for frame in own_frames(frames) if not is_library(frame)), None)
-
-
-def is_library(frame: Frame) -> bool:
-    """Whether a frame is of the standard library or an installed package."""
-    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
-
-
-def frame_words(frame: Frame) -> str:
-    """One frame as people write it: `data.py:31 decode`."""
-    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"

@@ -8,6 +8,7 @@ import pytest
 from mpwatch.collect.process import fds, maps, segments
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import inode_of
 
 from .conftest import FakeProc
 
@@ -55,7 +56,7 @@ def test_descriptors_are_told_apart_by_what_they_point_to(target: str, kind: str
 def test_only_pipes_and_sockets_have_their_inode_in_the_link(
     target: str, inode: int | None
 ) -> None:
-    assert fds.inode_of(target) == inode
+    assert inode_of(target) == inode
 
 
 def nowhere(_inode: int) -> None:

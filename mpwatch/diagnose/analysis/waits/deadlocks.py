@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
-    frame_words,
     main_thread,
-    own_frames,
     own_threads,
     user_frame,
 )

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
@@ -14,7 +15,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     collective_of,
     main_thread,
-    own_frames,
     own_threads,
     shape_of,
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from signal import Signals
 from typing import Any
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
     Death,
@@ -21,7 +22,7 @@ from mpwatch.diagnose.analysis.exits import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import GAP_TICKS, WORK_ROLES, called, family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.loader_waits import is_loader_poll
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -16,14 +17,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    main_thread,
-    own_frames,
-    threads_calling,
-    user_frame,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process

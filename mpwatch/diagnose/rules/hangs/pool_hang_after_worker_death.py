@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    own_frames,
-    shape_of,
-    user_frame,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, shape_of, user_frame
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process

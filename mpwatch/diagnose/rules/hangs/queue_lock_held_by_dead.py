@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import death_of, terminations_near, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -14,7 +15,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     innermost,
     main_shape,
     main_thread,
-    own_frames,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import is_busy, semaphore_users

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    innermost,
-    is_library,
-    main_thread,
-    own_frames,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, innermost, main_thread
 from mpwatch.diagnose.known_errors import told
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame

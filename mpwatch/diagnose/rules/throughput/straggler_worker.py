@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import wait_share
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Loader, Process

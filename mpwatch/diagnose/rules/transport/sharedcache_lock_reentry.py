@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import (
-    frame_words,
-    innermost,
-    own_frames,
-    threads_calling,
-)
+from mpwatch.diagnose.analysis.stack_patterns import innermost, threads_calling
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 
