@@ -84,7 +84,7 @@ def parse_stat(line: bytes) -> Stat:
     # after the last one.
     opening, closing = line.find(b"("), line.rfind(b")")
     fields = line[closing + 2 :].split()
-    if opening < 0 or len(fields) < 22:
+    if opening < 0 or len(fields) < 22 or len(fields[0]) != 1:
         raise ValueError("this is no stat line, or it is cut short")
     code = int(fields[49]) if len(fields) > 49 else 0
     pid, start_ticks = int(line[:opening]), int(fields[19])
