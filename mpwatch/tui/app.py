@@ -1,4 +1,4 @@
-"""The dashboard application: shows snapshots from a source until it is told to quit."""
+"""The dashboard application: shows snapshots from a source until the user quits."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LAST_PAINT_S = 0.1
 
 
 class InlineApp(App[int]):
-    """Redraws a few lines with each snapshot; ends with the job, or when told to.
+    """Redraws a few lines with each snapshot; ends with the job or on q.
 
     Args:
         source: Where snapshots come from; started on mount, stopped before the program ends.

@@ -43,8 +43,8 @@ from typing import Any
 from tests.conftest import PROGRAMS
 
 STEPS = 16
-JOB_WITHIN_S = 100.0
-"""For a job of about 4 s: longer only if something hangs."""
+JOB_WITHIN_S = 600.0
+"""For a job of 4 to 30 s on an idle machine: this long only if something hangs."""
 OBSERVERS_WITHIN_S = 60.0
 RUNTIME_BYTES = 32 << 20
 SHM_BYTES = 256 << 20
@@ -286,13 +286,9 @@ def command_line(pid: int) -> str:
 
 
 def stacks_of(pid: int) -> str:
-    """The stacks of a process and all others, for a round that hangs."""
-    found = []
-    for each in [pid, *others()]:
-        dump = ["timeout", "20", sys.executable, "-m", "mpwatch", "dump", str(each)]
-        done = subprocess.run(dump, capture_output=True, text=True)
-        found.append(done.stdout or command_line(each))
-    return "\n".join(found)
+    """The stacks of a job that hangs, or of an observer."""
+    dump = ["timeout", "60", sys.executable, "-m", "mpwatch", "dump", "--no-hook", str(pid)]
+    return subprocess.run(dump, capture_output=True, text=True).stdout or command_line(pid)
 
 
 def kill_all_but(pid: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.endurance.chaos import can_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +25,6 @@ def test_a_job_among_observers_that_are_stopped_and_killed_gives_what_it_gives_a
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=840,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,19 +10,25 @@ from mpwatch.model.samples import Ended, GpuProcessSample, GpuSample
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, OwnCost, SharedCache, Snapshot
 from mpwatch.model.waits import WaitGraph
 from mpwatch.observe.sources.source import Deliver
-from tests.tui.cast import (
+from tests.tui.builders import (
     GIB,
     MAIN,
     MIB,
     NOW_S,
     WALL_S,
+    fd_finding,
+    flows,
+    host,
+    log,
     main_process,
+    segments,
     slow_worker,
+    straggler_finding,
     tracker,
+    waits,
     worker,
     worker_id,
 )
-from tests.tui.surroundings import fd_finding, flows, host, log, segments, straggler_finding, waits
 
 
 class ScriptedSource:

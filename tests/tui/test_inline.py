@@ -19,7 +19,7 @@ VIEWING = ViewSettings("train.py", 1.0)
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_status_reads_as_last_approved(width: int) -> None:
+def test_the_inline_status_matches_its_golden_text(width: int) -> None:
     lines = status_lines(SnapshotView(loader_job()), VIEWING, width, 24)
 
     check_golden(f"inline-{width}", "\n".join(text_of(line).rstrip() for line in lines))
@@ -32,20 +32,20 @@ def test_no_line_of_the_status_is_wider_than_the_terminal(width: int) -> None:
     assert all(width_of(line) <= width for line in lines)
 
 
-def test_of_very_many_processes_the_worst_are_shown_and_the_others_counted() -> None:
+def test_many_processes_are_cut_to_the_worst_and_the_rest_is_counted() -> None:
     lines = [text_of(x) for x in status_lines(SnapshotView(scripted.crowd(64)), VIEWING, 120, 50)]
 
     assert "  and 57 more processes" in lines
     assert len(lines) <= MOST_ROWS + 6
 
 
-def test_a_low_terminal_gets_fewer_processes() -> None:
+def test_a_low_terminal_shows_fewer_processes() -> None:
     low = status_lines(SnapshotView(scripted.crowd(64)), VIEWING, 120, 12)
 
     assert len(low) < 12
 
 
-async def test_the_lines_follow_the_job_and_q_leaves() -> None:
+async def test_the_lines_are_updated_and_q_quits() -> None:
     source = ScriptedSource(scripted.healthy_job())
     app = InlineApp(source, title="train.py")
     async with app.run_test(size=(120, 20)) as pilot:
@@ -62,7 +62,7 @@ async def test_the_lines_follow_the_job_and_q_leaves() -> None:
     assert app.return_value == 0
 
 
-async def test_the_lines_end_with_the_job_and_say_how_it_ended() -> None:
+async def test_the_status_ends_with_the_job_and_shows_its_exit_status() -> None:
     source = ScriptedSource(loader_job())
     app = InlineApp(source, title="train.py")
     async with app.run_test(size=(120, 20)) as pilot:

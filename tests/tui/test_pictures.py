@@ -42,7 +42,7 @@ THEMES = ("textual-dark", "textual-light", ANSI_THEME)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
+async def test_critical_findings_have_their_colour_in_every_theme(theme: str) -> None:
     app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
     async with app.run_test(size=(120, 36)) as pilot:
         app.theme = theme
@@ -59,7 +59,7 @@ async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-async def test_the_cursor_is_seen_in_every_theme(theme: str) -> None:
+async def test_the_cursor_is_visible_in_every_theme(theme: str) -> None:
     app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
     async with app.run_test(size=(120, 36)) as pilot:
         app.theme = theme

@@ -49,7 +49,7 @@ def mode_line(snapshot: Snapshot, settings: ViewSettings) -> Line:
         speed = " paused" if playback.is_paused or settings.is_paused else f" x{playback.speed:g}"
         return line(("REPLAY", "accent"), where, speed)
     if settings.is_paused or snapshot.mode == "paused":
-        return line(("PAUSED", "warning"), (" collecting goes on", "dim"))
+        return line(("PAUSED", "warning"), (" still collecting", "dim"))
     return line(("LIVE", "good"), f" {settings.refresh_hz:g}/s")
 
 
@@ -339,4 +339,4 @@ def _remaining(snapshot: Snapshot) -> Span:
     living = len(snapshot.living())
     if not living:
         return Span("; this is its last state", "dim")
-    return Span(f"; {living} of its processes live{'s' if living == 1 else ''} on", "warning")
+    return Span(f"; {living} of its processes still running", "warning")

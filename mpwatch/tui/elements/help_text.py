@@ -11,7 +11,7 @@ from mpwatch.tui.elements.styled_text import Line, ScreenColumn, cell, headed, l
 
 EVERYWHERE = (
     "Top line: job, mode, processes with the hook ready of those that can have it, hook events",
-    "  lost because nobody read them in time, and the cpu used by mpwatch and by its hooks.",
+    "  overwritten before they were read, and the cpu used by mpwatch and by its hooks.",
     "Green, yellow and red always come with a word or a letter: C critical, w warning, i info.",
     "A dash is a number that could not be read, never zero.",
     "Rows keep their order while keys are pressed; the cursor stays on its process.",

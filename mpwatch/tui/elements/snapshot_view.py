@@ -17,30 +17,36 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge
 from mpwatch.tui.elements.styled_text import Row, Span, Tone
 
-TONES: dict[Severity, Tone] = {
-    Severity.INFO: "accent",
-    Severity.WARNING: "warning",
-    Severity.CRITICAL: "critical",
-}
-MARKS: dict[Severity, Span] = {
-    Severity.INFO: Span("i", "accent"),
-    Severity.WARNING: Span("w", "warning"),
-    Severity.CRITICAL: Span("C", "critical"),
-}
+TONES: Mapping[Severity, Tone] = MappingProxyType(
+    {
+        Severity.INFO: "accent",
+        Severity.WARNING: "warning",
+        Severity.CRITICAL: "critical",
+    }
+)
+MARKS: Mapping[Severity, Span] = MappingProxyType(
+    {
+        Severity.INFO: Span("i", "accent"),
+        Severity.WARNING: Span("w", "warning"),
+        Severity.CRITICAL: Span("C", "critical"),
+    }
+)
 """The letter before the row of a process with a finding."""
 
-_STATE_TONES: dict[str, Tone] = {
-    "running": "good",
-    "waiting": "warning",
-    "idle": "dim",
-    "sleeping": "dim",
-    STATE_WORDS["D"]: "warning",
-    "stopped": "warning",
-    "traced": "warning",
-    "zombie": "critical",
-    "dead": "critical",
-    "ended": "dim",
-}
+_STATE_TONES: Mapping[str, Tone] = MappingProxyType(
+    {
+        "running": "good",
+        "waiting": "warning",
+        "idle": "dim",
+        "sleeping": "dim",
+        STATE_WORDS["D"]: "warning",
+        "stopped": "warning",
+        "traced": "warning",
+        "zombie": "critical",
+        "dead": "critical",
+        "ended": "dim",
+    }
+)
 
 
 def state_tone(word: str) -> Tone:

@@ -22,7 +22,7 @@ COLUMNS = (
     ScreenColumn("CHANGE", 6, align="right", keep=8),
     ScreenColumn("MAPS", 6, align="right", keep=4, letter="M"),
     ScreenColumn("CHANGE", 6, align="right", keep=5),
-    ScreenColumn("", 10, keep=6, grows=True),
+    ScreenColumn("STATUS", 10, keep=6, grows=True),
 )
 
 
@@ -35,7 +35,7 @@ class Pair:
 
     @property
     def process(self) -> ProcessId:
-        """Whose."""
+        """Its identity."""
         found = self.after or self.before
         assert found is not None
         return found.process
@@ -167,7 +167,7 @@ def _status(pair: Pair) -> str:
     if pair.before is None:
         return "new"
     if pair.after is None:
-        return "gone"
+        return "no longer observed"
     if pair.after.is_gone and not pair.before.is_gone:
         return f"ended: {pair.after.ended.words}" if pair.after.ended else "ended"
     return ""
@@ -175,5 +175,5 @@ def _status(pair: Pair) -> str:
 
 def _details(pair: Pair, view: SnapshotView, width: int) -> tuple[Line, ...]:
     then = pair.before.doing if pair.before else "did not exist yet"
-    now = pair.after.doing if pair.after else "is no longer watched"
+    now = pair.after.doing if pair.after else "no longer observed"
     return (line((" then  ", "dim"), then), line((" now   ", "dim"), now))

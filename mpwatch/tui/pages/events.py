@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rich.cells import cell_len
 
@@ -18,13 +20,15 @@ COLUMNS = (
     ScreenColumn("PROCESS", 14, keep=6, most=22, spreads=32),
     ScreenColumn("WHAT HAPPENED", 36, keep=9, grows=True),
 )
-_TONES: dict[str, Tone] = {
-    "born": "good",
-    "ended": "warning",
-    "exception": "critical",
-    "finding": "warning",
-    "hook": "accent",
-}
+_TONES: Mapping[str, Tone] = MappingProxyType(
+    {
+        "born": "good",
+        "ended": "warning",
+        "exception": "critical",
+        "finding": "warning",
+        "hook": "accent",
+    }
+)
 
 
 def items(view: SnapshotView) -> list[LogEntry]:
@@ -77,7 +81,7 @@ def details(entry: LogEntry, view: SnapshotView, width: int) -> tuple[Line, ...]
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
     return (
-        "Nothing has happened since watching began.",
+        "No events since mpwatch was started.",
         "Process starts and exits, hooks, exceptions and findings appear here.",
     )
 
@@ -103,7 +107,7 @@ PAGE: Page[LogEntry] = Page(
     sorts={"KIND": lambda entry: entry.kind},
     goes_on=True,
     help=(
-        "What happened in the job since watching began, newest first.",
+        "Events of the job since mpwatch was started, newest first.",
         "A cursor on the newest event moves on to each new one; on any other event it stays.",
         "Below: everything known about the event under the cursor, exceptions with their text.",
         "The list is bounded; the number of dropped events is shown on top.",

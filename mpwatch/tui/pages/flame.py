@@ -152,7 +152,7 @@ def hottest(samples: Sequence[Sampled]) -> list[FunctionShare]:
         FunctionShare(place, lines[place].most_common(1)[0][0], own[place], count, len(samples))
         for place, count in total.items()
     ]
-    return sorted(found, key=lambda hot: (-hot.own, -hot.total))
+    return sorted(found, key=lambda item: (-item.own, -item.total))
 
 
 COLUMNS = (
@@ -164,25 +164,25 @@ COLUMNS = (
 )
 
 
-def _row(hot: FunctionShare, view: SnapshotView) -> Row:
-    own = hot.own / hot.all_samples
+def _row(item: FunctionShare, view: SnapshotView) -> Row:
+    own = item.own / item.all_samples
     return Row(
-        hot.place,
+        item.place,
         (
             cell(f"{own:.0%}"),
             gauge(own, 12),
-            cell(f"{hot.total / hot.all_samples:.0%}"),
-            cell(hot.place.function, "title" if hot.own else ""),
-            cell(place_words(hot.place.file, hot.line), "accent"),
+            cell(f"{item.total / item.all_samples:.0%}"),
+            cell(item.place.function, "title" if item.own else ""),
+            cell(place_words(item.place.file, item.line), "accent"),
         ),
     )
 
 
-def _details(hot: FunctionShare, view: SnapshotView, width: int) -> tuple[Line, ...]:
-    words = f"  innermost in {hot.own} and anywhere in {hot.total} of {hot.all_samples} samples"
+def _details(item: FunctionShare, view: SnapshotView, width: int) -> tuple[Line, ...]:
+    words = f"  innermost in {item.own} and anywhere in {item.total} of {item.all_samples} samples"
     return (
-        line((f" {hot.place.function}", "title"), words),
-        cell(f"   {hot.place.file}:{hot.line}", "dim"),
+        line((f" {item.place.function}", "title"), words),
+        cell(f"   {item.place.file}:{item.line}", "dim"),
     )
 
 
@@ -205,9 +205,9 @@ def page(samples: Callable[[], Sequence[Sampled]]) -> Page[FunctionShare]:
         short="Flame",
         columns=COLUMNS,
         items=lambda view: hottest(samples()),
-        key=lambda hot: hot.place,
+        key=lambda item: item.place,
         row=_row,
-        text=lambda hot, view: f"{hot.place.function} {hot.place.file}",
+        text=lambda item, view: f"{item.place.function} {item.place.file}",
         empty=lambda view: (
             "No samples yet: they are taken twice a second while this process is followed.",
             "f switches following on and off; an ended or stopped process has none.",
@@ -215,9 +215,9 @@ def page(samples: Callable[[], Sequence[Sampled]]) -> Page[FunctionShare]:
         above=above,
         details=_details,
         sorts={
-            "OWN": lambda hot: float(hot.own),
-            "TOTAL": lambda hot: float(hot.total),
-            "FUNCTION": lambda hot: hot.place.function,
+            "OWN": lambda item: float(item.own),
+            "TOTAL": lambda item: float(item.total),
+            "FUNCTION": lambda item: item.place.function,
         },
         help=(
             "Where the main thread of this process was, in stacks taken twice a second.",

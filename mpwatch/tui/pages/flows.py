@@ -43,11 +43,11 @@ def items(view: SnapshotView) -> list[FlowRow]:
     for flow in view.snapshot.flows:
         if view.scope in (None, flow.sender, flow.receiver):
             to[flow.receiver].append(flow)
-    arrows = []
+    rows = []
     for receiver in sorted(to, key=lambda process: rank.get(process, len(rank))):
         flows = sorted(to[receiver], key=lambda flow: rank.get(flow.sender, len(rank)))
-        arrows += [FlowRow(flow, n, len(flows)) for n, flow in enumerate(flows)]
-    return arrows
+        rows += [FlowRow(flow, n, len(flows)) for n, flow in enumerate(flows)]
+    return rows
 
 
 def bracket(position: int, together: int) -> str:
@@ -69,10 +69,10 @@ def _often(per_s: float | None) -> str:
     return count_text(per_s)
 
 
-def _row(arrow: FlowRow, view: SnapshotView) -> Row:
-    flow = arrow.flow
+def _row(item: FlowRow, view: SnapshotView) -> Row:
+    flow = item.flow
     copied = flow.copied_bytes / flow.bytes if flow.bytes else None
-    piece = bracket(arrow.position, arrow.together)
+    piece = bracket(item.position, item.together)
     target = view.full_name(flow.receiver) if "▶" in piece else ""
     return Row(
         (flow.sender, flow.receiver),
@@ -94,9 +94,9 @@ def _copied_tone(copied: float | None) -> Tone:
     return "warning" if copied is not None and copied >= 0.5 else ""
 
 
-def details(arrow: FlowRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
+def details(item: FlowRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """A sentence about the flow under the cursor."""
-    flow = arrow.flow
+    flow = item.flow
     sender, receiver = view.full_name(flow.sender), view.full_name(flow.receiver)
     words = f"{count_text(flow.tensors)} tensors, {bytes_text(flow.bytes)} so far"
     copied = f"{bytes_text(flow.copied_bytes)} of it copied into new shared memory"
@@ -125,14 +125,14 @@ PAGE: Page[FlowRow] = Page(
     short="Flows",
     columns=COLUMNS,
     items=items,
-    key=lambda arrow: (arrow.flow.sender, arrow.flow.receiver),
+    key=lambda item: (item.flow.sender, item.flow.receiver),
     row=_row,
-    text=lambda arrow, view: (
-        f"{view.full_name(arrow.flow.sender)} {view.full_name(arrow.flow.receiver)}"
+    text=lambda item, view: (
+        f"{view.full_name(item.flow.sender)} {view.full_name(item.flow.receiver)}"
     ),
     empty=_empty,
     details=details,
-    process=lambda arrow: arrow.flow.sender,
+    process=lambda item: item.flow.sender,
     help=(
         "Tensors sent between processes: one line per sender, joined at the receiver.",
         "LAT p50, p99  latency: from sharing a tensor to rebuilding it in the receiver.",

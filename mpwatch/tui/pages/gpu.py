@@ -187,7 +187,7 @@ def details(item: GpuRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
             cell(f"   {problems}", "warning"),
         )
     if item.process is None:
-        return (cell(f" pid {item.pid} is not one of the processes watched"),)
+        return (cell(f" pid {item.pid} is not a process of this job"),)
     head = line((f" {view.full_name(item.process.process)}", "title"), f"  {item.process.doing}")
     return (head, _allocator_line(item, view))
 

@@ -228,7 +228,7 @@ PAGE: Page[Fact] = Page(
     key=lambda fact: (fact.group, fact.name, fact.value if fact.group == "problem" else ""),
     row=_row,
     text=lambda fact, view: f"{fact.group} {fact.name} {fact.value}",
-    empty=lambda view: ("This process is no longer watched.",),
+    empty=lambda view: ("This process is no longer observed.",),
     details=lambda fact, view, width: (
         line((f" {fact.name or fact.group}  ", "title"), fact.value),
     ),

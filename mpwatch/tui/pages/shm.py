@@ -89,7 +89,7 @@ def maker_name(made: SegmentGroup, view: SnapshotView) -> str:
         process = view.by_id.get(made.maker)
         gone = " ended" if process is not None and process.is_gone else ""
         return view.name(made.maker) + gone
-    return f"pid {made.maker_pid} gone" if made.maker_pid else "unknown"
+    return f"pid {made.maker_pid} ended" if made.maker_pid else "unknown"
 
 
 def _row(made: SegmentGroup, view: SnapshotView) -> Row:
@@ -105,7 +105,7 @@ def _row(made: SegmentGroup, view: SnapshotView) -> Row:
             cell(made.kind),
             cell(count_text(len(made.segments))),
             cell(bytes_text(made.live_bytes)),
-            cell(names(sorted(mappers), view) or "nobody", tone),
+            cell(names(sorted(mappers), view) or "no process", tone),
             cell(age_text(made.oldest_s)),
             cell("-" if copied is None else f"{copied:.0%}"),
         ),
@@ -167,7 +167,7 @@ def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, .
     ]
     oldest = sorted(made.segments, key=lambda s: -(s.age_s(made.wall_s) or 0.0))
     for segment in oldest[:40]:
-        held = names(sorted({*segment.mappers, *segment.holders}), view) or "nobody"
+        held = names(sorted({*segment.mappers, *segment.holders}), view) or "no process"
         lines.append(
             line(
                 f"   {bytes_text(segment.size_bytes):>6} ",

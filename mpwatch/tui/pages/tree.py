@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
@@ -40,13 +41,15 @@ COLUMNS = (
     ScreenColumn("HOOK", 7, keep=5),
     ScreenColumn("DOING", 20, keep=9, grows=True),
 )
-HOOK_TONES: Mapping[HookState, Tone] = {
-    "absent": "dim",
-    "pending": "warning",
-    "ready": "good",
-    "silent": "critical",
-    "gone": "dim",
-}
+HOOK_TONES: Mapping[HookState, Tone] = MappingProxyType(
+    {
+        "absent": "dim",
+        "pending": "warning",
+        "ready": "good",
+        "silent": "critical",
+        "gone": "dim",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +241,16 @@ def _maps_used(process: Process) -> float | None:
     return None if process.sample.maps is None else float(process.sample.maps.used)
 
 
-SORTS: Mapping[str, Callable[[Process], float | None]] = {
-    "CPU": lambda p: None if p.is_gone else p.cpu_percent,
-    "PRIVATE": lambda p: p.private_bytes,
-    "SHM": lambda p: p.shm_bytes,
-    "FDS": _fds_used,
-    "MAPS": _maps_used,
-    "THR": _thread_count,
-}
+SORTS: Mapping[str, Callable[[Process], float | None]] = MappingProxyType(
+    {
+        "CPU": lambda p: None if p.is_gone else p.cpu_percent,
+        "PRIVATE": lambda p: p.private_bytes,
+        "SHM": lambda p: p.shm_bytes,
+        "FDS": _fds_used,
+        "MAPS": _maps_used,
+        "THR": _thread_count,
+    }
+)
 
 
 def explained(node: Node, view: SnapshotView, width: int) -> tuple[Line, ...]:

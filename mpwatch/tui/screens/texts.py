@@ -79,7 +79,7 @@ class FindingScreen(LiveScreen):
             self.post_message(ProcessRequested(self.finding.process))
 
 
-BESIDE = 5
+MARGIN = 5
 """Cells at the sides of the text, and its scrollbar."""
 NARROW = 40
 
@@ -91,9 +91,9 @@ class HelpScreen(Screen[None]):
         Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
     ]
 
-    def __init__(self, manual: HelpText) -> None:
+    def __init__(self, help_text: HelpText) -> None:
         super().__init__()
-        self._manual = manual
+        self._help_text = help_text
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -106,7 +106,7 @@ class HelpScreen(Screen[None]):
     def on_resize(self) -> None:
         """Wrap the text to the new width."""
         text = self.query_one(ScrollingLines)
-        text.show(self._manual.lines(max(NARROW, self.size.width - BESIDE)))
+        text.show(self._help_text.lines(max(NARROW, self.size.width - MARGIN)))
 
     def show_snapshot(self) -> None:
         """Draw nothing: help does not depend on the snapshot."""
@@ -139,7 +139,7 @@ class InjectionScreen(Screen[bool]):
     def on_resize(self) -> None:
         """Wrap the text to the new width."""
         text = self.query_one(ScrollingLines)
-        text.show(plan_lines(self._plan, max(NARROW, self.size.width - BESIDE)))
+        text.show(plan_lines(self._plan, max(NARROW, self.size.width - MARGIN)))
 
     def action_answer(self, yes: bool) -> None:
         """Close with the answer."""

@@ -17,13 +17,13 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **changes: object)
     return Finding(rule=rule, severity=severity, **{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_findings_that_no_longer_hold_are_not_on_the_first_screen() -> None:
+def test_resolved_findings_are_not_on_the_overview() -> None:
     job = replace(loader_job(), findings=(finding("x", resolved_s=5.0),))
 
     assert findings.finding_lines(job, 9) == []
 
 
-def test_advice_is_shown_where_there_is_room_for_it() -> None:
+def test_the_fix_is_shown_where_there_is_room() -> None:
     job = loader_job()
 
     assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 2)] == [
@@ -37,7 +37,7 @@ def test_advice_is_shown_where_there_is_room_for_it() -> None:
     ]
 
 
-def test_without_any_hook_health_says_how_little_was_seen() -> None:
+def test_without_a_hook_the_health_line_says_so() -> None:
     words = text_of(findings.health(SnapshotView(scripted.without_hook())))
 
     assert "no hook ready" in words

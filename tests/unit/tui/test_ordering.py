@@ -28,7 +28,7 @@ def test_choosing_a_column_again_reverses_and_a_third_time_restores() -> None:
     assert again.clicked("CPU") == Order()
 
 
-def test_held_rows_keep_their_places_and_new_ones_come_last(view: SnapshotView) -> None:
+def test_rows_in_shown_order_keep_their_places_and_new_ones_come_last(view: SnapshotView) -> None:
     items = files.PAGE.items(view)
     before = [files.PAGE.key(item) for item in reversed(items[1:])]
 
@@ -41,7 +41,7 @@ def test_held_rows_keep_their_places_and_new_ones_come_last(view: SnapshotView) 
     ("wanted", "count"),
     [("", 6), ("worker", 5), ("WORKER idle", 3), ("worker -idle", 2), ("nowhere", 0)],
 )
-def test_a_filter_wants_every_word_and_none_with_a_minus(
+def test_a_filter_requires_every_word_and_excludes_words_with_a_minus(
     wanted: str, count: int, view: SnapshotView
 ) -> None:
     nodes = tree.nodes(view, Order())

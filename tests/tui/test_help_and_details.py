@@ -1,4 +1,4 @@
-"""Where one reads: help, and the text below a table."""
+"""Help, and the details below a table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ def dashboard() -> MpwatchApp:
     return MpwatchApp(ScriptedSource(loader_job()), title="train.py")
 
 
-async def test_tab_leads_from_the_tree_to_the_findings_where_nothing_is_left_to_read_below() -> (
-    None
-):
+async def test_tab_skips_details_that_are_fully_visible() -> None:
     app = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
@@ -29,7 +27,7 @@ async def test_tab_leads_from_the_tree_to_the_findings_where_nothing_is_left_to_
         assert isinstance(app.screen, FindingScreen)
 
 
-async def test_help_is_read_without_scrolling_sideways() -> None:
+async def test_help_needs_no_horizontal_scrolling() -> None:
     app = dashboard()
     async with app.run_test(size=(64, 50)) as pilot:
         await pilot.press("question_mark")
@@ -41,7 +39,7 @@ async def test_help_is_read_without_scrolling_sideways() -> None:
         assert max(width_of(content) for content in app.screen.query_one(LineView).lines) > 64
 
 
-async def test_the_column_rows_are_sorted_by_is_marked_however_long_its_name_is() -> None:
+async def test_the_sorted_column_is_marked_even_if_its_name_fills_the_column() -> None:
     app = dashboard()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("P")
@@ -52,7 +50,7 @@ async def test_the_column_rows_are_sorted_by_is_marked_however_long_its_name_is(
         assert " PRIVATE^ " in screen_text(app)
 
 
-async def test_a_cursor_on_the_newest_event_goes_on_to_the_next_and_on_another_it_stays() -> None:
+async def test_a_cursor_on_the_newest_event_moves_to_newer_ones_and_stays_elsewhere() -> None:
     job = loader_job()
     source = ScriptedSource(job)
     app = MpwatchApp(source, title="train.py")

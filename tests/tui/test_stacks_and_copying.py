@@ -1,4 +1,4 @@
-"""Stacks on request, comparing, copying, finding by name."""
+"""Stacks on request, comparison of snapshots, copying, and jumping by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
-from tests.tui.cast import MAIN, MIB, NOW_S, worker_id
+from tests.tui.builders import MAIN, MIB, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
 
@@ -43,7 +43,7 @@ async def later(pilot: Pilot[int], source: ScriptedSource, seconds: float = 1.0)
     return snapshot
 
 
-async def test_opening_threads_follows_the_process_under_the_cursor_and_leaving_stops_it() -> None:
+async def test_the_threads_page_follows_the_process_under_the_cursor_until_it_is_left() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -59,7 +59,9 @@ async def test_opening_threads_follows_the_process_under_the_cursor_and_leaving_
     ("row", "words"),
     [("", "41823 main  waiting 31 %  started at "), ("j", "fork of main (41823) at ")],
 )
-async def test_a_process_says_when_it_was_born_and_of_whom(row: str, words: str) -> None:
+async def test_a_process_shows_when_and_by_which_parent_it_was_started(
+    row: str, words: str
+) -> None:
     app = MpwatchApp(ScriptedSource(loader_job()))
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press(*row, "enter")
@@ -94,7 +96,7 @@ async def test_the_cursor_must_rest_on_a_process_before_its_stack_is_taken() -> 
     assert TakeStacks(worker_id(3)) in rested
 
 
-async def test_stacks_of_everything_are_taken_on_request_and_a_refusal_is_told() -> None:
+async def test_stacks_of_all_processes_are_taken_on_request_and_a_refusal_is_shown() -> None:
     source = ScriptedSource(loader_job(), refuses="A recording takes no stacks.")
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -115,7 +117,7 @@ async def test_native_frames_and_locals_are_asked_for_one_process() -> None:
     assert TakeStacks(worker_id(3), locals=True) in source.asked
 
 
-async def test_merged_stacks_say_what_most_do_and_who_does_not() -> None:
+async def test_merged_stacks_show_the_majority_and_its_exceptions() -> None:
     app = MpwatchApp(ScriptedSource(loader_job()))
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("m")
@@ -157,7 +159,7 @@ def _with_stack(process: ProcessId, tick: int) -> Snapshot:
     )
 
 
-async def test_a_kept_moment_is_compared_with_now() -> None:
+async def test_a_saved_snapshot_is_compared_with_the_current_one() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -173,11 +175,11 @@ async def test_a_kept_moment_is_compared_with_now() -> None:
 
     assert "now against 60 s earlier" in text
     assert "+1.0M" in text
-    assert "gone" in text
+    assert "no longer" in text
     assert "processes started 0, ended 1" in text
 
 
-async def test_comparing_without_a_kept_moment_says_what_to_press() -> None:
+async def test_comparing_without_a_saved_snapshot_names_the_key() -> None:
     app = MpwatchApp(ScriptedSource(loader_job()))
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("d")

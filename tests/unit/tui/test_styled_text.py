@@ -31,7 +31,7 @@ def test_a_cut_is_marked_with_an_ellipsis() -> None:
 
 
 @given(st.text(alphabet="ab 日本é", max_size=40), st.integers(1, 30))
-def test_a_cut_line_never_is_wider_than_asked_for(text: str, width: int) -> None:
+def test_a_cut_line_is_never_wider_than_the_limit(text: str, width: int) -> None:
     assert width_of(cut(cell(text), width)) <= width
 
 
@@ -42,7 +42,7 @@ def test_wrapping_keeps_every_word_in_order(text: str, width: int) -> None:
     assert " ".join(text_of(found) for found in lines).split() == text.split()
 
 
-def test_the_least_important_part_leaves_a_narrow_line_first() -> None:
+def test_the_least_important_part_is_omitted_first() -> None:
     parts = [
         StatusPart(cell("program"), 9),
         StatusPart(cell("python 3.11"), 1),
@@ -52,7 +52,7 @@ def test_the_least_important_part_leaves_a_narrow_line_first() -> None:
     assert text_of(fitted(parts, [], 22)).strip() == "program   4242"
 
 
-def test_parts_on_the_right_end_at_the_edge() -> None:
+def test_right_hand_parts_end_at_the_edge() -> None:
     found = fitted([StatusPart(cell("left"), 1)], [StatusPart(cell("right"), 1)], 20)
 
     assert text_of(found) == "left           right"
@@ -66,7 +66,7 @@ COLUMNS = (
 )
 
 
-def test_the_column_that_matters_least_leaves_first() -> None:
+def test_the_least_important_column_is_omitted_first() -> None:
     assert [placed.column for placed in place(COLUMNS, 30)] == [0, 2, 3]
     assert [placed.column for placed in place(COLUMNS, 22)] == [0, 3]
 
@@ -79,7 +79,7 @@ def test_columns_fill_the_width_and_never_exceed_it(width: int) -> None:
     assert taken == width if len(placed) > 1 else taken <= width
 
 
-def test_a_column_takes_its_share_of_spare_width_before_those_that_grow() -> None:
+def test_a_column_with_a_maximum_grows_before_unlimited_ones() -> None:
     assert [placed.width for placed in place(COLUMNS, 43)] == [10, 5, 8, 17]
 
 
@@ -96,11 +96,11 @@ def test_a_trend_against_a_fixed_top(values: tuple[float | None, ...], drawn: st
     assert trend(values, 4, top=100.0) == drawn
 
 
-def test_a_number_that_does_not_move_is_drawn_flat_and_low() -> None:
+def test_a_constant_number_is_drawn_flat_and_low() -> None:
     assert drift((400.0,) * 4, 4, least_span=16) == "▁▁▁▁"
 
 
-def test_growth_is_drawn_whatever_the_height() -> None:
+def test_growth_is_visible_at_any_height() -> None:
     assert drift((40_000.0, 40_050.0, 40_100.0), 3, least_span=16) == "▁▅█"
 
 

@@ -31,14 +31,14 @@ def identity(pid: int) -> ProcessId:
     return ProcessId(pid, int(content[content.rindex(b")") + 2 :].split()[19]))
 
 
-def test_a_signal_reaches_the_process_it_is_for(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_signal_reaches_its_process(sleeper: subprocess.Popen[bytes]) -> None:
     told = ProcessActions().signal(identity(sleeper.pid), signal.SIGTERM)
 
     assert told == f"SIGTERM was sent to {sleeper.pid}."
     assert sleeper.wait(20) == -signal.SIGTERM
 
 
-def test_a_pid_that_changed_hands_gets_no_signal(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_reused_pid_gets_no_signal(sleeper: subprocess.Popen[bytes]) -> None:
     other = ProcessId(sleeper.pid, identity(sleeper.pid).start_ticks + 1)
 
     with pytest.raises(ActionRefused, match="has ended"):
@@ -47,7 +47,9 @@ def test_a_pid_that_changed_hands_gets_no_signal(sleeper: subprocess.Popen[bytes
     assert sleeper.poll() is None
 
 
-def test_a_process_that_has_ended_is_told_so(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_signal_to_an_ended_process_is_refused_with_the_reason(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
     process = identity(sleeper.pid)
     sleeper.kill()
     sleeper.wait(20)
@@ -66,7 +68,7 @@ def test_the_soft_limit_of_a_running_process_is_raised(sleeper: subprocess.Popen
     assert str(hard) in told
 
 
-def test_a_refusal_of_the_system_is_one_sentence() -> None:
+def test_an_error_of_the_system_becomes_one_sentence() -> None:
     def refuse(process: ProcessId, number: int) -> None:
         raise PermissionError
 
@@ -74,7 +76,7 @@ def test_a_refusal_of_the_system_is_one_sentence() -> None:
         ProcessActions(send=refuse).signal(ProcessId(1, 1), signal.SIGTERM)
 
 
-def test_stacks_as_text_name_every_process_thread_and_frame() -> None:
+def test_stacks_as_text_contain_every_process_thread_and_frame() -> None:
     text = stacks_text(loader_job())
 
     assert "41829 worker 3" in text
@@ -102,7 +104,7 @@ def test_lines_of_a_source_file_are_read_once(tmp_path: Path) -> None:
     assert sources(str(file), 3) == ""
 
 
-def test_a_pipe_under_the_name_of_a_source_file_does_not_halt_the_screen(tmp_path: Path) -> None:
+def test_a_pipe_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
     pipe = tmp_path / "data.py"
     os.mkfifo(pipe)
 

@@ -10,11 +10,11 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import compare, flame
-from tests.tui.cast import NOW_S
+from tests.tui.builders import NOW_S
 from tests.tui.scripted import loader_job
 
 
-def test_comparing_tells_growth_newcomers_and_those_that_went() -> None:
+def test_comparing_shows_growth_and_started_and_ended_processes() -> None:
     before = loader_job()
     kept = before.processes[:-1]
     newcomer = replace(kept[1], process=ProcessId(50000, 1))
@@ -37,7 +37,7 @@ def sampled(*names: str, at_s: float = 0.0) -> flame.Sampled:
     return flame.Sampled(at_s, tuple(Frame(name, f"/x/{name}.py", 1) for name in reversed(names)))
 
 
-def test_the_flame_is_as_wide_as_its_shares() -> None:
+def test_blocks_of_the_flame_graph_are_as_wide_as_their_share() -> None:
     samples = [sampled("run", "load")] * 3 + [sampled("run", "train")]
 
     lines = [text_of(found) for found in flame.picture(samples, 80)]
@@ -46,7 +46,7 @@ def test_the_flame_is_as_wide_as_its_shares() -> None:
     assert " load 75%" in lines[-1]
 
 
-def test_the_hottest_function_is_the_one_most_samples_were_innermost_in() -> None:
+def test_the_hottest_function_is_innermost_in_most_samples() -> None:
     samples = [sampled("run", "load")] * 3 + [sampled("run", "train", "load")]
 
     found = flame.hottest(samples)
@@ -55,7 +55,7 @@ def test_the_hottest_function_is_the_one_most_samples_were_innermost_in() -> Non
     assert (found[1].place.function, found[1].own, found[1].total) == ("run", 0, 4)
 
 
-def test_a_recursive_function_is_counted_once_a_sample() -> None:
+def test_a_recursive_function_is_counted_once_per_sample() -> None:
     found = flame.hottest([sampled("walk", "walk", "walk")])
 
     assert found[0].total == 1

@@ -1,4 +1,7 @@
-"""Prints or pictures any page of a scripted job: `python -m tests.tui.look 120x36 loader_job 2`."""
+"""Prints a page of a scripted job: `python -m tests.tui.print_screen 120x36 loader_job 2`.
+
+A last argument that ends with `.svg` is the file to write a picture to instead.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cursor that rests on a process asks for, and what is known already."""
+"""When the stacks of the process under the cursor are requested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seen(stack_at_s: float | None) -> Process:
     return replace(process, sample=replace(process.sample, is_python=True, state="S"))
 
 
-def test_a_stack_that_was_taken_lately_for_another_reason_is_not_taken_again() -> None:
+def test_a_recent_stack_is_not_requested_again() -> None:
     glance = CursorStacks()
     asked = [
         bool(glance.due(seen(stack_at_s=at_s - at_s % 10.0), at_s))
@@ -30,7 +30,7 @@ def test_a_stack_that_was_taken_lately_for_another_reason_is_not_taken_again() -
     assert asked == [False, True, *[False] * 98]
 
 
-def test_one_that_nobody_else_looks_at_is_taken_again_and_again_but_ever_more_rarely() -> None:
+def test_requests_become_rarer_while_the_cursor_does_not_move() -> None:
     glance, process = CursorStacks(), seen(stack_at_s=None)
     asked = [n for n in range(1200) if glance.due(process, 100.0 + n)]
 
@@ -39,7 +39,7 @@ def test_one_that_nobody_else_looks_at_is_taken_again_and_again_but_ever_more_ra
     assert gaps == [OUTSIDE_S, 2 * OUTSIDE_S, 4 * OUTSIDE_S, *[OUTSIDE_LIMIT_S] * 4]
 
 
-def test_a_cursor_that_was_moved_asks_as_often_as_at_first() -> None:
+def test_after_a_cursor_movement_requests_are_as_frequent_as_at_first() -> None:
     glance, process = CursorStacks(), seen(stack_at_s=None)
     for n in range(300):
         glance.due(process, 100.0 + n)
@@ -49,7 +49,7 @@ def test_a_cursor_that_was_moved_asks_as_often_as_at_first() -> None:
     assert asked == [402, 402 + OUTSIDE_S, 402 + 3 * OUTSIDE_S]
 
 
-def test_the_first_rest_of_a_cursor_asks_at_once_however_fresh_the_stack_is() -> None:
+def test_the_first_request_for_a_process_does_not_depend_on_the_age_of_its_stack() -> None:
     glance, process = CursorStacks(), seen(stack_at_s=99.0)
     glance.due(process, 100.0)
 

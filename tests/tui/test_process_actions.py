@@ -1,4 +1,4 @@
-"""Doing something to a process: chosen, confirmed, told."""
+"""Process actions: choosing, confirming, showing the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActionsScreen
-from tests.tui.cast import MAIN, worker_id
+from tests.tui.builders import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook
 
@@ -96,7 +96,7 @@ async def test_any_other_answer_sends_nothing(key: str) -> None:
     assert recorder.sent == []
 
 
-async def test_a_deed_the_system_refuses_is_told_in_one_sentence() -> None:
+async def test_a_refused_action_is_explained_in_one_sentence() -> None:
     recorder = Recorder(PermissionError)
     app = MpwatchApp(ScriptedSource(loader_job()), process_actions=recorder.process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -118,7 +118,7 @@ async def test_the_limit_of_descriptors_can_be_raised() -> None:
     assert recorder.raised == [MAIN]
 
 
-async def test_detaching_is_done_on_the_whole_tree_and_its_outcome_is_told() -> None:
+async def test_detaching_covers_the_whole_tree_and_its_result_is_shown() -> None:
     app = MpwatchApp(ScriptedSource(loader_job()), process_actions=Recorder().process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("detach", 0))
@@ -129,7 +129,7 @@ async def test_detaching_is_done_on_the_whole_tree_and_its_outcome_is_told() -> 
         assert "Taken out of 6." in screen_text(app)
 
 
-async def test_detaching_is_not_offered_where_no_hook_is_in() -> None:
+async def test_detaching_is_not_offered_without_a_hook() -> None:
     app = MpwatchApp(ScriptedSource(without_hook()), process_actions=Recorder().process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("x")
@@ -152,7 +152,7 @@ async def test_stacks_are_written_to_a_new_file(
     assert "decode train/data.py:31" in written.read_text()
 
 
-async def test_recording_is_started_and_said_in_the_status_line() -> None:
+async def test_a_started_recording_is_shown_in_the_status_line() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -167,7 +167,7 @@ async def test_recording_is_started_and_said_in_the_status_line() -> None:
     assert "REC" in text
 
 
-async def test_a_read_only_dashboard_acts_on_nothing() -> None:
+async def test_a_read_only_dashboard_offers_no_action() -> None:
     app = MpwatchApp(ScriptedSource(loader_job()), readonly=True)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("x")
