@@ -149,7 +149,7 @@ async def test_stacks_are_written_to_a_new_file(
         await choose(pilot, app, ("stacks", 0))
 
     (written,) = tmp_path.glob("mpwatch-stacks-41823-*.txt")
-    assert "decode train/data.py:31" in written.read_text()
+    assert "data.py:31 decode" in written.read_text()
 
 
 async def test_a_started_recording_is_shown_in_the_status_line() -> None:
