@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import LogEntry, Snapshot
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -27,6 +28,14 @@ class Index:
         self.history = History() if history is None else history
         self._derived: dict[tuple[object, ...], Any] = {}
 
+    def entries(self, kind: str) -> Sequence[LogEntry]:
+        """The log entries of one kind, oldest first.
+
+        The log is searched once for all rules: after some minutes it has thousands of entries, and
+        rules need few of them.
+        """
+        return _entries_by_kind(self).get(kind, ())
+
 
 def derived(function: Callable[Concatenate[Index, _P], _T]) -> Callable[Concatenate[Index, _P], _T]:
     """Decorator of a function of an index: the index keeps what it returns for equal arguments.
@@ -44,3 +53,11 @@ def derived(function: Callable[Concatenate[Index, _P], _T]) -> Callable[Concaten
         return found
 
     return kept
+
+
+@derived
+def _entries_by_kind(index: Index) -> Mapping[str, Sequence[LogEntry]]:
+    found: defaultdict[str, list[LogEntry]] = defaultdict(list)
+    for entry in index.snapshot.log:
+        found[entry.kind].append(entry)
+    return found

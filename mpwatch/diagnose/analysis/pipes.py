@@ -1,12 +1,10 @@
-"""Who holds which end of which pipe or socket."""
+"""Which processes hold which end of a pipe or socket."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId
@@ -17,11 +15,10 @@ _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
 
 @dataclass(frozen=True, slots=True)
 class PipeEnds:
-    """The ends of all pipes and sockets of a job, by inode.
+    """The ends of pipes and sockets of a job, by inode.
 
-    A pipe's end of unknown direction counts as both. What is read from a socket, and what becomes
-    of what is written to it, is up to whoever holds its other end: those are its writers and its
-    readers here.
+    A pipe's end of unknown direction counts as both. The processes that hold the other end of a
+    socket are both its readers and its writers.
     """
 
     readers: dict[int, tuple[ProcessId, ...]] = field(default_factory=dict)
@@ -41,70 +38,81 @@ class PipeEnds:
         return f"socket {inode}" if address == "unix" else address
 
 
-class _Ends(NamedTuple):
-    """The ends that one process holds, each inode once."""
-
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    sockets: tuple[FdLink, ...]
-
-
 @derived
 def pipe_ends(index: Index) -> PipeEnds:
-    """The ends that all living processes hold."""
-    held: dict[ProcessId, _Ends] = {}
+    """The ends of the pipes and sockets that some thread waits for, held by living processes.
+
+    Forked workers hold the ends of everything that was open before the fork, thousands together; of
+    most of them nothing is asked.
+    """
+    living = index.snapshot.living()
+    awaited = {
+        inode
+        for process in living
+        for thread in process.threads
+        if thread.waits_on is not None
+        for inode in channels_among(thread.waits_on.targets)
+    }
     is_complete = True
-    for process in index.snapshot.living():
+    held: dict[ProcessId, tuple[FdLink, ...]] = {}
+    for process in living:
         fds = process.sample.fds
         if fds is None or fds.links is None:
             is_complete = is_complete and process.sample.state == "Z"
         else:
-            held[process.process] = _ends(fds.links)
-    return _joined(held, is_complete=is_complete)
+            held[process.process] = fds.links
+    return ends_among(held, awaited, is_complete=is_complete)
 
 
-def _ends(links: tuple[FdLink, ...]) -> _Ends:
-    """Sort the descriptors of one process; an end of unknown direction is both."""
-    known = [link for link in links if link.inode is not None]
-    pipes = [link for link in known if link.kind == "pipe"]
-    return _Ends(
-        reads=_inodes(link for link in pipes if link.is_writable is not True),
-        writes=_inodes(link for link in pipes if link.is_writable is not False),
-        sockets=tuple(link for link in known if link.kind == "socket"),
-    )
+def ends_among(
+    held: Mapping[ProcessId, Sequence[FdLink]], awaited: Collection[int], *, is_complete: bool
+) -> PipeEnds:
+    """The holders of the ends of some pipes and sockets, in the order of the processes.
 
-
-def _inodes(links: Iterable[FdLink]) -> tuple[int, ...]:
-    return tuple({link.inode: None for link in links if link.inode is not None})
-
-
-def _joined(held: Mapping[ProcessId, _Ends], *, is_complete: bool) -> PipeEnds:
-    """The holders of each inode, in the order of the processes."""
-    readers: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
+    Args:
+        held: The descriptors of each process.
+        awaited: The inodes of interest.
+        is_complete: Whether these are the descriptors of all living processes.
+    """
+    readers: dict[int, dict[ProcessId, None]] = {}
+    writers: dict[int, dict[ProcessId, None]] = {}
     sockets: dict[int, FdLink] = {}
-    holders: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    for process, ends in held.items():
-        for inode in ends.reads:
-            readers[inode].append(process)
-        for inode in ends.writes:
-            writers[inode].append(process)
-        for inode in _inodes(ends.sockets):
-            holders[inode].append(process)
-        sockets.update((link.inode, link) for link in ends.sockets if link.inode is not None)
-    outward = set()
+    for process, links in held.items():
+        for link in links:
+            inode = link.inode
+            if inode not in awaited or inode is None:
+                continue
+            if link.kind == "socket":
+                sockets[inode] = link
+            elif link.kind == "pipe":
+                if link.is_writable is not True:
+                    readers.setdefault(inode, {})[process] = None
+                if link.is_writable is not False:
+                    writers.setdefault(inode, {})[process] = None
+    peers = _holders(held, {link.peer for link in sockets.values() if link.peer is not None})
     for inode, link in sockets.items():
-        if link.peer is None or link.peer not in holders:
-            outward.add(inode)
-        else:
-            readers[inode] = writers[inode] = holders[link.peer]
+        if link.peer in peers:
+            readers[inode] = writers[inode] = peers[link.peer]
     return PipeEnds(
         {inode: tuple(processes) for inode, processes in readers.items()},
         {inode: tuple(processes) for inode, processes in writers.items()},
         is_complete,
         {inode: link.address or "unix" for inode, link in sockets.items()},
-        frozenset(outward),
+        frozenset(inode for inode, link in sockets.items() if link.peer not in peers),
     )
+
+
+def _holders(
+    held: Mapping[ProcessId, Sequence[FdLink]], inodes: Collection[int]
+) -> dict[int, dict[ProcessId, None]]:
+    """The processes that hold each of some sockets."""
+    holders: dict[int, dict[ProcessId, None]] = {}
+    if inodes:
+        for process, links in held.items():
+            for link in links:
+                if link.inode in inodes and link.inode is not None and link.kind == "socket":
+                    holders.setdefault(link.inode, {})[process] = None
+    return holders
 
 
 def inode_of(target: str) -> int | None:

@@ -118,10 +118,10 @@ def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> s
     return ", ".join(parts) + (f" and {left} more processes" if left > 0 else "")
 
 
-def burden_words(snapshot: Snapshot, process: Process) -> Iterator[str]:
+def burden_words(index: Index, process: Process) -> Iterator[str]:
     """Where in what it hands to a new process most tensors are, as its hook found it."""
-    for entry in snapshot.log:
-        if entry.process != process.process or entry.kind != "many-storages":
+    for entry in index.entries("many-storages"):
+        if entry.process != process.process:
             continue
         path, kind = entry.details.get("path"), entry.details.get("object")
         if path:

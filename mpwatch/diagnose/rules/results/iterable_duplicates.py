@@ -40,8 +40,8 @@ def check(index: Index) -> Iterator[Finding]:
 def _alike(index: Index) -> Iterator[Finding]:
     """Loaders of which several workers delivered the same samples first."""
     loaders: defaultdict[tuple[ProcessId, object], dict[object, LogEntry]] = defaultdict(dict)
-    for entry in index.snapshot.log:
-        worker = index.snapshot.get(entry.process) if entry.kind == KIND else None
+    for entry in index.entries(KIND):
+        worker = index.snapshot.get(entry.process)
         head = None if worker is None else family_head(index, worker)
         loader = entry.details.get("loader")
         if head is not None and loader:

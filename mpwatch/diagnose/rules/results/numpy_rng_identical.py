@@ -24,8 +24,8 @@ def check(index: Index) -> Iterator[Finding]:
     """
     same: defaultdict[tuple[ProcessId | None, str, str], dict[object, Process]]
     same = defaultdict(dict)
-    for entry in index.snapshot.log:
-        hashes = entry.details.get("hashes") if entry.kind == KIND else None
+    for entry in index.entries(KIND):
+        hashes = entry.details.get("hashes")
         worker = index.snapshot.get(entry.process)
         if worker is None or not isinstance(hashes, Mapping):
             continue

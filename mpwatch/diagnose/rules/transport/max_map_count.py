@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.resources import (
 )
 from mpwatch.diagnose.known_errors import tagged, told
 from mpwatch.model.findings import Finding
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text, rate_text
 
 RULE = "max-map-count"
@@ -44,18 +44,18 @@ def check(index: Index) -> Iterator[Finding]:
         used, series = counted
         near = approach(used, limit, series, near=NEAR_LIMIT, worth_forecasting=WORTH_FORECASTING)
         if near is not None:
-            yield _finding(index.snapshot, process, near)
+            yield _finding(index, process, near)
 
 
-def _finding(snapshot: Snapshot, process: Process, near: Approach) -> Finding:
+def _finding(index: Index, process: Process, near: Approach) -> Finding:
     """Put the numbers into words."""
     used, limit, of_torch = int(near.used), int(near.limit), torch_maps(process) or 0
     evidence = [f"{used} of {limit} mappings in use, {of_torch} of torch segments"]
-    makers = creators_in_words(snapshot, process) if of_torch else None
+    makers = creators_in_words(index.snapshot, process) if of_torch else None
     if makers is not None:
         evidence.append(f"segments made: {makers}")
     evidence += near.trend_words("mappings")
-    evidence += burden_words(snapshot, process)
+    evidence += burden_words(index, process)
     summary = f"{called(process)} uses {count_text(used)} of {count_text(limit)} memory mappings"
     if near.ahead is not None:
         summary = (
