@@ -88,7 +88,7 @@ def _waiting_alone(index: Index) -> tuple[tuple[Process, Thread], ...]:
         (process, threads[0])
         for process in index.snapshot.living()
         if process.sample.start_method == "fork"
-        and len(threads := own_threads(process)) == 1
+        and len(threads := own_threads(index, process)) == 1
         and _waits_inside(threads[0])
     )
 

@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     collective_of,
     main_thread,
     own_threads,
-    shape_of,
+    shape_in,
 )
 from mpwatch.diagnose.analysis.waits.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -133,7 +133,7 @@ def _edge(
 ) -> WaitEdge | None:
     """The edge of one thread; `None` where its waiting says nothing."""
     wait = thread.waits_on
-    shape = shape_of(thread.stack)
+    shape = shape_in(around.index, thread.stack)
     if thread.state in ("T", "t"):
         by = "a signal" if thread.state == "T" else "a debugger or tracer"
         return _made(process, thread, "stopped", f"stopped by {by}", (), is_ordinary=True)
@@ -260,7 +260,11 @@ def _edge_from_call(
         # Only a thread of this very process can end it.
         what = "a lock or condition of its own process"
         return _made(
-            process, thread, wait.kind, what, (own,) if len(own_threads(process)) > 1 else ()
+            process,
+            thread,
+            wait.kind,
+            what,
+            (own,) if len(own_threads(around.index, process)) > 1 else (),
         )
     what = ", ".join(_target_words(ends, wait)[:3]) or wait.call
     is_ordinary = wait.kind in _OUTSIDE and not is_main
