@@ -64,7 +64,7 @@ def _consent(arguments: argparse.Namespace) -> HookConsent:
 
 def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     """Print what an injection would do to each process of the job."""
-    from mpwatch.attach import plan_injection
+    from mpwatch.attach.plan import plan_injection
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
     from mpwatch.report import injection_plan
     from mpwatch.report.json import text_of

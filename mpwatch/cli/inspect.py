@@ -113,7 +113,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
-    from mpwatch.attach import InjectionLog
+    from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.hook.inspection import hook_checks
 
     yield from hook_checks(process)

@@ -11,12 +11,13 @@ from mpwatch.describe.hook import still_attached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mpwatch.attach import Detached
+    from mpwatch.attach.results import Detached
 
 
 def detach(arguments: argparse.Namespace) -> int:
     """Detach the hook from a process tree, and print the result for each process."""
-    from mpwatch.attach import InjectionLog, detach_tree
+    from mpwatch.attach.inject_tree import detach_tree
+    from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
     tree = TreeCollector(target(arguments.pid)).collect(

@@ -58,7 +58,8 @@ def _raise_limit(process: ProcessId) -> int:
 
 def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     """Detach every hook and log it; returns a sentence with the result."""
-    from mpwatch.attach import InjectionLog, detach_tree
+    from mpwatch.attach.inject_tree import detach_tree
+    from mpwatch.attach.injection_log import InjectionLog
 
     log = InjectionLog()
     commands = {sample.process: sample.cmdline for sample in processes}

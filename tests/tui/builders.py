@@ -67,7 +67,7 @@ MAIN_STACK = frames(
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """What a process is like; by default an idle loader worker."""
+    """The properties of a process; by default an idle loader worker."""
 
     identity: ProcessId
     label: str

@@ -1,4 +1,4 @@
-"""Jobs made up for tests of the screens: a source without threads, and the worlds it shows."""
+"""Jobs made up for tests of the screens, and a source without threads that delivers them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.tui.builders import (
 
 
 class ScriptedSource:
-    """Delivers what a test hands it, on the test's own thread, and notes what it was asked."""
+    """Delivers the snapshots of a test on the test's own thread, and records commands."""
 
     def __init__(
         self, *snapshots: Snapshot, is_live: bool = True, refuses: str | None = None
@@ -101,7 +101,7 @@ def loader_job() -> Snapshot:
 
 
 def healthy_job() -> Snapshot:
-    """The same training with nothing wrong."""
+    """The same training without findings."""
     job = loader_job()
     main = replace(job.processes[0], shared_cache=SharedCache(12, 1024, 0))
     return replace(job, findings=(), waits=WaitGraph(), processes=(main, *job.processes[1:]))

@@ -1,4 +1,4 @@
-"""What a tick costs, counted in lines drawn instead of in time."""
+"""The cost of a snapshot, counted in drawn lines instead of time."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ async def test_rows_are_built_again_only_for_changed_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
-    original = tree._new_row
+    original = tree.new_row
 
     def make(node: tree.Node, *more: Any) -> Row:
         made.append(node.process.pid)
         return original(node, *more)
 
-    monkeypatch.setattr(tree, "_new_row", make)
+    monkeypatch.setattr(tree, "new_row", make)
     before = crowd(100)
     source = ScriptedSource(before)
     app = MpwatchApp(source)

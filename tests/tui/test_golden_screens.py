@@ -1,4 +1,4 @@
-"""Every page as text at the sizes people have."""
+"""Every page as text at two usual sizes of terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The question whether to inject the hook: on the top line, its keys, and what they do."""
+"""The question whether to inject the hook: the top line, its keys, and their effects."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def asked(source: ScriptedSource, kind: type[Command]) -> list[Command]:
 
 
 class Recorder:
-    """Deeds that only note what would have been done."""
+    """Process actions that only record their calls."""
 
     def __init__(self, refusal: type[OSError] | None = None) -> None:
         self.sent: list[tuple[ProcessId, int]] = []
@@ -52,7 +52,7 @@ class Recorder:
         return 1_048_576
 
     def detach(self, processes: Sequence[ProcSample]) -> str:
-        return f"Taken out of {len(processes)}."
+        return f"Detached from {len(processes)} processes."
 
     def process_actions(self) -> ProcessActions:
         return ProcessActions(send=self.send, raise_limit=self.raise_limit, detach=self.detach)
@@ -126,7 +126,7 @@ async def test_detaching_covers_the_whole_tree_and_its_result_is_shown() -> None
         await app.workers.wait_for_complete()
         await pilot.pause()
 
-        assert "Taken out of 6." in screen_text(app)
+        assert "Detached from 6 processes." in screen_text(app)
 
 
 async def test_detaching_is_not_offered_without_a_hook() -> None:
@@ -149,7 +149,7 @@ async def test_stacks_are_written_to_a_new_file(
         await choose(pilot, app, ("stacks", 0))
 
     (written,) = tmp_path.glob("mpwatch-stacks-41823-*.txt")
-    assert "decode train/data.py:31" in written.read_text()
+    assert "data.py:31 decode" in written.read_text()
 
 
 async def test_a_started_recording_is_shown_in_the_status_line() -> None:

@@ -1,4 +1,4 @@
-"""What is sent over a slow link: only cells that changed, and no screen laid out anew."""
+"""Output over a slow link: changed cells only, and no new layout of the screen."""
 
 from __future__ import annotations
 

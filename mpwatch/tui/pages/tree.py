@@ -143,12 +143,13 @@ def _row(node: Node, view: SnapshotView) -> Row:
     basis = (state, severity, node.depth, node.children, node.is_folded)
     known = view.rows.get(process.process) or view.rows_before.get(process.process)
     if known is None or known[0] is not process or known[1] != basis:
-        known = process, basis, _new_row(node, state, severity)
+        known = process, basis, new_row(node, state, severity)
     view.rows[process.process] = known
     return known[2]
 
 
-def _new_row(node: Node, state: str, severity: Severity | None) -> Row:
+def new_row(node: Node, state: str, severity: Severity | None) -> Row:
+    """Build the row of a process; `PAGE.row` calls this only for a changed process."""
     process = node.process
     trends = process.trends
     return Row(

@@ -15,7 +15,7 @@ STACK = (Frame("work", "train.py", 3),)
 
 
 def seen(stack_at_s: float | None) -> Process:
-    """A main process whose stack was taken then."""
+    """A main process with a stack taken at that time."""
     process = main(threads=[Thread(MAIN, "MainThread", "S", stack=STACK, stack_at_s=stack_at_s)])
     return replace(process, sample=replace(process.sample, is_python=True, state="S"))
 

@@ -1,4 +1,4 @@
-"""What holds for every page."""
+"""Properties of every page."""
 
 from __future__ import annotations
 

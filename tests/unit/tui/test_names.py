@@ -1,4 +1,4 @@
-"""What processes are called where each stands alone."""
+"""Names of processes outside the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What acts on processes: on real ones of this test's own, and refusals."""
+"""Process actions on real child processes of the test, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lines around every page say."""
+"""The lines around every page."""
 
 from __future__ import annotations
 

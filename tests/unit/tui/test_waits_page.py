@@ -1,4 +1,4 @@
-"""Who waits, as the picture calls them."""
+"""The names of processes on the page of waits."""
 
 from __future__ import annotations
 
