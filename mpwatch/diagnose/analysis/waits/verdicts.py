@@ -1,4 +1,4 @@
-"""Where a chain of waits ends: at something that moves, at nobody, or outside of what is seen."""
+"""How a chain of waits ends: in progress, at a dead end, or outside of the processes observed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _is_new(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
 
 
 def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
-    """Whether nobody else, inside this job or outside, can end a wait.
+    """Whether no other process, of this job or outside, can end a wait.
 
     A read blocks only while somebody can write: if the reader itself holds a write end, that is
     why; if it does not, then a writer exists outside of the job, such as a shell.
@@ -152,7 +152,7 @@ def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
 
 
 def is_forked_alone(index: Index, process: Process) -> bool:
-    """Whether it is a forked child with one thread of its own: nobody in it can wake that one."""
+    """Whether it is a forked child with one own thread, which no other thread of it can wake."""
     return len(own_threads(index, process)) == 1 and process.sample.start_method == "fork"
 
 
