@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
-from mpwatch.diagnose.analysis.stack_patterns import calls, shape_of, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import calls, shape_in, shape_of, user_frame
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -29,7 +29,7 @@ def check(index: Index) -> Iterator[Finding]:
     younger than the others.
     """
     for process in index.snapshot.living():
-        waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
+        waits = [t for t in process.threads if shape_in(index, t.stack) == "pool-result"]
         quiet = quiet_s(process, index) if waits else None
         if quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
