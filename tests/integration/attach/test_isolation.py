@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
+from tests.integration.attach.conftest import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +67,19 @@ def eject(popen: subprocess.Popen[str]) -> None:
     detach(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=2.0)
 
 
+def wait_for_forks(popen: subprocess.Popen[str], count: int = 40) -> None:
+    """Wait until the threads of a program have forked that many children."""
+    seen: set[str] = set()
+
+    def are_seen() -> bool:
+        for tid in os.listdir(f"/proc/{popen.pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{popen.pid}/task/{tid}/children") as f:
+                seen.update(f.read().split())
+        return len(seen) >= count
+
+    assert eventually(are_seen)
+
+
 def ended(popen: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Tell it to end: exit code, output and errors."""
     out, err = popen.communicate("end\n", timeout=60)
@@ -101,9 +116,12 @@ def level(n):
 atexit.register(print, "atexit ran")
 signal.signal(signal.SIGALRM, handler)
 print("ready", flush=True)
-signal.setitimer(signal.ITIMER_REAL, 0.2, 0.001)
+is_armed = False
 while True:
     try:
+        if not is_armed:
+            is_armed = True
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         level(6)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
@@ -120,7 +138,6 @@ def test_a_handler_that_raises_a_thousand_times_a_second_only_meets_its_own_exce
     program: Program, python: str, base: str
 ) -> None:
     popen = program(RAISING.format(base=base), python)
-    time.sleep(0.3)
     states = []
     for _ in range(6):
         states.append(inject_into(popen, 1.0).state)
@@ -217,7 +234,8 @@ sys.addaudithook(log)
 print("ready", flush=True)
 with lock:
     loop()
-time.sleep(0.5)
+end = time.monotonic() + 60
+while "_mpwatch_hook" not in sys.modules and time.monotonic() < end: time.sleep(0.01)
 seen.clear()
 print("ends as it should")
 """
@@ -363,9 +381,9 @@ def test_no_child_that_another_thread_forks_meanwhile_ever_hangs(
 ) -> None:
     for _ in range(5):
         popen = program(FORKING.format(preload=preload))
-        time.sleep(0.3)
+        wait_for_forks(popen)
         assert inject_into(popen).state == "ready"
-        time.sleep(0.3)
+        wait_for_forks(popen)
         code, out, err = ended(popen)
         assert (code, out, err) == (0, "hung 0 True\n", "")
 
