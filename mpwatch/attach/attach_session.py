@@ -191,7 +191,7 @@ class AttachSession:
         if staying:
             first = staying[0]
             words += (
-                f" It is still in {_processes(len(staying))} ({first.process.pid}: "
+                f" It is still attached in {_processes(len(staying))} ({first.process.pid}: "
                 f"{first.reason or first.state}); try: mpwatch detach {self._root.pid}"
             )
         return words

@@ -10,7 +10,7 @@ All of it happens under the interpreter's global import lock, which `os.fork` ta
 half imported module, the lock of a module, or a garbage collector that is turned off. Nothing may
 be waited for under that lock except the GIL: the import system is only entered where no other
 thread is importing a module that the hook needs, and finders of the program are not asked
-(`stowaway`).
+(`path_loader`).
 
 The main thread waits for 0.1 s only. If it comes to the end of the program after that, an exit
 function lets it wait here: a daemon thread that is ended with the interpreter keeps its locks.
@@ -131,16 +131,16 @@ def load(contents: dict[str, Any]) -> dict[str, Any]:
     modules = contents["modules"]
     if is_for_this_python(contents):
         modules = marshal.loads(modules)
-    path, _, code = modules["stowaway"]
+    path, _, code = modules["lifecycle.path_loader"]
     if isinstance(code, bytes):
         code = compile(code, path, "exec", dont_inherit=True)
-    stowaway: dict[str, Any] = {"__name__": "mpwatch_payload_stowaway", "__file__": path}
-    exec(code, stowaway)
-    package = stowaway["load"](
+    path_loader: dict[str, Any] = {"__name__": "mpwatch_payload_loader", "__file__": path}
+    exec(code, path_loader)
+    package = path_loader["load"](
         contents["hook_directory"], "attach", compiled=modules, version=contents["version"]
     )
     if package is None:
-        reason = stowaway["reason"] or "the hook refused to start"
+        reason = path_loader["reason"] or "the hook refused to start"
         return {"state": "failed", "reason": str(reason)}
     return described("loaded", package)
 

@@ -1,4 +1,4 @@
-"""How numbers moved: bounded series per process and metric, for forecasts and trends."""
+"""Bounded series of numbers for each process and metric, for forecasts and trends."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ProcessMetric: TypeAlias = Literal[
     "minor_faults",
     "involuntary_switches",
     "voluntary_switches",
-    "loader_wait",  # 1 while the main thread waits as DataLoaders do, for a batch or work, else 0
-    "cuda_unreleased",  # CUDA tensors sent and not released by their receivers, by the hook's count
-    "looks",  # a point when stacks were taken from outside, which stops and wakes the process
+    "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
+    "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
+    "looks",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[
     "shm_used_bytes",
@@ -44,24 +44,24 @@ HostMetric: TypeAlias = Literal[
 
 
 class Point(NamedTuple):
-    """One value at one moment."""
+    """One value at one time."""
 
     at_s: float
     value: float
 
 
 Series: TypeAlias = Sequence[Point]
-"""Oldest first. Empty when nothing was read."""
+"""Oldest first; empty if nothing was read."""
 
 NO_POINTS: Series = ()
 _AT_S = attrgetter("at_s")
 
 
 class Track(Sequence[Point]):
-    """A series kept in two arrays: a job has a quarter of a million points after some minutes.
+    """A series in two arrays: a job has a quarter of a million points after some minutes.
 
-    A point is made when it is asked for. Each of its own took eight times the memory, and the
-    garbage collector visited all of them again and again.
+    Points are created on access. As objects they took eight times the memory, and the garbage
+    collector traversed all of them repeatedly.
     """
 
     __slots__ = ("moments", "values")
@@ -89,7 +89,7 @@ class Track(Sequence[Point]):
 
 
 def columns(series: Series) -> tuple[Sequence[float], Sequence[float]]:
-    """The moments of a series and its values, without making a point for each."""
+    """The times and the values of a series, without creating points."""
     if isinstance(series, Track):
         return series.moments, series.values
     return [point.at_s for point in series], [point.value for point in series]
@@ -101,33 +101,33 @@ def values_of(series: Series) -> Sequence[float]:
 
 
 def first_at(series: Series, at_s: float) -> int:
-    """Where a series goes on from a moment on, found without looking at what lies before."""
+    """The index of the first point at or after a time; takes logarithmic time."""
     if isinstance(series, Track):
         return bisect_left(series.moments, at_s)
     return bisect_left(series, at_s, key=_AT_S)
 
 
 def since(series: Series, at_s: float) -> Series:
-    """The tail of a series from a moment on."""
+    """The points of a series at or after a time."""
     first = first_at(series, at_s)
     return series[first:] if first else series
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything remembered; rules read it, `mpwatch.observe.state.history` fills it."""
+    """All series; `mpwatch.observe.state.history` fills them, rules read them."""
 
     processes: Mapping[tuple[ProcessId, ProcessMetric], Series] = field(default_factory=dict)
     host: Mapping[HostMetric, Series] = field(default_factory=dict)
     started_at_s: float | None = None
     """When observation began."""
     rests: Mapping[ProcessId, float] = field(default_factory=dict)
-    """For how many seconds the last reading of a process has stood for it since: it rested."""
+    """How many seconds the last sample of a process has been reused because it was unchanged."""
 
     def of(self, process: ProcessId, metric: ProcessMetric) -> Series:
         """The series of one process, oldest first; empty if never read."""
         return self.processes.get((process, metric), NO_POINTS)
 
     def of_host(self, metric: HostMetric) -> Series:
-        """A series of the machine, oldest first; empty if never read."""
+        """A series of the host, oldest first; empty if never read."""
         return self.host.get(metric, NO_POINTS)

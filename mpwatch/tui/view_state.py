@@ -1,4 +1,4 @@
-"""The state shared by all screens: source, displayed snapshot, pause, filter."""
+"""The state shared by all screens: source, displayed snapshot, pause, filter, followed process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.model.commands import Command, Follow, Pause, StartRecording
+from mpwatch.model.commands import Command, Follow, Pause, StartRecording, TakeStacks
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.observe.sources.source import Source
-from mpwatch.tui.elements.header import Viewing
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.focus_stacks import Glance
-from mpwatch.tui.hook_consent import HookQuestion
+from mpwatch.tui.elements.header import ViewSettings
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.flame import Sampled
 from mpwatch.tui.source_lines import SourceLines
 
@@ -25,7 +24,7 @@ COMING_S = 5.0
 """Seconds after the first sample during which hooks are still being connected."""
 
 
-class Watch:
+class ViewState:
     """The source, the displayed snapshot, and whether the display is paused.
 
     A live source continues to collect while the display is paused; the newest snapshot is kept
@@ -33,9 +32,9 @@ class Watch:
 
     Attributes:
         source: Where snapshots come from.
-        viewing: Title, pause, filter: the part that the status line shows.
-        moment: The displayed snapshot; `None` before the first.
-        marked: A snapshot saved for comparison.
+        settings: Title, pause, filter: the part that the status line shows.
+        view: The displayed snapshot; `None` before the first.
+        saved: A snapshot saved for comparison.
         sources: Reads lines of the program's source files.
         follows: Whether the current process is followed.
         question: Whether to inject the hook; `None` if injection is not possible.
@@ -52,14 +51,14 @@ class Watch:
     ) -> None:
         self.source = source
         self.question = question
-        self.viewing = Viewing(title, refresh_hz, is_readonly=is_readonly)
-        self.moment: Moment | None = None
-        self.marked: Snapshot | None = None
+        self.settings = ViewSettings(title, refresh_hz, is_readonly=is_readonly)
+        self.view: SnapshotView | None = None
+        self.saved: Snapshot | None = None
         self._waiting: Snapshot | None = None
         self.follows = True
         self.sources = SourceLines()
         self._followed: ProcessId | None = None
-        self._glance = Glance()
+        self._cursor_stacks = CursorStacks()
         self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)
         self._first_at_s: float | None = None
 
@@ -67,42 +66,42 @@ class Watch:
         """Store a new snapshot; returns whether to display it."""
         self._keep_stack(snapshot)
         self._note_lost(snapshot)
-        if self.viewing.is_paused and self.source.is_live and self.moment is not None:
+        if self.settings.is_paused and self.source.is_live and self.view is not None:
             self._waiting = snapshot
             return False
-        rows = self.moment.rows if self.moment is not None else {}
-        self.moment = Moment(snapshot, rows_before=rows)
+        rows = self.view.rows if self.view is not None else {}
+        self.view = SnapshotView(snapshot, rows_before=rows)
         return True
 
     def toggle_pause(self) -> bool:
         """Pause, or resume with the newest snapshot; returns whether paused."""
-        paused = not self.viewing.is_paused
-        self.viewing = replace(self.viewing, is_paused=paused)
+        paused = not self.settings.is_paused
+        self.settings = replace(self.settings, is_paused=paused)
         if not self.source.is_live:
             self.source.ask(Pause(paused))
         elif not paused and self._waiting is not None:
-            self.moment = Moment(self._waiting)
+            self.view = SnapshotView(self._waiting)
             self._waiting = None
         return paused
 
     def set_filter(self, wanted: str) -> None:
         """Show only rows that contain these words."""
-        self.viewing = replace(self.viewing, filter=wanted)
+        self.settings = replace(self.settings, filter=wanted)
 
     def record(self, path: str | None) -> str | None:
         """Start a recording, or end it with `None`; returns an error message or `None`."""
         problem = self.ask(StartRecording(path))
         if problem is None:
-            self.viewing = replace(self.viewing, recording=path)
+            self.settings = replace(self.settings, recording=path)
         return problem
 
     def ask(self, command: Command) -> str | None:
         """Send a command to the source; returns an error message or `None`."""
         return self.source.ask(command)
 
-    def mark(self) -> None:
+    def save_snapshot(self) -> None:
         """Save the displayed snapshot for comparison."""
-        self.marked = self.moment.snapshot if self.moment else None
+        self.saved = self.view.snapshot if self.view else None
 
     # --- following one process -------------------------------------------------------------------
 
@@ -132,12 +131,12 @@ class Watch:
             self.follow(None)
         return self.follows
 
-    def glance_at(self, process: ProcessId | None) -> None:
+    def request_stacks_of(self, process: ProcessId | None) -> None:
         """Request stacks of the process under the cursor, at intervals by cost."""
-        if self.moment is None or not self.source.is_live or self.viewing.is_paused:
+        if self.view is None or not self.source.is_live or self.settings.is_paused:
             return
-        found = self.moment.by_id.get(process) if process else None
-        command = self._glance.due(found, self.moment.snapshot.at_s)
+        found = self.view.by_id.get(process) if process else None
+        command = self._cursor_stacks.due(found, self.view.snapshot.at_s)
         if command is not None:
             self.source.ask(command)
 
@@ -157,4 +156,60 @@ class Watch:
             self._first_at_s = snapshot.at_s
         if snapshot.at_s - self._first_at_s <= COMING_S:
             lost = sum(process.hook.lost for process in snapshot.processes)
-            self.viewing = replace(self.viewing, lost_before=lost)
+            self.settings = replace(self.settings, lost_before=lost)
+
+
+HOOKED_S = 3.0
+"""Interval with a hook, which answers in microseconds."""
+REMEMBERED = 512
+"""Processes with a remembered request time; the oldest is dropped first."""
+OUTSIDE_S = 30.0
+"""Interval with py-spy, which pauses the process for some milliseconds."""
+OUTSIDE_LIMIT_S = 240.0
+"""The interval doubles while the cursor does not move: the user may be absent."""
+
+
+class CursorStacks:
+    """Requests stacks of the process under the cursor, at intervals by cost."""
+
+    def __init__(self) -> None:
+        self._rests_on: ProcessId | None = None
+        self._asked_s: dict[ProcessId, float] = {}
+        self._asked_here = 0
+        """Requests since the last cursor movement."""
+
+    def due(self, process: Process | None, at_s: float) -> Command | None:
+        """The request to send at this snapshot, or `None`.
+
+        The cursor must stay on one process for one snapshot before the first request.
+
+        Args:
+            process: The process under the cursor.
+            at_s: The time of the snapshot.
+        """
+        rested = process is not None and process.process == self._rests_on
+        if not rested:
+            self._asked_here = 0
+        self._rests_on = process.process if process else None
+        if process is None or not rested or process.is_gone or not process.sample.is_python:
+            return None
+        if process.sample.state not in ("R", "S"):
+            return None
+        outside_s = min(OUTSIDE_LIMIT_S, OUTSIDE_S * 2 ** max(0, self._asked_here - 1))
+        every_s = HOOKED_S if process.hook.state == "ready" else outside_s
+        asked_s = self._asked_s.get(process.process)
+        if asked_s is not None and (at_s - asked_s < every_s or _is_fresh(process, at_s, every_s)):
+            return None
+        self._asked_here = min(8, self._asked_here + 1)
+        self._asked_s.pop(process.process, None)
+        self._asked_s[process.process] = at_s
+        if len(self._asked_s) > REMEMBERED:
+            del self._asked_s[next(iter(self._asked_s))]
+        return TakeStacks(process.process)
+
+
+def _is_fresh(process: Process, at_s: float, every_s: float) -> bool:
+    """Whether the stacks are recent, for instance from the schedule of the root process."""
+    return any(
+        t.stack_at_s is not None and at_s - t.stack_at_s < every_s / 2 for t in process.threads
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.job.reader import ReadRequest
@@ -14,6 +14,7 @@ from mpwatch.model.commands import (
     Follow,
     InjectHook,
     Pause,
+    ReadAllocators,
     Seek,
     SetRefresh,
     SetSpeed,
@@ -124,6 +125,8 @@ class LiveSource:
                 return self._switch_recording(path)
             case InjectHook():
                 return self._begin_to_inject()
+            case ReadAllocators(processes=processes):
+                return self._read_allocators(processes)
             case Pause():
                 return None
             case Seek() | SetSpeed() | Step():
@@ -252,6 +255,14 @@ class LiveSource:
         for each in snapshot.living():
             if each.sample.is_python and process in (None, each.process):
                 self._stacks_of(snapshot, Request(each.process, native, locals))
+
+    def _read_allocators(self, processes: Sequence[ProcessId]) -> str | None:
+        """Ask these hooks once; returns the first reason why one of them cannot be asked."""
+        hooks = self._intake.hooks
+        if hooks is None:
+            return "Hooks are ignored (--no-hook), and only they can read the allocator's figures."
+        refusals = [hooks.ask(process, "gauges", ("cuda",)) for process in processes]
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _ask_gauges(self, snapshot: Snapshot) -> None:
         if self._intake.hooks is None:

@@ -25,7 +25,7 @@ from mpwatch.observe.state.process_builder import (
     build_process,
     cpu_percent,
     label,
-    own_frames,
+    program_frames,
 )
 from mpwatch.observe.state.segments import MappedBytes, SegmentTable
 from mpwatch.observe.state.short_lived import BriefLives
@@ -352,7 +352,7 @@ def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, S
     """Stacks by kernel thread id, without what a fork inherited."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames = equal.one_of(own_frames(stack.frames))
+        frames = equal.one_of(program_frames(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out

@@ -30,6 +30,7 @@ class HookLedger:
         self.hello: HookHello | None = None
         self.gauges: Mapping[str, Any] = {}
         self.gauges_at_s: float | None = None
+        self.allocator_at_s: float | None = None
         self.strategy: str | None = None
         self.is_cuda_initialised = False
         self._events = 0
@@ -68,8 +69,14 @@ class HookLedger:
             self.strategy = strategy
 
     def add_gauges(self, gauges: HookGauges) -> None:
-        """Replace the last readings."""
-        self.gauges = gauges.data
+        """Replace the last readings; those that are read on request only stay until the next."""
+        if _ALLOCATOR in gauges.data:
+            self.allocator_at_s = gauges.at_s
+            self.gauges = gauges.data
+        elif _ALLOCATOR in self.gauges:
+            self.gauges = {**gauges.data, _ALLOCATOR: self.gauges[_ALLOCATOR]}
+        else:
+            self.gauges = gauges.data
         self.gauges_at_s = gauges.at_s
         self.batches.read(gauges.data.get("loaders"))
         strategy = gauges.data.get("strategy")
@@ -233,7 +240,7 @@ class HookLedger:
 
     def gpu_uses(self) -> tuple[GpuUse, ...]:
         """Readings of torch's allocator per device, where CUDA is initialised."""
-        reading = _mapping(self.gauges.get("cuda"))
+        reading = _mapping(self.gauges.get(_ALLOCATOR))
         devices = reading.get("devices")
         if not isinstance(devices, list):
             return ()
@@ -243,9 +250,14 @@ class HookLedger:
                 memory_bytes=None,
                 allocated_bytes=_integer(device.get("allocated")),
                 reserved_bytes=_integer(device.get("reserved")),
+                read_at_s=self.allocator_at_s,
             )
             for device in map(_mapping, devices)
         )
+
+
+_ALLOCATOR = "cuda"
+"""The gauge of torch's CUDA allocator, which a hook reads on request only (`wire.ASKS`)."""
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

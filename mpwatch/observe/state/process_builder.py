@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.names import role_name
+from mpwatch.describe.states import state_explanation
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import (
@@ -166,29 +168,16 @@ def cpu_percent(member: Member, ticks_per_s: int) -> float | None:
 
 
 def label(sample: ProcSample) -> str:
-    """How people call the process: `main`, `worker 3`, `rank 1`, `evaluate.py`."""
-    if sample.role == "loader-worker" and sample.worker_id is not None:
-        return f"worker {sample.worker_id}"
-    if sample.role == "rank" and sample.rank is not None:
-        return f"rank {sample.rank}"
+    """The label of the process: `main`, `worker 3`, `rank 1`, `evaluate.py`."""
     if sample.role != "other":
-        return sample.role
+        return role_name(sample.role, sample.worker_id, sample.rank)
     program = python_program(sample.cmdline) if sample.is_python else None
     return program.name if program and program.kind in ("script", "module") else sample.name
 
 
-def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames that are the program's own doing in this process.
-
-    A child made by fork has its parent's frames under `BaseProcess._bootstrap`; with them every
-    worker looks like a main process starting workers. And frames of the hook's wrappers are there
-    only because somebody watches.
-    """
-    own = frames
-    for index, frame in enumerate(frames):
-        if frame.function == "_bootstrap" and frame.file.endswith("multiprocessing/process.py"):
-            own = frames[: index + 1]
-            break
+def program_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames that are the program's own in this process: none of a parent, none of the hook."""
+    own = tuple(own_frames(frames))
     if any(_HOOK_PART in frame.file for frame in own):
         own = tuple(frame for frame in own if _HOOK_PART not in frame.file)
     return own
@@ -320,6 +309,7 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], ledger: HookLedger | None) ->
                         memory_bytes=process.memory_bytes,
                         allocated_bytes=known.allocated_bytes if known else None,
                         reserved_bytes=known.reserved_bytes if known else None,
+                        read_at_s=known.read_at_s if known else None,
                     )
                 )
     return (*uses, *from_hook.values())
@@ -328,7 +318,6 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], ledger: HookLedger | None) ->
 CURRENT_S = 2.5
 """A stack of a thread that runs says what it did; after so long it no longer says what it does."""
 
-_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _WAIT_WORDS = {
     "pipe-read": "reads",
     "pipe-write": "blocked writing to",
@@ -344,16 +333,6 @@ _WAIT_WORDS = {
     "signal": "waits for a signal",
     "stopped": "stopped",
 }
-_STATE_WORDS = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "in uninterruptible I/O",
-    "T": "stopped by a signal",
-    "t": "stopped by a tracer",
-    "Z": "zombie: ended, not reaped by its parent",
-    "X": "ending",
-    "I": "idle",
-}
 
 
 def doing(
@@ -368,7 +347,7 @@ def doing(
     if ended is not None:
         return f"ended: {ended.words}"
     if state in "ZTtX":
-        return _STATE_WORDS.get(state, state)
+        return state_explanation(state)
     from_hook = _from_hook(role, worker, loaders)
     main = threads[0] if threads else None
     stack = stack_words(main.stack) if main and _is_current(main) else ""
@@ -380,7 +359,7 @@ def doing(
         return stack
     if main is not None and main.waits_on is not None and state != "R":
         return wait_words(main.waits_on)
-    return _STATE_WORDS.get(state, state)
+    return state_explanation(state)
 
 
 def _is_current(thread: Thread) -> bool:
@@ -411,10 +390,10 @@ def stack_words(frames: Sequence[Frame]) -> str:
     if not frames:
         return ""
     top = frames[0]
-    own = next((frame for frame in frames if not _is_library(frame.file)), None)
+    own = next((frame for frame in frames if not is_library(frame)), None)
     if own is None or own is top:
-        return _frame_words(top)
-    return f"{_frame_words(own)} -> {_frame_words(top)}"
+        return frame_words(top)
+    return f"{frame_words(own)} -> {frame_words(top)}"
 
 
 def wait_words(waits_on: WaitedOn) -> str:
@@ -424,14 +403,6 @@ def wait_words(waits_on: WaitedOn) -> str:
     if len(waits_on.targets) > 2:
         targets += f" and {len(waits_on.targets) - 2} more"
     return f"{words} {targets}".strip()
-
-
-def _frame_words(frame: Frame) -> str:
-    return f"{os.path.basename(frame.file)}:{frame.line} {frame.function}"
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith("<") or any(part in file for part in _LIBRARY_PARTS)
 
 
 class FamilyOrder:

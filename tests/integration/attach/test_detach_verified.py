@@ -81,7 +81,7 @@ def test_a_hook_that_cannot_leave_is_not_reported_as_detached(start: Start) -> N
     done = run_detach(running.pid)
     assert done.returncode == 4, done
     assert "detached" not in done.stdout
-    assert "The hook is still in 1 of 1 processes." in done.stderr
+    assert "The hook is still attached in 1 of 1 processes." in done.stderr
     os.kill(running.pid, 18)
     assert eventually(lambda: detach(running.process).state == "absent")
 
@@ -103,7 +103,7 @@ def test_a_wrapper_under_another_librarys_is_left_as_a_pass_through_and_named(
     before = running.line()
     done = run_detach(running.pid)
     assert done.returncode == 0, done
-    assert "stays: multiprocessing.queues.Queue.put: another library" in done.stdout
+    assert "remains: multiprocessing.queues.Queue.put: another library" in done.stdout
     assert "only calls the original" in done.stdout
     running.say(b"tell\n")
     # Names used by the code of the wrapper underneath, and what a call through it does.
