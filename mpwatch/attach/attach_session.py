@@ -71,7 +71,7 @@ class AttachSession:
         *,
         again: bool = False,
     ) -> None:
-        """Inject the hook; see `attach_schedule.Bring`. Does nothing once ended."""
+        """Inject the hook; see `attach_schedule.Inject`. Does nothing once ended."""
         with self._changed:
             if self._is_closed:
                 return

@@ -57,9 +57,7 @@ def is_blocked(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("call", WOKEN)
-def test_a_call_that_waits_for_data_gets_the_data_and_never_sees_eintr(
-    start: Start, call: str
-) -> None:
+def test_a_call_that_waits_for_data_gets_the_data_without_eintr(start: Start, call: str) -> None:
     running = start("attach_blocked", call)
     assert eventually(lambda: is_blocked(running.pid))
     attached = inject(running.process, timeout_s=0.05)
@@ -73,7 +71,7 @@ def test_a_call_that_waits_for_data_gets_the_data_and_never_sees_eintr(
 
 
 @pytest.mark.parametrize("call", TRANSFERS)
-def test_a_transfer_that_is_partly_done_is_not_cut_short(start: Start, call: str) -> None:
+def test_a_partial_transfer_is_not_interrupted(start: Start, call: str) -> None:
     running = start("attach_blocked", call)
     assert eventually(lambda: is_blocked(running.pid))
     attached = inject(running.process, timeout_s=0.05)
@@ -122,7 +120,7 @@ def test_attaching_twice_stops_a_blocked_call_once(start: Start) -> None:
     assert seen == WOKEN["poll"]
 
 
-def test_a_signal_that_comes_while_the_thread_is_borrowed_still_interrupts_its_call(
+def test_a_signal_during_the_diversion_interrupts_the_blocked_call(
     start: Start,
 ) -> None:
     running = start("attach_plain", "blocked", stderr=-3)

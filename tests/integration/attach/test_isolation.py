@@ -134,7 +134,7 @@ print(sorted(counts))
 
 @each_python
 @pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt", "SystemExit"])
-def test_a_handler_that_raises_a_thousand_times_a_second_only_meets_its_own_exceptions(
+def test_a_handler_that_raises_a_thousand_times_a_second_gets_only_its_own_exceptions(
     program: Program, python: str, base: str
 ) -> None:
     popen = program(RAISING.format(base=base), python)
@@ -245,7 +245,7 @@ print("ends as it should")
 )
 
 
-def test_an_audit_hook_that_waits_for_a_lock_of_the_main_thread_stops_it_only_for_a_moment(
+def test_an_audit_hook_that_waits_for_a_lock_of_the_main_thread_delays_it_briefly(
     program: Program,
 ) -> None:
     popen = program(LOCKED)
@@ -379,7 +379,7 @@ PRELOADED = (
 
 
 @pytest.mark.parametrize("preload", ["", PRELOADED], ids=["bare", "preloaded"])
-def test_no_child_that_another_thread_forks_meanwhile_ever_hangs(
+def test_children_forked_by_other_threads_during_an_injection_do_not_hang(
     program: Program, preload: str
 ) -> None:
     for _ in range(5):

@@ -250,7 +250,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
     assert log_lines(variables) == []
 
 
-def test_a_dry_run_tells_why_a_process_is_left_out(variables: dict[str, str]) -> None:
+def test_a_dry_run_says_why_a_process_is_excluded(variables: dict[str, str]) -> None:
     popen = idle_program({**variables, "MPWATCH_DISABLE": "1"})
     try:
         text = mpwatch("attach", str(popen.pid), "--dry-run", variables=variables).stdout
