@@ -121,8 +121,6 @@ class History:
     host: Mapping[HostMetric, Series] = field(default_factory=dict)
     started_at_s: float | None = None
     """When observation began."""
-    rests: Mapping[ProcessId, float] = field(default_factory=dict)
-    """How many seconds the last sample of a process has been reused because it was unchanged."""
 
     def of(self, process: ProcessId, metric: ProcessMetric) -> Series:
         """The series of one process, oldest first; empty if never read."""

@@ -6,6 +6,7 @@ be read", never zero; the reason is in `problems`. All `at_s` are CLOCK_MONOTONI
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
@@ -35,6 +36,14 @@ WaitKind: TypeAlias = Literal[
     "stopped",
     "unknown",
 ]
+
+_NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
+
+
+def inode_of(target: str) -> int | None:
+    """The inode in `pipe:[18174]` or `socket:[77]`, or `None` for anything else."""
+    match = _NUMBERED.fullmatch(target)
+    return int(match[1]) if match is not None else None
 
 
 class FdLink(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,6 +10,18 @@ from mpwatch.model.ids import SegmentId
 
 SegmentKind: TypeAlias = Literal["torch", "torch-named", "psm", "semaphore", "nccl", "other"]
 """`torch` is unlinked at creation (file_descriptor strategy); `torch-named` still has its name."""
+
+_TORCH_NAME = re.compile(r"torch_(\d+)_\d+(?:_\d+)?")
+
+
+def torch_creator(name: str) -> int | None:
+    """The pid in the name of a torch segment, as its creator saw itself; `None` of other files.
+
+    `torch_PID_RANDOM_COUNTER` (torch/csrc/StorageSharing.cpp, torch 1.12 to 2.13), before that
+    without the counter.
+    """
+    match = _TORCH_NAME.fullmatch(name)
+    return int(match[1]) if match is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def measure(pid: int, ticks: int) -> None:
     for _ in range(ticks):
         time.sleep(1.0)
         ours.append(cpu_ms(lambda: tree.collect(ReadRequest())))
-        idle.append(cpu_ms(tree.births))
+        idle.append(cpu_ms(tree.started))
         theirs.append(cpu_ms(lambda: by_psutil(pid, CHEAP)))
     full = [cpu_ms(lambda: tree.collect(ReadRequest.everything())) for _ in range(3)]
     full_theirs = [cpu_ms(lambda: by_psutil(pid, FULL)) for _ in range(3)]

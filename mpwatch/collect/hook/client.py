@@ -1,4 +1,4 @@
-"""The hooks of all processes of a job: looked for, connected to, listened to, asked."""
+"""Connections to the hooks of all processes of a job: events in, requests out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NO_HOOK, NoHook
-from mpwatch.collect.hook.link import SILENT_AFTER_S, Heard, Link
+from mpwatch.collect.hook.link import SILENT_AFTER_S, Delivered, Link
 from mpwatch.collect.hook.ring_decode import RingReading, read_ring
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import ProcSample
 
 AGAIN_S = 5.0
-"""A hook that left or could not be used is looked for again after so long."""
+"""Seconds until a hook that was detached or could not be used is looked for again."""
 
 
 class HookClients:
@@ -28,12 +28,12 @@ class HookClients:
         self._selector = selectors.DefaultSelector()
         self._links: dict[ProcessId, Link] = {}
         self._not_before_s: dict[ProcessId, float] = {}
-        """Who was left or refused, and when to look again."""
+        """Processes without a usable hook, and when to look for one again."""
         self._thorough_s: dict[ProcessId, float] = {}
         """When to look next for a hook that is not where the environment says."""
-        self._heard: dict[ProcessId, Heard] = {}
+        self._heard: dict[ProcessId, Delivered] = {}
         self._said: dict[ProcessId, tuple[HookState, str]] = {}
-        """The last status of each process: it is told once."""
+        """The last status of each process: only a new one is reported."""
         self._news: list[Input] = []
 
     @property
@@ -60,7 +60,7 @@ class HookClients:
                 del table[process]
 
     def poll(self, timeout_s: float) -> list[Input]:
-        """What hooks have said, waiting at most this long for the first word."""
+        """What hooks have sent; waits at most this long for the first input."""
         inputs, self._news = self._news, []
         if not self._links and not inputs:
             # An empty selector is no reason to return at once: the caller paces itself by this.
@@ -81,7 +81,7 @@ class HookClients:
         return [each for each in inputs if self._is_news(each)]
 
     def ask(self, process: ProcessId, what: str, also: Sequence[str] = ()) -> str | None:
-        """Ask one hook for something of `wire.ASKS`; the answer comes out of `poll`.
+        """Send one hook a request of `wire.ASKS`; `poll` returns the answer.
 
         Args:
             process: The process of the hook.
@@ -124,20 +124,20 @@ class HookClients:
                 self._not_before_s[sample.process] = at_s + AGAIN_S
             self._news.append(HookStatus(sample.process, at_s, "absent", str(none)))
             return
-        heard = self._heard.setdefault(sample.process, Heard())
+        heard = self._heard.setdefault(sample.process, Delivered())
         link = Link(sample, sock, heard, at_s)
         self._links[sample.process] = link
         self._selector.register(sock, selectors.EVENT_READ, link)
 
     def _part(self, link: Link, at_s: float) -> None:
-        """Close a connection that ended; the process is looked at again after a while."""
+        """Close a connection that ended; its hook is looked for again after a while."""
         self._selector.unregister(link.sock)
         link.close()
         del self._links[link.process]
         self._not_before_s[link.process] = at_s + AGAIN_S
 
     def _is_news(self, each: Input) -> bool:
-        """Whether this was not just said; that a hook which went is absent is none either."""
+        """Whether this status was not just reported; `absent` after `gone` is not news either."""
         if not isinstance(each, HookStatus):
             return True
         before = self._said.get(each.process)

@@ -1,4 +1,4 @@
-"""What a hook says, decoded into inputs; it is text of another process and is cleaned here."""
+"""Frames of a hook, decoded into inputs; text of another process is cleaned here."""
 
 from __future__ import annotations
 
@@ -39,8 +39,25 @@ def parse_object(payload: bytes | bytearray) -> dict[str, Any]:
     return _clean_dict(found, DEPTH_LIMIT)
 
 
+def frame(buffer: bytes | bytearray, start: int = 0) -> tuple[int, bytes, int] | None:
+    """Kind and payload of the frame at `start`, and where it ends; `None` until it is complete.
+
+    Raises:
+        ValueError: It is longer than a frame may be.
+    """
+    if len(buffer) - start < wire.FRAME.size:
+        return None
+    length, kind = wire.FRAME.unpack_from(buffer, start)
+    if length > wire.MAX_FRAME_BYTES:
+        raise ValueError(f"its hook sent a frame of {length} bytes")
+    begin = start + wire.FRAME.size
+    if len(buffer) < begin + length:
+        return None
+    return kind, bytes(memoryview(buffer)[begin : begin + length]), begin + length
+
+
 def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
-    """The introduction of a hook.
+    """The hello of a hook.
 
     Raises:
         ValueError: It speaks another protocol, or introduces another process.
@@ -54,7 +71,7 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     if said.get("start_ticks") not in (None, 0, process.start_ticks):
         raise ValueError("its hook introduces itself as another process")
     missing = said.get("missing")
-    told_of_version(said)
+    note_other_version(said)
     torch, since_ns = said.get("torch"), said.get("since_ns")
     return HookHello(
         process=process,
@@ -72,8 +89,8 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     )
 
 
-def told_of_version(said: dict[str, Any]) -> None:
-    """Add to the problems of a hello that its hook is of another version than this mpwatch."""
+def note_other_version(said: dict[str, Any]) -> None:
+    """Note in the problems of a hello that its hook has another version than this mpwatch."""
     version = said.get("version")
     if version is None or version == own_version():
         return
@@ -105,7 +122,7 @@ def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> Hook
 
 
 def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
-    """Something rare with text."""
+    """An event with text."""
     number = said.pop("n", None)
     kind = said.pop("kind", "")
     at_ns = _whole(said.pop("at_ns", 0))
@@ -113,7 +130,7 @@ def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
 
 
 def gauges(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookGauges:
-    """Readings the hook took."""
+    """Gauges that the hook has read."""
     return HookGauges(process, at_s, {k: v for k, v in said.items() if k != "id"})
 
 
@@ -154,7 +171,7 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
 
 
 def _clean_dict(found: dict[str, Any], depth: int) -> dict[str, Any]:
-    """All keys and values of an object; text that may be long keeps more of its length."""
+    """All keys and values of an object; texts that may be long keep more of their length."""
     return {
         clean(key): clean(value, MESSAGE_LIMIT)
         if isinstance(value, str) and key in _MULTILINE
@@ -164,7 +181,7 @@ def _clean_dict(found: dict[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _clean_value(value: Any, depth: int) -> Any:
-    """A JSON value whose every text is clean; what lies too deep is dropped."""
+    """A JSON value with all text cleaned; what is nested too deep is dropped."""
     if isinstance(value, str):
         return clean(value, 4 * NAME_LIMIT)
     if value is None or isinstance(value, bool | int):

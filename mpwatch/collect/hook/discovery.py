@@ -1,4 +1,4 @@
-"""Finding the hook of a process, and making sure that it is what it claims to be.
+"""Finds the hook of a process, and checks that it belongs to that process.
 
 The socket lies in a private directory of the target's user, inside the target's own mounts.
 Nothing there is trusted before it is checked: directory and socket must belong to that user and be
@@ -28,11 +28,11 @@ NO_HOOK = "no hook in this process"
 
 
 class NoHook(Exception):
-    """There is no hook to speak to; the text says why."""
+    """There is no hook to connect to; the text says why."""
 
 
 def folders(sample: ProcSample, proc: str) -> Iterator[str]:
-    """Where the hook of a process may have put its files, as paths that lead there from here."""
+    """The directories where the hook of a process may have its files, as the observer's paths."""
     if sample.uid is None:
         return
     runtime = sample.environment.get("XDG_RUNTIME_DIR")
@@ -42,7 +42,7 @@ def folders(sample: ProcSample, proc: str) -> Iterator[str]:
 
 
 def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
-    """Whether the socket or the ring of a hook is there; nobody is connected to."""
+    """Whether the socket or the ring of a hook exists; no connection is made."""
     name = stem(sample)
     return any(
         os.path.lexists(f"{folder}/{name}{suffix}")
@@ -52,7 +52,7 @@ def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
 
 
 def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -> socket.socket:
-    """Connect to the hook of a process, without waiting for anything.
+    """Connect to the hook of a process; never blocks.
 
     Args:
         sample: The process.
@@ -87,7 +87,7 @@ def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -
 
 
 def _listening_folder(sample: ProcSample, proc: str) -> str | None:
-    """The directory of the socket on which the process listens, as a path from here."""
+    """The directory of the socket on which the process listens, as the observer's path."""
     try:
         path = listening_socket(sample, proc)
     except OSError:
@@ -121,7 +121,7 @@ def _connect_in(
 
 
 def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
-    """The ring file of a process that is still there; `None` if it has none."""
+    """The ring file of a process, if it exists."""
     for folder in folders(sample, proc):
         path = f"{folder}/{stem(sample)}{wire.RING_SUFFIX}"
         if os.path.exists(path):
@@ -130,10 +130,10 @@ def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
 
 
 def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
-    """Whether the socket is there; a folder or socket that others control is refused.
+    """Whether the socket exists; a folder or socket that other users control is refused.
 
     Raises:
-        NoHook: They belong to somebody else, or others may enter.
+        NoHook: They belong to another user, or others have access.
     """
     found = os.fstat(folder_fd)
     if found.st_uid not in owners:
@@ -152,7 +152,7 @@ def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str)
 def _connect(
     folder_fd: int, name: str, sample: ProcSample, owners: tuple[int, ...]
 ) -> socket.socket:
-    """Connect by way of the folder that was checked, and check who answers.
+    """Connect through the checked folder, and check which process answers.
 
     Raises:
         NoHook: Nobody listens, or the wrong process does.
@@ -186,12 +186,12 @@ def _connect(
 
 
 def _shown(folder: str, proc: str, sample: ProcSample) -> str:
-    """A folder as the target itself calls it, for people."""
+    """The path of a folder as the target sees it, for messages."""
     return clean(folder.removeprefix(f"{proc}/{sample.process.pid}/root"))
 
 
 def _refused(folder: str, proc: str, sample: ProcSample, error: OSError) -> str:
-    """Why a folder cannot be entered."""
+    """Why a folder cannot be opened."""
     shown = _shown(folder, proc, sample)
     if isinstance(error, NotADirectoryError):
         return f"{shown} is not a directory, or a symbolic link"

@@ -1,4 +1,4 @@
-"""What hooks of dead processes left behind: ring and notes files, read with suspicion.
+"""Ring and notes files of processes that have exited; nothing in them is trusted.
 
 A hook removes its files when its process ends normally, so what is found belongs to processes that
 crashed, were killed, or still run.
@@ -27,12 +27,12 @@ class BlackBox:
     """The files of one process."""
 
     process: ProcessId
-    """The pid as the process saw itself."""
+    """The pid in the namespace of the process."""
     folder: str
     parent: ProcessId | None = None
-    """Whose child it says it is; start ticks of 0 are unknown."""
+    """The parent, as the process noted it; start ticks of 0 are unknown."""
     name: str = ""
-    """What `multiprocessing` called it."""
+    """Its name in `multiprocessing`."""
     events: tuple[HookEvent, ...] = ()
     """The last records, oldest first."""
     lost: int = 0
@@ -40,7 +40,7 @@ class BlackBox:
     wall_ns: int = 0
     """When the ring was made, CLOCK_REALTIME."""
     monotonic_ns: int = 0
-    """The same moment, CLOCK_MONOTONIC of the boot it was made in."""
+    """The same moment, CLOCK_MONOTONIC of that boot."""
     copied_ns: int = 0
     """When its ring was copied into the file (CLOCK_MONOTONIC), which then holds nothing newer; 0
     if the process recorded into the file itself."""
@@ -49,19 +49,19 @@ class BlackBox:
 
     @property
     def last_ns(self) -> int:
-        """The last sign of life, CLOCK_MONOTONIC."""
+        """The time of the last record or note, CLOCK_MONOTONIC."""
         moments = [self.monotonic_ns, self.copied_ns]
         moments += [event.at_ns for event in self.events[-1:]]
         moments += [note.at_ns for note in self.notes[-1:]]
         return max(moments)
 
     def wall_s(self, at_ns: int) -> float:
-        """A moment of its clock as seconds since 1970."""
+        """A time of its clock as seconds since 1970."""
         return (self.wall_ns + at_ns - self.monotonic_ns) / 1e9
 
 
 def folders_of_user(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]:
-    """Where hooks of a user put their files, also where the variable was not set for them."""
+    """Directories in which hooks of a user have their files, with and without XDG_RUNTIME_DIR."""
     known = wire.runtime_candidates(uid, xdg_runtime_dir)
     usual = wire.runtime_candidates(uid, f"/run/user/{uid}")
     return tuple(dict.fromkeys((*known, *usual)))
@@ -80,7 +80,7 @@ def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, .
 
 
 def _process_of(name: str) -> ProcessId | None:
-    """Whose ring or notes a file is, by its name."""
+    """The process that a ring or notes file belongs to, by its name."""
     stem, dot, suffix = name.partition(".")
     pid, dash, ticks = stem.partition("-")
     if dot + suffix not in (wire.RING_SUFFIX, wire.NOTES_SUFFIX) or not dash:
@@ -91,12 +91,12 @@ def _process_of(name: str) -> ProcessId | None:
 
 
 def has_box(folder: str, process: ProcessId) -> bool:
-    """Whether a process left a ring in a folder; the pid is the one it saw itself."""
+    """Whether a folder has a ring of a process; its pid is that of its own namespace."""
     return os.path.exists(f"{folder}/{wire.stem(*process)}{wire.RING_SUFFIX}")
 
 
 def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
-    """The files of one process in one folder, as far as they are there and make sense."""
+    """The files of one process in one folder, as far as they exist and are valid."""
     stem = f"{folder}/{wire.stem(*process)}"
     ring = read_ring(stem + wire.RING_SUFFIX)
     notes, written_ns, problems = _read_notes(stem + wire.NOTES_SUFFIX, process)

@@ -1,15 +1,14 @@
-"""What is in a process of mpwatch's hook now: as the hook says itself, and as seen from outside."""
+"""What a process has of mpwatch's hook now: by the hook's own hello, and as seen from outside."""
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import socket
 import time
 from typing import Any
 
-from mpwatch.collect.hook import discovery, presence
+from mpwatch.collect.hook import decode, discovery, presence
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import uid_inside
@@ -26,7 +25,7 @@ _SHOWN = 12
 
 
 def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
-    """Look once; a connection is made to a hook that is there, and nothing is asked of it."""
+    """Inspect once; an existing hook is connected to, and no request is sent."""
     try:
         sample = _sample(process, proc)
     except OSError as error:
@@ -41,7 +40,7 @@ def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
 
 
 def _sample(process: ProcessId, proc: str) -> ProcSample:
-    """What is needed to find the files of its hook.
+    """The facts needed to find the files of the hook.
 
     Raises:
         OSError: It is gone, or hides it.
@@ -64,7 +63,7 @@ def _sample(process: ProcessId, proc: str) -> ProcSample:
 
 
 def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None) -> Check:
-    """What the hook says of itself."""
+    """What the hook reports about itself."""
     if none is not None:
         reason = clean(str(none))
         return Check("hook", "ok", "absent", f"Nothing answers: {reason}.")
@@ -103,7 +102,7 @@ def _patched(hello: dict[str, Any] | None) -> Check:
 
 
 def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
-    """Threads, mappings, sockets and files of a hook, without asking it."""
+    """Threads, mappings, sockets and files of a hook, as seen from outside."""
     pid, stem = sample.process.pid, presence.stem(sample)
     files = [
         f"{folder.removeprefix(f'{proc}/{pid}/root')}/{stem}{suffix}"
@@ -152,7 +151,7 @@ def _listed(name: str, found: list[str], meaning: str) -> Check:
 
 
 def _hello(sample: ProcSample, proc: str) -> dict[str, Any] | None:
-    """What the hook says first; `None` if it says nothing in time.
+    """The hello of the hook; `None` if it does not arrive in time.
 
     Raises:
         NoHook: There is none.
@@ -164,13 +163,12 @@ def _hello(sample: ProcSample, proc: str) -> dict[str, Any] | None:
             if not select.select([client], [], [], left_s)[0] or not (chunk := _received(client)):
                 return None
             buffer += chunk
-            if len(buffer) < wire.FRAME.size:
-                continue
-            size, kind = wire.FRAME.unpack_from(buffer)
-            if kind != wire.HELLO or size > wire.MAX_FRAME_BYTES:
+            try:
+                found = decode.frame(buffer)
+                if found is not None:
+                    return decode.parse_object(found[1]) if found[0] == wire.HELLO else None
+            except ValueError:
                 return None
-            if len(buffer) >= wire.FRAME.size + size:
-                return _parsed(buffer[wire.FRAME.size : wire.FRAME.size + size])
     return None
 
 
@@ -179,14 +177,6 @@ def _received(client: socket.socket) -> bytes:
         return client.recv(65536)
     except OSError:
         return b""
-
-
-def _parsed(payload: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _list(value: object) -> list[object]:

@@ -1,4 +1,4 @@
-"""One connection to the hook of one process: frames in, requests out, never waiting."""
+"""One connection to the hook of one process: frames in, requests out; never blocks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from mpwatch.model.samples import ProcSample
 
 SILENT_AFTER_S = 0.25
 READ_BYTES = 1 << 18
-"""Read at most this much of one hook at a time, so that a loud one does not starve the others."""
+"""Read at most this much of one hook at a time, so that a busy one does not starve the others."""
 UNANSWERED_LIMIT = 32
 
 
 @dataclass(slots=True)
-class Heard:
-    """What is remembered of a hook from one connection to the next."""
+class Delivered:
+    """What was delivered by a hook, kept from one connection to the next."""
 
     since_ns: int | None = None
-    """When that hook came in; another one in the same process counts from 0 again."""
+    """When the hook was attached; another one in the same process counts from 0 again."""
     sequence: int = -1
     """Of the newest record."""
     records: int = 0
@@ -41,14 +41,14 @@ class Heard:
     notes: int = 0
 
     def begin(self, since_ns: int | None) -> None:
-        """Hear an introduction; of a hook that is new, nothing has been heard yet."""
+        """Note a hello; of a new hook nothing has been delivered yet."""
         if since_ns != self.since_ns:
             self.since_ns = since_ns
             self.sequence, self.records = -1, 0
             self.note, self.note_ns, self.notes = -1, 0, 0
 
     def slice(self, found: HookSlice) -> HookSlice | None:
-        """The part of a slice that is new, with the number of records that never came."""
+        """The new part of a slice, with the number of lost records."""
         events = found.events
         if events and events[0].sequence <= self.sequence:
             events = tuple(event for event in events if event.sequence > self.sequence)
@@ -58,8 +58,8 @@ class Heard:
         self.records += len(events)
         return replace(found, events=events, lost=self.sequence + 1 - self.records)
 
-    def hear(self, note: HookNote) -> HookNote | None:
-        """A note if it is new, with the number of notes that never came."""
+    def note_once(self, note: HookNote) -> HookNote | None:
+        """The note if it is new, with the number of lost notes."""
         number = note.number
         is_new = note.at_ns > self.note_ns or not note.at_ns
         if number is not None:
@@ -75,31 +75,33 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Asked:
-    """What was asked and not answered yet."""
+class PendingRequests:
+    """Requests without an answer yet."""
 
-    questions: dict[int, str] = field(default_factory=dict)
+    pending: dict[int, str] = field(default_factory=dict)
     number: int = 0
     since_s: float | None = None
-    """Since when an answer is due; the hello is the first."""
+    """Since when an answer is pending; the hello is the first."""
 
 
 class Link:
     """A connection whose other end was checked.
 
-    The state is `absent` until the hello came, then `ready` and `silent` in turn, at last `gone`.
+    The state is `absent` until the hello, then `ready` or `silent`, at last `gone`.
     """
 
-    def __init__(self, sample: ProcSample, sock: socket.socket, heard: Heard, at_s: float) -> None:
+    def __init__(
+        self, sample: ProcSample, sock: socket.socket, delivered: Delivered, at_s: float
+    ) -> None:
         self.sample = sample
         self.process = sample.process
         self.sock = sock
         self.state: HookState = "absent"
-        self._heard = heard
-        self._asked = Asked(since_s=at_s)
+        self._delivered = delivered
+        self._requests = PendingRequests(since_s=at_s)
         self._buffer = bytearray()
         self._ring: RingMemory | None = None
-        """The ring of the process, if that is in memory."""
+        """The ring of the process, if it is memory and not a file."""
         self._is_ring_checked = False
 
     def ask(self, what: str, at_s: float, also: Sequence[str] = ()) -> str | None:
@@ -108,25 +110,25 @@ class Link:
         Returns:
             `None`, or one sentence why that was not possible.
         """
-        asked = self._asked
+        requests = self._requests
         if self.state not in ("ready", "silent"):
             return f"The hook of process {self.process.pid} has not introduced itself."
-        if len(asked.questions) >= UNANSWERED_LIMIT:
+        if len(requests.pending) >= UNANSWERED_LIMIT:
             return f"The hook of process {self.process.pid} does not answer."
-        asked.number += 1
-        request: dict[str, Any] = {"ask": what, "id": asked.number}
+        requests.number += 1
+        request: dict[str, Any] = {"ask": what, "id": requests.number}
         if also:
             request["also"] = list(also)
         payload = json.dumps(request).encode("ascii")
         frame = wire.pack_frame(wire.REQUEST, payload)
         # Before it is sent: another thread reads the answer, which may be here before we go on.
-        asked.questions[asked.number] = what
-        asked.since_s = at_s if asked.since_s is None else asked.since_s
+        requests.pending[requests.number] = what
+        requests.since_s = at_s if requests.since_s is None else requests.since_s
         problem = self._send(frame)
         if problem is not None:
-            asked.questions.pop(asked.number, None)
-            if not asked.questions:
-                asked.since_s = None
+            requests.pending.pop(requests.number, None)
+            if not requests.pending:
+                requests.since_s = None
         return problem
 
     def _send(self, frame: bytes) -> str | None:
@@ -143,7 +145,7 @@ class Link:
         return None
 
     def read(self, at_s: float) -> Iterator[Input]:
-        """Take in what has arrived; a status of `gone` or `absent` comes last if that was all."""
+        """Read what has arrived; the last input is a status `gone` or `absent` at the end."""
         try:
             data, fd = receive(self.sock, READ_BYTES)
         except BlockingIOError:
@@ -165,8 +167,8 @@ class Link:
             yield self._leave(at_s, "absent", str(error))
 
     def check(self, at_s: float) -> HookStatus | None:
-        """Whether an answer is overdue: then the hook is silent, which is a fact too."""
-        since_s = self._asked.since_s
+        """A status `silent` if an answer is overdue."""
+        since_s = self._requests.since_s
         if since_s is None or at_s - since_s < SILENT_AFTER_S or self.state in ("silent", "gone"):
             return None
         what = "introduction" if self.state == "absent" else "answer"
@@ -190,27 +192,27 @@ class Link:
         return self._ring.read() if self._ring is not None and self._is_ring_checked else None
 
     def _take_ring(self, ring: RingMemory) -> None:
-        """Keep the descriptor that comes with the first bytes, and close all others."""
+        """Keep the descriptor received with the first bytes, and close all others."""
         if self._ring is None and self.state in ("absent", "silent") and not self._buffer:
             self._ring = ring
         else:
             ring.close()
 
     def _check_ring(self, inode: object) -> None:
-        """Keep the descriptor only if it is of the memory that the hook named."""
+        """Keep the descriptor only if it is the memory that the hook named."""
         self._is_ring_checked = self._ring is not None and self._ring.is_ring(inode)
         if self._ring is not None and not self._is_ring_checked:
             self._ring.close()
             self._ring = None
 
     def _rest(self, at_s: float) -> Iterator[HookSlice]:
-        """The records that a hook had no time to send, from the ring that its process left."""
+        """The records that the hook had not sent when its process exited, from its ring."""
         reading = self.read_ring()
         if reading is None or reading.header is None:
             return
         if reading.header.start_ticks not in (0, self.process.start_ticks):
             return
-        rest = self._heard.slice(HookSlice(self.process, at_s, reading.events, reading.lost))
+        rest = self._delivered.slice(HookSlice(self.process, at_s, reading.events, reading.lost))
         if rest is not None:
             yield rest
 
@@ -218,29 +220,25 @@ class Link:
         """All frames that are complete.
 
         Raises:
-            ValueError: What came is not what a hook says.
+            ValueError: The bytes are not frames of a hook.
         """
-        position, buffer = 0, self._buffer
-        while len(buffer) - position >= wire.FRAME.size and self.state != "gone":
-            length, kind = wire.FRAME.unpack_from(buffer, position)
-            if length > wire.MAX_FRAME_BYTES:
-                raise ValueError(f"its hook sent a frame of {length} bytes")
-            end = position + wire.FRAME.size + length
-            if len(buffer) < end:
+        position = 0
+        while self.state != "gone":
+            found = decode.frame(self._buffer, position)
+            if found is None:
                 break
-            payload = bytes(memoryview(buffer)[position + wire.FRAME.size : end])
-            position = end
+            kind, payload, position = found
             yield from self._frame(kind, payload, at_s)
-        del buffer[:position]
+        del self._buffer[:position]
 
     def _frame(self, kind: int, payload: bytes, at_s: float) -> Iterator[Input]:
-        """One frame; of a kind that is not known it is skipped, for hooks newer than this."""
+        """One frame; unknown kinds are skipped, they are of a newer hook."""
         if kind == wire.HELLO:
             said = decode.parse_object(payload)
             introduction = decode.hello(self.process, at_s, said)
-            self._asked.since_s = None
+            self._requests.since_s = None
             self._check_ring(said.get("ring_inode"))
-            self._heard.begin(introduction.since_ns)
+            self._delivered.begin(introduction.since_ns)
             yield introduction
             yield from self._is_awake(at_s)
             return
@@ -255,11 +253,13 @@ class Link:
             return
         yield from self._is_awake(at_s)
         if kind == wire.RECORDS:
-            found = self._heard.slice(decode.records(self.process, at_s, payload))
+            found = self._delivered.slice(decode.records(self.process, at_s, payload))
             if found is not None:
                 yield found
         elif kind == wire.NOTE:
-            note = self._heard.hear(decode.note(self.process, decode.parse_object(payload)))
+            note = self._delivered.note_once(
+                decode.note(self.process, decode.parse_object(payload))
+            )
             if note is not None:
                 yield note
         elif kind == wire.GAUGES:
@@ -268,27 +268,27 @@ class Link:
             yield from self._reply(decode.parse_object(payload), at_s)
 
     def _reply(self, said: dict[str, Any], at_s: float) -> Iterator[Input]:
-        """The answer to one question."""
+        """The answer to one request."""
         number = said.get("id")
-        asked = self._asked
-        question = asked.questions.pop(number, None) if isinstance(number, int) else None
-        if not asked.questions:
-            asked.since_s = None
+        requests = self._requests
+        question = requests.pending.pop(number, None) if isinstance(number, int) else None
+        if not requests.pending:
+            requests.since_s = None
         if question == "stacks":
             yield decode.stacks(self.process, at_s, said)
         elif question == "gauges":
             yield decode.gauges(self.process, at_s, said)
 
     def _is_awake(self, at_s: float) -> Iterator[HookStatus]:
-        """Anything heard means that it is there; an answer still due is waited for afresh."""
-        if self._asked.since_s is not None:
-            self._asked.since_s = at_s
+        """Any frame shows that the hook is responsive; a pending answer is waited for anew."""
+        if self._requests.since_s is not None:
+            self._requests.since_s = at_s
         if self.state != "ready":
             self.state = "ready"
             yield HookStatus(self.process, at_s, "ready")
 
     def _leave(self, at_s: float, state: HookState, reason: str) -> HookStatus:
-        """End the conversation."""
+        """Close the connection, with the reason as a status."""
         self.state = "gone"
         return HookStatus(self.process, at_s, state, reason)
 
@@ -299,7 +299,7 @@ _DESCRIPTOR = struct.Struct("i")
 
 
 def receive(sock: socket.socket, limit: int) -> tuple[bytes, int | None]:
-    """Read from a socket, with the first descriptor that comes along (SCM_RIGHTS, unix(7)).
+    """Read from a socket, with the first descriptor received (SCM_RIGHTS, unix(7)).
 
     The kernel closes any further ones, for which there is no room.
 
@@ -331,7 +331,7 @@ class RingMemory:
             return False  # EINVAL: not memory
 
     def read(self) -> RingReading:
-        """All records that it holds; also after the process has ended."""
+        """All records of the ring, also after the process has exited."""
         return read_descriptor(self._fd, "the ring in memory")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What of a hook is in a process, as seen from outside: thread, mapped ring, listening socket.
+"""The parts of a hook in a process, as seen from outside: thread, mapped ring, listening socket.
 
 The hook's files lie where the target's own `os.environ` led when the hook was attached. What
 `/proc/PID/environ` shows may be something else: a program can set XDG_RUNTIME_DIR itself, and
@@ -29,22 +29,22 @@ class Presence:
     tids: tuple[int, ...] = ()
     """Threads with the hook's name."""
     ring: str = ""
-    """Path of the ring that it maps, as the process calls it."""
+    """Path of the mapped ring, as the process sees it."""
     socket: str = ""
-    """Path of the socket on which it listens, as the process calls it."""
+    """Path of the listening socket, as the process sees it."""
 
     def __bool__(self) -> bool:
         return bool(self.tids or self.ring or self.socket)
 
     @property
     def folder(self) -> str:
-        """The directory of its files, as the process calls it; empty if none is known."""
+        """The directory of the hook's files, as the process sees it; empty if unknown."""
         is_file = not self.ring.startswith(_MEMORY_RING)
         return os.path.dirname(self.socket or (self.ring if is_file else ""))
 
     @property
     def words(self) -> str:
-        """What there is, in words."""
+        """The parts that were found, in words."""
         parts = []
         if self.tids:
             parts.append(f"its thread {', '.join(map(str, self.tids))}")
@@ -66,13 +66,13 @@ def look(sample: ProcSample, proc: str = "/proc") -> Presence:
 
 
 def stem(sample: ProcSample) -> str:
-    """Name of the files of its hook, without suffix: with the pid as the process sees itself."""
+    """Name of the hook's files without suffix; the pid in it is that of the process's namespace."""
     pid = sample.ns_pid if sample.ns_pid is not None else sample.process.pid
     return wire.stem(pid, sample.process.start_ticks)
 
 
 def listening_socket(sample: ProcSample, proc: str = "/proc") -> str:
-    """Path of its hook's socket if the process listens there, as it calls it; empty if none.
+    """Path of the hook's listening socket, as the process sees it; empty if there is none.
 
     A listener that a forked child inherited has another name than the child's own.
 
@@ -101,7 +101,7 @@ def listening_socket(sample: ProcSample, proc: str = "/proc") -> str:
 
 
 def left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> list[str]:
-    """Files of its hook that are in a directory, by their paths as seen from here.
+    """Files of the hook in a directory, as the observer's paths.
 
     Args:
         sample: The process.
@@ -114,7 +114,7 @@ def left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> list[str
 
 
 def remove_left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> None:
-    """Remove files of its hook that it could not remove itself, after a change of user for one.
+    """Remove files that the hook could not remove itself, for example after a change of user.
 
     Only in a directory that belongs to root or to the process's user and is closed to others.
     """

@@ -1,4 +1,4 @@
-"""Records of a hook, decoded: from a slice that came over the socket, or from a whole ring.
+"""Records of a hook, decoded from a slice received on the socket or from a whole ring.
 
 A ring outlives its process: as a file that the process had mapped, as memory of which the observer
 holds a descriptor (`ring_memory`), or as a file into which such memory was copied now and then.
@@ -19,27 +19,27 @@ from mpwatch.model.sanitize import clean
 
 CLOCK_LIMIT_NS = 1 << 59
 """Eighteen years after the machine started. Nobody writes more than a record a nanosecond either,
-so noise that happens to fit its slot is told from a record by number and time."""
+so number and time distinguish a record from noise that happens to fit its slot."""
 SLOTS_LIMIT = 1 << 20
-"""A header that says more is not believed."""
+"""A larger number in a header is not trusted."""
 
 
 class RingHeader(NamedTuple):
-    """Whose ring it is."""
+    """The process a ring belongs to."""
 
     protocol: int
     slots: int
     pid_inside: int
-    """The pid as the process saw itself."""
+    """The pid in the namespace of the process."""
     start_ticks: int
     wall_ns: int
     """When the ring was made, CLOCK_REALTIME."""
     monotonic_ns: int
-    """The same moment, CLOCK_MONOTONIC: of the boot it was made in."""
+    """The same moment, CLOCK_MONOTONIC of that boot."""
     parent: ProcessId | None = None
-    """Whose child it is in its job; start ticks of 0 are unknown. `None` also in older rings."""
+    """The parent in the job; start ticks of 0 are unknown. `None` also in older rings."""
     name: str = ""
-    """What `multiprocessing` called it."""
+    """Its name in `multiprocessing`."""
     copied_ns: int = 0
     """When this copy was made, CLOCK_MONOTONIC; 0 in a ring that the process itself mapped."""
 
@@ -51,7 +51,7 @@ class RingReading(NamedTuple):
     events: tuple[HookEvent, ...] = ()
     """Oldest first."""
     lost: int = 0
-    """Records that were begun and are not there: overwritten, torn or cut away."""
+    """Records that were begun and are missing: overwritten, torn or cut off."""
     problems: tuple[str, ...] = ()
 
 
@@ -121,7 +121,7 @@ def _read_all(fd: int, size: int) -> bytes:
 
 
 def parse_ring(data: bytes) -> RingReading:
-    """Take apart the bytes of a ring file."""
+    """Parse the bytes of a ring file."""
     header, problem = _parse_header(data)
     if header is None:
         return RingReading(None, problems=(problem,))

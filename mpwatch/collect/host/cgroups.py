@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import Budget, KeptFiles
+from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import CgroupSample
 from mpwatch.model.sanitize import clean
 
@@ -74,7 +74,7 @@ def parse_membership(cgroup: bytes) -> dict[str, str]:
 class CgroupReader:
     """Reads the groups of one process: where they are once, their numbers each time."""
 
-    def __init__(self, proc: str, pid: int, budget: Budget | None = None) -> None:
+    def __init__(self, proc: str, pid: int, budget: DescriptorBudget | None = None) -> None:
         """Find the groups.
 
         Args:
@@ -86,7 +86,7 @@ class CgroupReader:
             OSError: The process is gone.
         """
         self.problems: list[str] = []
-        self._files = KeptFiles(budget or Budget(0))
+        self._files = OpenFiles(budget or DescriptorBudget(0))
         membership = parse_membership(procfs.read(f"{proc}/{pid}/cgroup"))
         try:
             mounts = parse_mounts(procfs.read(f"{proc}/self/mountinfo", 4 << 20))
@@ -165,10 +165,8 @@ def _number(read: Read, path: str) -> int | None:
         text = read(path).strip()
     except OSError:
         return None
-    if not text.isdigit():
-        return None
-    value = int(text)
-    return value if value < _UNLIMITED else None
+    value = procfs.number(text)
+    return value if value is not None and value < _UNLIMITED else None
 
 
 def _counter(read: Read, path: str, name: bytes) -> int | None:
@@ -177,7 +175,10 @@ def _counter(read: Read, path: str, name: bytes) -> int | None:
         lines = read(path).splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) for line in lines if line.startswith(name + b" ")), None)
+    prefix = name + b" "
+    return next(
+        (procfs.number(line[len(prefix) :]) for line in lines if line.startswith(prefix)), None
+    )
 
 
 def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, int | None]:
@@ -246,11 +247,8 @@ def _cpu(group: Group) -> dict[str, int | float | None]:
 def _quota(read: Read, folder: str) -> float | None:
     """A group's own cpu quota."""
     try:
-        quota, period = read(f"{folder}/cpu.max").split()
+        spent, per = map(procfs.number, read(f"{folder}/cpu.max").split())
     except (OSError, ValueError):
-        spent, per = (
-            _number(read, f"{folder}/cpu.cfs_quota_us"),
-            _number(read, f"{folder}/cpu.cfs_period_us"),
-        )
-        return spent / per if spent is not None and per else None
-    return int(quota) / int(period) if quota.isdigit() and int(period) else None
+        spent = _number(read, f"{folder}/cpu.cfs_quota_us")
+        per = _number(read, f"{folder}/cpu.cfs_period_us")
+    return spent / per if spent is not None and per else None

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from mpwatch.collect.host.gpu import GpuCollector, GpuReading
 from mpwatch.collect.host.host import HostCollector
-from mpwatch.collect.host.ptrace_access import Facts, judge, judge_in_general, read_facts
+from mpwatch.collect.host.ptrace_access import AccessFacts, judge, judge_in_general, read_facts
 from mpwatch.collect.process import fds, procfs
 from mpwatch.collect.process.identify import python_version, uid_inside
 from mpwatch.hook import wire
@@ -283,7 +283,7 @@ def temporary_folder(path: str | None) -> Check:
 
 
 def start_method(version: tuple[int, int] | None) -> Check:
-    """What `multiprocessing` does on Linux when nobody chose a start method."""
+    """The default start method of `multiprocessing` on Linux."""
     name = "start method"
     if version is None:
         return unknown(name, "the version of Python cannot be told")
@@ -331,14 +331,14 @@ def tracing(pid: int | None, proc: str = "/proc") -> Check:
     """Whether stacks can be taken and the hook brought in from outside.
 
     Args:
-        pid: The process asked about; `None` for processes of this user in general.
+        pid: The process; `None` for processes of this user in general.
         proc: Where procfs is.
     """
     facts = read_facts(os.getpid() if pid is None else pid, proc)
     return tracing_check(facts, is_general=pid is None)
 
 
-def tracing_check(facts: Facts, *, is_general: bool) -> Check:
+def tracing_check(facts: AccessFacts, *, is_general: bool) -> Check:
     """The line about tracing, from what was read."""
     rights = judge_in_general(facts) if is_general else judge(facts)
     value = ", ".join(rights.facts[1:-1] if is_general else rights.facts)

@@ -11,7 +11,7 @@ from mpwatch.model.samples import NO_GPUS, GpuProcessSample, GpuSample
 from mpwatch.model.sanitize import clean
 
 INTERVAL_S = 1.0
-"""Asked more often than this, the last answer is given again."""
+"""Seconds for which an answer is used again."""
 
 
 class GpuReading(NamedTuple):
@@ -22,7 +22,7 @@ class GpuReading(NamedTuple):
 
 
 class GpuCollector:
-    """Asks NVML; a machine without an NVIDIA driver is one sentence, not an error.
+    """Reads NVML; a machine without an NVIDIA driver is one sentence, not an error.
 
     NVML counts processes by their pids on the host: inside a container with its own pid namespace
     they are not the pids seen there, and many drivers show none at all.
@@ -119,7 +119,7 @@ class GpuCollector:
     def _processes(
         self, handle: Any, ask: Callable[[str, Callable[[], Any]], Any]
     ) -> tuple[GpuProcessSample, ...]:
-        """Who uses a device."""
+        """The processes on a device."""
         nvml = self._nvml
         compute = ask("processes", lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle))
         graphics = ask("graphics", lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle))
@@ -137,7 +137,7 @@ class _Unavailable(Exception):
 
 
 def _load_nvml() -> Any:
-    """The binding, imported only where GPUs are asked for and where there is what it binds.
+    """The binding, imported only if GPUs are requested and the library exists.
 
     It takes longer to import than a small job to read, and most machines have no such library.
 
@@ -157,5 +157,5 @@ def _load_nvml() -> Any:
 
 
 def _text(raw: str | bytes | None) -> str:
-    """Names come as text or bytes, depending on the binding's version."""
+    """Names are text or bytes, depending on the binding's version."""
     return clean(raw) if raw is not None else ""

@@ -1,4 +1,4 @@
-"""The machine or container around a job, through the eyes of its root process."""
+"""The machine or container of a job, as its root process sees it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mpwatch.collect.host.cgroups import CgroupReader
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.host.port_owners import port_owners
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import Budget, KeptFiles
+from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
 from mpwatch.model.sanitize import clean
 from mpwatch.model.segments import SegmentUse
 
 RELOCATE_S = 30.0
-"""Where the groups are, what the kernel's own limits are and who listens hardly ever changes."""
+"""Places of control groups, limits of the kernel and owners of ports hardly ever change."""
 LOOK_AGAIN_S = 2.0
-"""How old the list of left segments may become, if there are any: their cleaner may come by."""
+"""How old a list of orphaned segments may become: they may be removed at any time."""
 
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 
@@ -41,12 +41,12 @@ def room(path: str, shown: str) -> RoomSample:
 
 
 class HostCollector:
-    """Reads the surroundings of one process."""
+    """Reads the machine as one process sees it."""
 
-    def __init__(self, proc: str = "/proc", budget: Budget | None = None) -> None:
+    def __init__(self, proc: str = "/proc", budget: DescriptorBudget | None = None) -> None:
         self._proc = proc
-        self._budget = budget or Budget(0)
-        self._files = KeptFiles(self._budget)
+        self._budget = budget or DescriptorBudget(0)
+        self._files = OpenFiles(self._budget)
         self._reader: CgroupReader | None = None
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
@@ -93,15 +93,15 @@ class HostCollector:
         )
 
     def oom_kills(self) -> int | None:
-        """Out-of-memory kills the control group has counted by now, also when all its members died.
+        """Out-of-memory kills that the control group has counted, also after all processes exited.
 
-        The process it was found by may be gone: its folder stays for as long as nobody removes it.
+        The process by which the group was found may be gone: the group's folder still exists.
         """
         sample = None if self._reader is None else self._reader.sample()
         return None if sample is None else sample.oom_kills
 
     def _cgroup(self, pid: int, at_s: float, problems: list[str]) -> CgroupSample | None:
-        """The control group's numbers; where it is is looked up now and then."""
+        """The control group's numbers; its place is looked up now and then."""
         known_pid, located_at_s = self._reader_for
         if known_pid != pid or at_s - located_at_s > RELOCATE_S:
             self._kernel_limits = (
@@ -160,7 +160,7 @@ class HostCollector:
 
 
 def _usable(affinity: int | None, cgroup: CgroupSample | None) -> int | None:
-    """What affinity and quota leave; a quota of 2.5 cpus keeps three threads going."""
+    """The cpus that affinity and quota allow; a quota of 2.5 cpus is rounded up to three."""
     if cgroup is None or cgroup.cpu_quota_cpus is None:
         return affinity
     quota = max(1, math.ceil(cgroup.cpu_quota_cpus))

@@ -1,4 +1,4 @@
-"""What dead jobs left behind on this machine: named torch segments nobody holds, dead sockets.
+"""Files of exited jobs on this machine: named torch segments without a holder, stale sockets.
 
 Named is only what provably belongs to no living process: a segment whose maker is gone and which no
 process maps or has open, a socket on which nobody listens. A segment needs a view of all processes,
@@ -19,24 +19,23 @@ from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.sanitize import clean
-from mpwatch.model.segments import SegmentUse
+from mpwatch.model.segments import SegmentUse, torch_creator
 
 SHM = "/dev/shm"
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the pid namespace that contains all others (PROC_PID_INIT_INO, linux/proc_ns.h)."""
 QUIET_S = 60.0
 """A younger segment may belong to a process that is just being started."""
-_TORCH = re.compile(r"torch_(\d+)_\d+_\d+$")
 _SOCKET = re.compile(rf"(\d+)-(\d+){re.escape(wire.SOCKET_SUFFIX)}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One file that can go."""
+    """One file that can be removed."""
 
     kind: Literal["segment", "socket"]
     path: str
-    """As it is, for removing it."""
+    """Not cleaned, for removing it."""
     maker_pid: int
     size_bytes: int
     age_s: float
@@ -49,7 +48,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Everything found, and why it may not be everything."""
+    """The files found, and why some may be missing."""
 
     files: tuple[Leftover, ...]
     problems: tuple[str, ...] = ()
@@ -61,7 +60,7 @@ def find_leftovers(
     folders: tuple[str, ...] | None = None,
     initial_namespace: int = INITIAL_PID_NAMESPACE,
 ) -> Leftovers:
-    """List what dead processes left; nothing is removed.
+    """List the files of exited processes; nothing is removed.
 
     Args:
         proc: Where procfs is.
@@ -95,9 +94,10 @@ def _segments(
     proc: str, shm: str, initial_namespace: int
 ) -> tuple[list[Leftover], tuple[str, ...]]:
     orphans = [
-        (entry, int(match[1]))
+        (entry, maker)
         for entry in _entries(shm)
-        if (match := _TORCH.match(entry.name)) and not os.path.exists(f"{proc}/{match[1]}")
+        if (maker := torch_creator(entry.name)) is not None
+        and not os.path.exists(f"{proc}/{maker}")
     ]
     if not orphans:
         return [], ()
@@ -149,7 +149,7 @@ def _hidden_processes(proc: str, initial_namespace: int) -> str | None:
 
 
 def _inner_pids(proc: str) -> set[int]:
-    """Process ids as processes in nested pid namespaces see themselves, which torch uses."""
+    """Pids in nested pid namespaces: torch puts the pid of its own namespace into names."""
     found: set[int] = set()
     for pid in procfs.pids(proc):
         try:
@@ -217,14 +217,13 @@ PLACE = "/dev/shm"
 LOOKED_AT = 5000
 """Names examined at most: a job on its way to the limit of mappings has sixty thousand files."""
 KEPT = 200
-_TORCH_SEGMENT = re.compile(r"torch_(\d+)_")
 
 
 def left_segments(proc: str, pid: int) -> tuple[SegmentUse, ...] | None:
-    """List what nobody will remove any more, as the process sees it.
+    """List named torch segments of exited creators, as a process of the job sees them.
 
     The names carry pids of the job's own namespace, so they are looked up in the procfs that the
-    job itself has mounted. Whether somebody else still maps a file cannot be seen from here.
+    job itself has mounted. Whether a process elsewhere still maps a file is not visible here.
 
     Args:
         proc: Where procfs is.
@@ -235,19 +234,18 @@ def left_segments(proc: str, pid: int) -> tuple[SegmentUse, ...] | None:
     """
     root = f"{proc}/{pid}/root"
     found: list[SegmentUse] = []
-    living: dict[str, bool] = {}
+    living: dict[int, bool] = {}
     try:
         with os.scandir(f"{root}{PLACE}") as listing:
             for index, entry in enumerate(listing):
                 if index >= LOOKED_AT or len(found) >= KEPT:
                     break
-                match = _TORCH_SEGMENT.match(entry.name)
-                if match is None:
+                maker = torch_creator(entry.name)
+                if maker is None:
                     continue
-                maker = match[1]
                 if maker not in living:
                     living[maker] = os.path.exists(f"{root}/proc/{maker}")
-                use = None if living[maker] else _examined(entry, int(maker))
+                use = None if living[maker] else _examined(entry, maker)
                 if use is not None:
                     found.append(use)
     except OSError:

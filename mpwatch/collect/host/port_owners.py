@@ -1,4 +1,4 @@
-"""Who listens on the ports that a job names for its rendezvous: another job, or what is left of it.
+"""The processes that listen on the rendezvous ports of a job: another job, or an orphan of one.
 
 Only the ports a job names count, and the tables of its own network namespace. Owners are looked for
 only if such a port is listened on at all.
@@ -15,7 +15,7 @@ from mpwatch.model.host import PortOwner
 from mpwatch.model.sanitize import clean
 
 DEFAULT_PORT = 29500
-"""torch.distributed's own, where nobody chooses another."""
+"""The default of torch.distributed."""
 COMMAND_CHARS = 200
 _LISTEN = b"0A"
 _OPTIONS = re.compile(
@@ -25,7 +25,7 @@ _VARIABLE = re.compile(rb"(?:^|\0)MASTER_PORT=(\d+)")
 
 
 def named_ports(proc: str, pid: int) -> frozenset[int]:
-    """The ports that a process was told to meet others at, and torch's default one."""
+    """The rendezvous ports in a command line or environment, and torch's default one."""
     words = b""
     for name in ("environ", "cmdline"):
         try:
@@ -37,7 +37,7 @@ def named_ports(proc: str, pid: int) -> frozenset[int]:
 
 
 def port_owners(proc: str, pid: int) -> tuple[PortOwner, ...] | None:
-    """Who listens on the ports a job names; empty if nobody does.
+    """The listeners on the ports a job names.
 
     Args:
         proc: Where procfs is.
@@ -61,13 +61,13 @@ def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[byt
             fields = line.split()
             # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
             if len(fields) > 9 and fields[3] == _LISTEN:
-                port = int(fields[1].rpartition(b":")[2], 16)
+                port = procfs.number(fields[1].rpartition(b":")[2], 16)
                 if port in ports:
                     yield b"socket:[" + fields[9] + b"]", port
 
 
 def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
-    """The processes that hold one of these sockets, as far as they may be looked into."""
+    """The processes that hold one of these sockets, as far as they may be read."""
     for name in filter(str.isdigit, os.listdir(proc)):
         folder = f"{proc}/{name}/fd"
         try:
@@ -75,9 +75,8 @@ def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
             ports = {listening[link] for link in links & listening.keys()}
             if ports:
                 words = procfs.read(f"{proc}/{name}/cmdline").replace(b"\0", b" ").strip()
-                stat = procfs.read(f"{proc}/{name}/stat").rpartition(b")")[2].split()
+                parent = procfs.parent_in(procfs.read_stat_line(proc, int(name)))
                 for port in sorted(ports):
-                    command = clean(words.decode(errors="replace"))[:COMMAND_CHARS]
-                    yield PortOwner(port, int(name), command, int(stat[1]))
-        except (OSError, IndexError):
+                    yield PortOwner(port, int(name), clean(words, COMMAND_CHARS), parent)
+        except OSError:
             continue  # it is gone, or another user's

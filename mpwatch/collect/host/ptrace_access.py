@@ -17,7 +17,7 @@ from mpwatch.collect.process import procfs
 from mpwatch.model.ids import ProcessId
 
 __all__ = [
-    "Facts",
+    "AccessFacts",
     "Obstacle",
     "Rights",
     "check",
@@ -53,7 +53,7 @@ class Obstacle:
     fix: str
     """A command or a setting; empty if nothing helps."""
     passes: bool = False
-    """It may be over in a moment without anybody's help."""
+    """It may disappear by itself in a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Rights:
     is_allowed: bool
     obstacles: tuple[Obstacle, ...] = ()
     facts: tuple[str, ...] = ()
-    """What was looked at, in words, for people who want to check the conclusion."""
+    """The facts in words, to check the conclusion."""
 
     @property
     def reason(self) -> str:
@@ -86,7 +86,7 @@ def check(pid: int, proc: str = "/proc") -> Rights:
     return judge(read_facts(pid, proc))
 
 
-def judge(facts: Facts) -> Rights:
+def judge(facts: AccessFacts) -> Rights:
     """The verdict over facts, most specific obstacle first."""
     if facts.may_open is None:
         return Rights(False, (Obstacle("the process has gone", ""),))
@@ -95,7 +95,7 @@ def judge(facts: Facts) -> Rights:
     return Rights(allowed, () if allowed else obstacles, _in_words(facts))
 
 
-def judge_in_general(facts: Facts) -> Rights:
+def judge_in_general(facts: AccessFacts) -> Rights:
     """The verdict over any other process of the same user, from facts about ourselves."""
     is_able = bool(facts.capabilities & CAP_SYS_PTRACE)
     someone = replace(
@@ -131,7 +131,7 @@ def elsewhere(proc: str = "/proc") -> str:
     return _DOCKER_PROCESSES if facts.in_container else ""
 
 
-def _obstacles(facts: Facts) -> list[Obstacle]:
+def _obstacles(facts: AccessFacts) -> list[Obstacle]:
     """Everything that is in the way, in the order in which it should be removed."""
     found = []
     if facts.tracer_pid:
@@ -163,14 +163,14 @@ def _obstacles(facts: Facts) -> list[Obstacle]:
     return found
 
 
-def _despite_capability(facts: Facts) -> Obstacle:
+def _despite_capability(facts: AccessFacts) -> Obstacle:
     """Refused although we have CAP_SYS_PTRACE."""
     if facts.is_same_user_namespace is False:
         return _other_namespace(facts, "it lives in a user namespace in which we have no rights")
     return _by_module(facts)
 
 
-def _without_capability(facts: Facts) -> list[Obstacle]:
+def _without_capability(facts: AccessFacts) -> list[Obstacle]:
     """Refused, and we have no CAP_SYS_PTRACE: which of the kernel's conditions fails."""
     if facts.is_same_user_namespace is False:
         return [_other_namespace(facts, "it lives in another user namespace")]
@@ -184,7 +184,7 @@ def _without_capability(facts: Facts) -> list[Obstacle]:
     return found or [_by_module(facts)]
 
 
-def _by_user(facts: Facts) -> Obstacle | None:
+def _by_user(facts: AccessFacts) -> Obstacle | None:
     """Another user's process, or one that runs partly as another user."""
     others = sorted({uid for uid in facts.uids[:3] if uid != facts.uid})
     if not others:
@@ -204,7 +204,7 @@ def _by_user(facts: Facts) -> Obstacle | None:
     return Obstacle(reason, f"sudo -u '#{owner}' mpwatch attach {facts.pid}, or {_as_root(facts)}")
 
 
-def _by_group(facts: Facts) -> Obstacle | None:
+def _by_group(facts: AccessFacts) -> Obstacle | None:
     others = sorted({gid for gid in facts.gids[:3] if facts.gid is not None and gid != facts.gid})
     if not others:
         return None
@@ -214,7 +214,7 @@ def _by_group(facts: Facts) -> Obstacle | None:
     return Obstacle(reason, f"{fix}, or {_as_root(facts)}" if is_simple else _as_root(facts))
 
 
-def _by_dumpable(facts: Facts) -> Obstacle | None:
+def _by_dumpable(facts: AccessFacts) -> Obstacle | None:
     if facts.is_dumpable:
         return None
     reason = (
@@ -224,7 +224,7 @@ def _by_dumpable(facts: Facts) -> Obstacle | None:
     return Obstacle(reason, _as_root(facts))
 
 
-def _by_capabilities(facts: Facts) -> Obstacle | None:
+def _by_capabilities(facts: AccessFacts) -> Obstacle | None:
     missing = facts.its_capabilities & ~facts.capabilities
     if not missing:
         return None
@@ -233,7 +233,7 @@ def _by_capabilities(facts: Facts) -> Obstacle | None:
     return Obstacle(f"it has capabilities that we lack ({shown})", _as_root(facts))
 
 
-def _by_yama(facts: Facts) -> Obstacle:
+def _by_yama(facts: AccessFacts) -> Obstacle:
     scope = facts.yama_scope
     whom = "only its own children" if scope == 1 else "nothing without CAP_SYS_PTRACE"
     reason = f"Yama lets a process trace {whom} (kernel.yama.ptrace_scope = {scope})"
@@ -251,7 +251,7 @@ def _by_yama(facts: Facts) -> Obstacle:
     return Obstacle(reason, "; or ".join(ways))
 
 
-def _by_module(facts: Facts) -> Obstacle:
+def _by_module(facts: AccessFacts) -> Obstacle:
     """Nothing else is left."""
     label = f" ({facts.security_label})" if facts.security_label else ""
     reason = f"a security module forbids tracing it{label}"
@@ -261,14 +261,14 @@ def _by_module(facts: Facts) -> Obstacle:
     return Obstacle(reason, fix)
 
 
-def _other_namespace(facts: Facts, reason: str) -> Obstacle:
+def _other_namespace(facts: AccessFacts, reason: str) -> Obstacle:
     if facts.is_confined:
         return Obstacle(reason, "run mpwatch outside this container, or inside that of the process")
     return Obstacle(reason, f"{_as_root(facts)}, or run mpwatch inside that container")
 
 
-def _as_root(facts: Facts) -> str:
-    """How to come by CAP_SYS_PTRACE from where we are."""
+def _as_root(facts: AccessFacts) -> str:
+    """How to get CAP_SYS_PTRACE from here."""
     command = f"mpwatch attach {facts.pid}"
     if facts.uid and facts.can_gain and facts.has_sudo:
         return f"sudo {command}"
@@ -286,7 +286,7 @@ def _as_root(facts: Facts) -> str:
     return f"as root: {command}"
 
 
-def _in_words(facts: Facts) -> tuple[str, ...]:
+def _in_words(facts: AccessFacts) -> tuple[str, ...]:
     """The facts as one line each."""
     yama = "absent" if facts.yama_scope is None else f"ptrace_scope {facts.yama_scope}"
     owned = "unknown" if not facts.uids else f"uid {facts.uids[0]}"
@@ -319,8 +319,8 @@ _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything the verdict rests on, as read."""
+class AccessFacts:
+    """The facts that the verdict is derived from."""
 
     pid: int
     uid: int
@@ -332,7 +332,7 @@ class Facts:
     """The target's real, effective, saved and file-system uid; empty if unknown."""
     gids: tuple[int, ...] = ()
     its_capabilities: int = 0
-    """The target's permitted ones: who has fewer may not look, in one user namespace."""
+    """The target's permitted ones: in one user namespace the observer needs all of them."""
     tracer_pid: int = 0
     tracer_name: str = ""
     yama_scope: int | None = None
@@ -361,8 +361,8 @@ def read_facts(
     proc: str = "/proc",
     is_filtered: Callable[[], bool] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Facts:
-    """Read everything the verdict rests on.
+) -> AccessFacts:
+    """Read the facts that the verdict is derived from.
 
     Args:
         pid: The process.
@@ -376,7 +376,7 @@ def read_facts(
     uids = tuple(map(int, theirs.get("Uid", "").split()))
     own_map, its_map = _text(f"{proc}/self/uid_map"), _text(f"{proc}/{pid}/uid_map")
     can_gain = own.get("NoNewPrivs", "0") == "0" and _mask(own, "CapBnd", _ALL) & CAP_SYS_PTRACE
-    return Facts(
+    return AccessFacts(
         pid=pid,
         uid=os.geteuid(),
         capabilities=_mask(own, "CapEff"),
@@ -402,7 +402,7 @@ def read_facts(
 
 
 def may_attach(pid: int, proc: str = "/proc") -> bool:
-    """What all the facts come to, from the three that decide; the others explain a refusal."""
+    """The verdict from the three facts that decide; the others explain a refusal."""
     if not _may_open(f"{proc}/{pid}/mem") or _is_ptrace_filtered():
         return False
     return _status(f"{proc}/{pid}/status").get("TracerPid") == "0"
@@ -451,9 +451,9 @@ def _may_open(path: str) -> bool | None:
 
 
 def _is_same_namespace(proc: str, pid: int, own_map: str, its_map: str) -> bool | None:
-    """Whether two processes share their user namespace; `None` if that cannot be told.
+    """Whether two processes share their user namespace; `None` if unknown.
 
-    The link may be read only by those who may look into the process, its map of users by all.
+    Reading the link needs rights to the process, reading its map of users does not.
     """
     try:
         return os.readlink(f"{proc}/self/ns/user") == os.readlink(f"{proc}/{pid}/ns/user")
@@ -489,7 +489,7 @@ _PAUSE_S = 0.005
 
 
 class Stops(NamedTuple):
-    """Whether a process stands still by order of somebody."""
+    """Whether a process was stopped by a signal or a tracer."""
 
     state: str
     """Of its main thread, or `D` if any thread is in uninterruptible sleep."""
@@ -499,7 +499,7 @@ class Stops(NamedTuple):
 
 
 def stops_of(proc: str, pid: int) -> Stops:
-    """Look at all threads of a process; an ended one is in state `X`."""
+    """Read all threads of a process; one that has exited is in state `X`."""
     states, tracer, is_stopping = [], 0, False
     for tid in procfs.task_ids(proc, pid):
         try:

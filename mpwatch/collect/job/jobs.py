@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from mpwatch.collect.job import roles
-from mpwatch.collect.job.roles import Facts, Part
+from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import procfs, static_facts
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.collect.process.procfs import Stat
@@ -148,7 +148,7 @@ def _job(
         children = sorted(below.get(stat.pid, ()), key=lambda s: s.start_ticks, reverse=True)
         stack.extend((child, stat.process) for child in children)
     identities = {
-        stat.process: static_facts.read_identity(
+        stat.process: static_facts.read_static_facts(
             proc, stat, None, boot_wall_s, os.sysconf("SC_CLK_TCK"), 0.0
         )
         for stat, _ in members
@@ -157,7 +157,7 @@ def _job(
     for stat, parent in members:
         known = identities[stat.process]
         facts.append(
-            Facts(
+            RoleFacts(
                 stat.process,
                 parent,
                 stat.name,
@@ -176,7 +176,11 @@ def _job(
 
 
 def _outline(
-    stat: Stat, known: static_facts.Identity, part: Part, torch: set[int], hooked: set[int]
+    stat: Stat,
+    known: static_facts.StaticFacts,
+    part: RoleAssignment,
+    torch: set[int],
+    hooked: set[int],
 ) -> JobProcess:
     """One process in outline."""
     return JobProcess(

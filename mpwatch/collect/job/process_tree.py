@@ -1,41 +1,40 @@
-"""Which processes belong to a job: the root's descendants, also those whose parents have died."""
+"""Which processes belong to a job: descendants of the root, orphans included."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import Budget, KeptFiles, Stat
+from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles, Stat
 from mpwatch.model.ids import ProcessId
 
 SCAN_INTERVAL_S = 10.0
-"""How often everybody is asked for children, and the machine for strays; those of whom the kernel
-says that it gave them a number are looked at each time."""
-MEMBERS_LIMIT = 10_000
-NEWBORN_LIMIT = 256
-"""More new pids than this, and asking all members for their children is cheaper."""
+"""How often the children of every process, and orphans on the machine, are looked up. In between
+only the pids that the kernel has given out since are read."""
+PROCESSES_LIMIT = 10_000
+NEW_PIDS_LIMIT = 256
+"""With more new pids than this, reading the children of every process is cheaper."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class TreeEntry(NamedTuple):
     """One process of the job as it is now."""
 
     stat: Stat
     parent: ProcessId | None
-    """The parent it had when it was first seen; `None` for the root and for strays."""
+    """The parent when the process was first seen; `None` of the root and of adopted orphans."""
 
 
-class Membership:
-    """Remembers who was seen as a descendant, so that an orphan stays in the tree.
+class ProcessTree:
+    """The processes of a job; one that was seen as a descendant stays in the tree as an orphan.
 
-    Whoever was never seen below the root (its parent started it and died between two looks) is
-    recognised by a slow scan: it hangs on init or on a subreaper above the root, has the root's
-    process group, and is a multiprocessing helper or runs a member's command line; or it is a
-    `torch_shm_manager` in the root's working directory.
+    A process whose parent started it and exited between two readings was never seen below the root.
+    Such an orphan is recognised by a slow scan: its parent is init or a subreaper above the root,
+    it has the root's process group, and it is a multiprocessing helper or has the command line of a
+    process of the job; or it is a `torch_shm_manager` in the root's working directory.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Membership:
         root: ProcessId,
         proc: str = "/proc",
         clock: Callable[[], float] = time.monotonic,
-        budget: Budget | None = None,
+        budget: DescriptorBudget | None = None,
     ) -> None:
         self._root = root
         self._proc = proc
@@ -51,43 +50,45 @@ class Membership:
         self._clock = clock
         self._parents: dict[ProcessId, ProcessId | None] = {}
         self._by_pid: dict[int, ProcessId] = {}
-        self._adopt(root, None)
+        self._add(root, None)
         self._seen: dict[ProcessId, tuple[bytes, Stat]] = {}
-        """The last line of each member: who has not moved since need not be taken apart again."""
-        self._order: list[Member] = []
-        self._files = KeptFiles(budget or Budget(0))
+        """The last `stat` line of each process: the same line need not be parsed again."""
+        self._sorted: tuple[Mapping[ProcessId, ProcessId | None], tuple[ProcessId, ...]] = {}, ()
+        """The parents, and the order that follows from them."""
+        self._files = OpenFiles(budget or DescriptorBudget(0))
         self._has_children_files = procfs.has_children_files(proc)
         self._last_pid: int | None = None
         self._descended_at_s = -SCAN_INTERVAL_S
         self._scanned: tuple[float, frozenset[int]] = (-SCAN_INTERVAL_S, frozenset())
 
-    def update(self) -> list[Member]:
-        """Look again; parents before children, empty once nobody is left."""
+    def update(self) -> list[TreeEntry]:
+        """Read the tree; parents before children, empty once all processes have exited."""
         living: dict[int, Stat] = {}
         for process in list(self._parents):
-            stat = self._look_again(process)
+            stat = self._read_stat(process)
             if stat is not None:
                 living[process.pid] = stat
             else:
-                self._lose(process)
-        given = self._pids_given_out()
+                self._remove(process)
+        given = self._new_pids()
         if given is None or self._clock() - self._descended_at_s >= SCAN_INTERVAL_S:
             self._descend_all(living)
         else:
-            self._take_newborn(given, living)
-        self._find_strays(living)
+            self._add_new(given, living)
+        self._find_orphans(living)
         return self._ordered(living)
 
-    def births(self) -> list[ProcessId]:
-        """Members born since the last look, found cheaply enough to ask ten times a second.
+    def started(self) -> list[ProcessId]:
+        """Processes of the job that were started since the last call, exited ones included.
 
-        One read tells whether the machine made any process at all; only then is anybody looked at.
+        One read (10 us) shows whether the machine started any process at all; only then are their
+        `stat` files read. So this can be called ten times a second.
         """
-        given = self._pids_given_out()
+        given = self._new_pids()
         if given is not None and not given:
             return []
         if given is not None:
-            return self._take_newborn(given, {})
+            return self._add_new(given, {})
         before = set(self._parents)
         living: dict[int, Stat] = {}
         for process in before:
@@ -97,8 +98,8 @@ class Membership:
         self._descend_all(living)
         return [process for process in self._parents if process not in before]
 
-    def _look_again(self, process: ProcessId) -> Stat | None:
-        """The stat of a member, the same object while nothing has moved; `None` once it is gone."""
+    def _read_stat(self, process: ProcessId) -> Stat | None:
+        """The stat of a process, parsed only where its line has changed; `None` once it is gone."""
         try:
             line = self._files.read(f"{self._proc}/{process.pid}/stat")
             line_before, before = self._seen.get(process, (b"", None))
@@ -109,24 +110,22 @@ class Membership:
             return None
         if stat.process != process:
             return None
-        if before is not None and stat == before:
-            stat = before
         self._seen[process] = line, stat
         return stat
 
-    def _lose(self, process: ProcessId) -> None:
-        """Forget one that has ended."""
+    def _remove(self, process: ProcessId) -> None:
+        """Remove a process that has exited."""
         del self._parents[process]
         if self._by_pid.get(process.pid) == process:
             del self._by_pid[process.pid]
         self._seen.pop(process, None)
         self._files.forget(f"{self._proc}/{process.pid}/stat")
 
-    def _pids_given_out(self) -> range | None:
-        """The pids that the machine gave out since the last look; `None` if that cannot be told.
+    def _new_pids(self) -> range | None:
+        """The pids that the kernel has given out since the last call; `None` if that is unknown.
 
-        The kernel shows the last one in `loadavg` and counts upwards until it wraps around; threads
-        get theirs from the same numbers. One read instead of one for each thread of the job.
+        `loadavg` shows the last one; the kernel counts upwards until it wraps around, threads
+        included. One read instead of one for each thread of the job.
         """
         before = self._last_pid
         try:
@@ -135,33 +134,33 @@ class Membership:
         except (OSError, ValueError):
             return None
         self._last_pid = last
-        if before is None or not 0 <= last - before <= NEWBORN_LIMIT:
+        if before is None or not 0 <= last - before <= NEW_PIDS_LIMIT:
             return None
         return range(before + 1, last + 1)
 
-    def _take_newborn(self, given: range, living: dict[int, Stat]) -> list[ProcessId]:
-        """Take in the new pids whose parent belongs to the job, parents before children.
+    def _add_new(self, given: range, living: dict[int, Stat]) -> list[ProcessId]:
+        """Add the new pids whose parent belongs to the job, parents before children.
 
-        Most are of other programs, which costs one read each.
+        A pid of another program costs one read.
         """
-        born: list[ProcessId] = []
+        started: list[ProcessId] = []
         for pid in given:
             line = procfs.read_stat_line(self._proc, pid) if pid not in living else b""
             parent = self._by_pid.get(procfs.parent_in(line))
             stat = procfs.stat_or_none(line) if parent is not None else None
             if stat is None or parent is None or not self._is_process(pid):
                 continue
-            # The parent's pid may have been given to a stranger since.
-            elder = living.get(parent.pid) or procfs.read_stat(self._proc, parent.pid)
-            if elder is not None and elder.process == parent:
+            # The parent's pid may belong to a process of another program by now.
+            above = living.get(parent.pid) or procfs.read_stat(self._proc, parent.pid)
+            if above is not None and above.process == parent:
                 living[pid] = stat
                 if stat.process not in self._parents:
-                    born.append(stat.process)
-                self._adopt(stat.process, parent)
-        return born
+                    started.append(stat.process)
+                self._add(stat.process, parent)
+        return started
 
-    def _adopt(self, process: ProcessId, parent: ProcessId | None) -> None:
-        """Take in a member."""
+    def _add(self, process: ProcessId, parent: ProcessId | None) -> None:
+        """Add a process to the job."""
         self._parents[process] = parent
         self._by_pid[process.pid] = process
 
@@ -174,7 +173,7 @@ class Membership:
         return status.get(b"Tgid") == str(pid).encode()
 
     def _descend_all(self, living: dict[int, Stat]) -> None:
-        """Ask every member for its children."""
+        """Read the children of every process."""
         self._descended_at_s = self._clock()
         self._descend(list(living.values()), living)
 
@@ -182,7 +181,7 @@ class Membership:
         """Find children, their children, and so on."""
         by_parent = None if self._has_children_files else self._children_by_scan()
         queue = list(parents)
-        while queue and len(living) < MEMBERS_LIMIT:
+        while queue and len(living) < PROCESSES_LIMIT:
             parent = queue.pop()
             if by_parent is not None:
                 found = by_parent.get(parent.pid, [])
@@ -193,7 +192,7 @@ class Membership:
                 stat = procfs.read_stat(self._proc, pid) if pid not in living else None
                 if stat is not None:
                     living[pid] = stat
-                    self._adopt(stat.process, parent.process)
+                    self._add(stat.process, parent.process)
                     queue.append(stat)
 
     def _children_by_scan(self) -> dict[int, list[int]]:
@@ -205,8 +204,8 @@ class Membership:
                 found.setdefault(stat.parent_pid, []).append(pid)
         return found
 
-    def _find_strays(self, living: dict[int, Stat]) -> None:
-        """Look for pieces of the job that were orphaned before they were ever seen."""
+    def _find_orphans(self, living: dict[int, Stat]) -> None:
+        """Find processes of the job that were orphaned before they were ever seen."""
         now_s = self._clock()
         scanned_at_s, before = self._scanned
         root = living.get(self._root.pid)
@@ -214,33 +213,33 @@ class Membership:
             return
         current = frozenset(procfs.pids(self._proc))
         self._scanned = (now_s, current)
-        elders = self._elders(root)
+        adopting = self._adopting_pids(root)
         commands: set[tuple[str, ...]] | None = None
         for pid in current - before - living.keys():
             stat = procfs.read_stat(self._proc, pid)
-            if stat is None or stat.parent_pid not in elders:
+            if stat is None or stat.parent_pid not in adopting:
                 continue
             if stat.start_ticks < root.start_ticks:
                 continue
             if commands is None:
-                commands = {self._cmdline(member) for member in living}
-            if self._is_piece(stat, root, commands):
+                commands = {self._cmdline(pid) for pid in living}
+            if self._belongs_to_job(stat, root, commands):
                 living[pid] = stat
-                self._adopt(stat.process, None)
+                self._add(stat.process, None)
                 self._descend([stat], living)
 
-    def _is_piece(self, stray: Stat, root: Stat, commands: set[tuple[str, ...]]) -> bool:
-        """Whether an orphan that was never seen below the root came from there all the same."""
-        cmdline = self._cmdline(stray.pid)
-        if stray.name == roles.SHM_MANAGER[:15]:
-            # It makes a session of its own; what it shares with the job is where it was started.
-            folder = self._folder(stray.pid)
+    def _belongs_to_job(self, orphan: Stat, root: Stat, commands: set[tuple[str, ...]]) -> bool:
+        """Whether an orphan that was never seen below the root was started by the job."""
+        cmdline = self._cmdline(orphan.pid)
+        if orphan.name == roles.SHM_MANAGER[:15]:
+            # It has a session of its own; with the job it shares the working directory.
+            folder = self._folder(orphan.pid)
             return folder is not None and folder == self._folder(root.pid)
-        if stray.group != root.group or not cmdline:
+        if orphan.group != root.group or not cmdline:
             return False
-        # The same command below the root's own parent is rather a second job than a fork.
-        is_fork = cmdline in commands and stray.parent_pid != root.parent_pid
-        return is_fork or roles.is_helper(stray.name, cmdline)
+        # The same command below the root's own parent is more likely a second job than a fork.
+        is_fork = cmdline in commands and orphan.parent_pid != root.parent_pid
+        return is_fork or roles.is_helper(orphan.name, cmdline)
 
     def _folder(self, pid: int) -> str | None:
         """The working directory, `None` if it is hidden."""
@@ -249,15 +248,15 @@ class Membership:
         except OSError:
             return None
 
-    def _elders(self, root: Stat) -> set[int]:
-        """Who adopts the root's orphans: its ancestors, as far as they are subreapers, and init."""
-        elders = {1}
+    def _adopting_pids(self, root: Stat) -> set[int]:
+        """The pids that may become the parent of the root's orphans: its ancestors and init."""
+        adopting = {1}
         pid = root.parent_pid
-        while pid > 1 and pid not in elders:
-            elders.add(pid)
+        while pid > 1 and pid not in adopting:
+            adopting.add(pid)
             stat = procfs.read_stat(self._proc, pid)
             pid = stat.parent_pid if stat is not None else 0
-        return elders
+        return adopting
 
     def _cmdline(self, pid: int) -> tuple[str, ...]:
         """A command line, empty if it cannot be read."""
@@ -266,39 +265,27 @@ class Membership:
         except OSError:
             return ()
 
-    def _ordered(self, living: dict[int, Stat]) -> list[Member]:
-        """The root first, parents before children, siblings by birth, strays last.
-
-        While nobody comes or goes the order of the last time holds.
-        """
-        if len(self._order) == len(living):
-            again = [living.get(member.stat.pid) for member in self._order]
-            order = [
-                member if stat is member.stat else Member(stat, member.parent)
-                for member, stat in zip(self._order, again, strict=True)
-                if stat is not None and stat.process == member.stat.process
-            ]
-            if len(order) == len(living):
-                self._order = order
-                return list(order)
-        self._order = self._sorted(living)
-        return list(self._order)
-
-    def _sorted(self, living: dict[int, Stat]) -> list[Member]:
-        """Put all of them in order."""
+    def _ordered(self, living: dict[int, Stat]) -> list[TreeEntry]:
+        """The root first, parents before children, siblings by start, strays last."""
         by_process = {stat.process: stat for stat in living.values()}
-        below: dict[ProcessId | None, list[Stat]] = {}
-        for process, stat in by_process.items():
-            parent = self._parents.get(process)
-            below.setdefault(parent if parent in by_process else None, []).append(stat)
-        for siblings in below.values():
-            siblings.sort(
-                key=lambda s: (s.process != self._root, s.start_ticks, s.pid), reverse=True
-            )
-        ordered: list[Member] = []
-        stack = below.pop(None, [])
-        while stack:
-            stat = stack.pop()
-            ordered.append(Member(stat, self._parents.get(stat.process)))
-            stack.extend(below.pop(stat.process, ()))
-        return ordered
+        parents = {process: self._parents.get(process) for process in by_process}
+        if parents != self._sorted[0]:
+            self._sorted = parents, _sorted(parents, self._root)
+        return [TreeEntry(by_process[process], parents[process]) for process in self._sorted[1]]
+
+
+def _sorted(
+    parents: Mapping[ProcessId, ProcessId | None], root: ProcessId
+) -> tuple[ProcessId, ...]:
+    """Parents before children, siblings by start."""
+    below: dict[ProcessId | None, list[ProcessId]] = {}
+    for process, parent in parents.items():
+        below.setdefault(parent if parent in parents else None, []).append(process)
+    for siblings in below.values():
+        siblings.sort(key=lambda each: (each != root, each.start_ticks, each.pid), reverse=True)
+    ordered: list[ProcessId] = []
+    stack = below.pop(None, [])
+    while stack:
+        ordered.append(stack.pop())
+        stack.extend(below.pop(ordered[-1], ()))
+    return tuple(ordered)

@@ -1,11 +1,11 @@
 """What each process of a torch job is for: pure functions over readings.
 
-Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
+RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 
 - multiprocessing starts its helpers as `python -c "from multiprocessing.MODULE import ..."`.
   Children of a forkserver are forks of it and keep its command line; only the parent differs.
-- A fork child has its parent's command line; the kernel knows of each whether it has executed
-  anything since it was forked.
+- A fork child has its parent's command line; a flag of the kernel says whether it has executed
+  anything since the fork.
 - torch names the threads of a DataLoader worker `pt_data_worker` (2.7 and later); the main thread's
   name is the process's.
 - inductor compiles in `torch/_inductor/compile_worker/__main__.py` and in forks of that.
@@ -15,7 +15,7 @@ Facts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.model.cmdline import python_program
@@ -35,8 +35,7 @@ _LAUNCHER_MODULES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class RoleFacts(NamedTuple):
     """What the role of a process is derived from."""
 
     process: ProcessId
@@ -45,12 +44,12 @@ class Facts:
     name: str
     cmdline: tuple[str, ...]
     is_python: bool
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = MappingProxyType({})
     is_fork: bool = False
     """Whether it has executed nothing since it was forked."""
 
 
-class Part(NamedTuple):
+class RoleAssignment(NamedTuple):
     """What a process is in the job."""
 
     role: Role
@@ -60,77 +59,79 @@ class Part(NamedTuple):
     worker_id: int | None = None
 
 
-def assign(facts: Sequence[Facts]) -> dict[ProcessId, Part]:
-    """Give every process of a job its part.
+def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
+    """Assign a role to every process of a job.
 
     Args:
         facts: The job, parents before children, the root first.
     """
     known = {fact.process: fact for fact in facts}
-    parts: dict[ProcessId, Part] = {}
+    roles: dict[ProcessId, RoleAssignment] = {}
     for fact in facts:
         above = known.get(fact.parent) if fact.parent is not None else None
-        aboves_part = parts.get(above.process) if above is not None else None
-        part = _part(fact, above, aboves_part, fact is facts[0])
-        parts[fact.process] = part._replace(rank=_number(fact.environment.get("RANK")))
-    return parts
+        role_above = roles.get(above.process) if above is not None else None
+        role = _role(fact, above, role_above, fact is facts[0])
+        roles[fact.process] = role._replace(rank=_number(fact.environment.get("RANK")))
+    return roles
 
 
-def _part(fact: Facts, parent: Facts | None, parents_part: Part | None, is_root: bool) -> Part:
-    """The part of one process whose parent already has its own."""
+def _role(
+    fact: RoleFacts, parent: RoleFacts | None, parent_role: RoleAssignment | None, is_root: bool
+) -> RoleAssignment:
+    """The role of one process, given that of its parent."""
     if _base(fact.cmdline) == SHM_MANAGER or fact.name == SHM_MANAGER[:15]:
-        return Part("shm-manager")
+        return RoleAssignment("shm-manager")
     if not fact.cmdline and parent is not None and parent.is_python:
-        return _remains(fact, parents_part)
+        return _zombie_role(fact, parent_role)
     if not fact.is_python:
-        return Part("other")
+        return RoleAssignment("other")
     code = inline_code(fact.cmdline)
     if code.startswith(_TRACKER):
-        return Part("resource-tracker")
+        return RoleAssignment("resource-tracker")
     if code.startswith(_FORKSERVER):
         if parent is None or not inline_code(parent.cmdline).startswith(_FORKSERVER):
             return _worker_or(fact, "forkserver", None)
         # What the server has started may itself fork.
-        is_servers = parents_part is None or parents_part.role == "forkserver"
+        is_servers = parent_role is None or parent_role.role == "forkserver"
         return _worker_or(fact, "spawned", "forkserver" if is_servers else "fork")
     if any(_COMPILE_WORKER in argument for argument in fact.cmdline[:3]):
-        return Part("compile-worker")
+        return RoleAssignment("compile-worker")
     if code.startswith(_SPAWN):
         return _worker_or(fact, "spawned", "fork" if fact.is_fork else "spawn")
     if fact.name == WORKER_NAME:
-        return Part("loader-worker", "fork")
+        return RoleAssignment("loader-worker", "fork")
     if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
-        return Part("spawned", "fork")
+        return RoleAssignment("spawned", "fork")
     if is_launcher(fact.cmdline):
-        return Part("launcher")
-    return Part(_own_program(fact, parents_part, is_root))
+        return RoleAssignment("launcher")
+    return RoleAssignment(_own_program(fact, parent_role, is_root))
 
 
-def _remains(fact: Facts, parents_part: Part | None) -> Part:
-    """The part of one that was dead when first seen: its name and how it was born are left."""
-    is_servers = parents_part is not None and parents_part.role == "forkserver"
+def _zombie_role(fact: RoleFacts, parent_role: RoleAssignment | None) -> RoleAssignment:
+    """The role of a process that was a zombie when first seen: only its name and flags are left."""
+    is_servers = parent_role is not None and parent_role.role == "forkserver"
     method = ("forkserver" if is_servers else "fork") if fact.is_fork else "spawn"
     if fact.name == WORKER_NAME:
-        return Part("loader-worker", method)
-    return Part("spawned", method) if fact.is_fork else Part("other")
+        return RoleAssignment("loader-worker", method)
+    return RoleAssignment("spawned", method) if fact.is_fork else RoleAssignment("other")
 
 
-def _worker_or(fact: Facts, otherwise: Role, method: str | None) -> Part:
+def _worker_or(fact: RoleFacts, otherwise: Role, method: str | None) -> RoleAssignment:
     """A DataLoader worker if it is called so; its server or another child if not."""
     if fact.name == WORKER_NAME:
-        return Part("loader-worker", method or "forkserver")
-    return Part(otherwise, method)
+        return RoleAssignment("loader-worker", method or "forkserver")
+    return RoleAssignment(otherwise, method)
 
 
-def _own_program(fact: Facts, parents_part: Part | None, is_root: bool) -> Role:
-    """The part of a Python program that multiprocessing did not start."""
-    if parents_part is None:
-        # An orphan, or one whose parent lived too shortly to be seen: a daemon of the program.
+def _own_program(fact: RoleFacts, parent_role: RoleAssignment | None, is_root: bool) -> Role:
+    """The role of a Python program that multiprocessing did not start."""
+    if parent_role is None:
+        # An orphan, or its parent exited before it was seen: a daemon of the program.
         return "main" if is_root else "rank" if "RANK" in fact.environment else "other"
-    if parents_part.role == "launcher":
+    if parent_role.role == "launcher":
         return "rank" if "RANK" in fact.environment else "main"
     # Below a shell or another wrapper the first Python is the program; below Python it is a tool.
-    return "main" if parents_part == Part("other", rank=parents_part.rank) else "other"
+    return "main" if parent_role == RoleAssignment("other", rank=parent_role.rank) else "other"
 
 
 def inline_code(cmdline: Sequence[str]) -> str:
@@ -150,7 +151,7 @@ def is_launcher(cmdline: Sequence[str]) -> bool:
 
 
 def is_helper(name: str, cmdline: Sequence[str]) -> bool:
-    """Whether this can only be a piece of a multiprocessing job, wherever it hangs in the tree."""
+    """Whether this can only belong to a multiprocessing job, wherever it is in the tree."""
     return (
         inline_code(cmdline).startswith((_TRACKER, _FORKSERVER, _SPAWN))
         or _base(cmdline) == SHM_MANAGER
@@ -158,14 +159,14 @@ def is_helper(name: str, cmdline: Sequence[str]) -> bool:
     )
 
 
-def number_workers(births: Iterable[ProcessId], ticks_per_s: int = 100) -> dict[ProcessId, int]:
-    """Number the DataLoader workers of one parent, dead ones included, by order of birth.
+def number_workers(workers: Iterable[ProcessId], ticks_per_s: int = 100) -> dict[ProcessId, int]:
+    """Number the DataLoader workers of one parent, exited ones included, by start time.
 
     Workers of one loader are started back to back; a pause many times longer than the usual one
     begins another loader (validation, next epoch), which counts from 0 again. A guess: the hook
-    knows the numbers themselves.
+    reports the numbers themselves.
     """
-    ordered = sorted(births, key=lambda process: (process.start_ticks, process.pid))
+    ordered = sorted(workers, key=lambda process: (process.start_ticks, process.pid))
     numbers: dict[ProcessId, int] = {}
     number, previous_ticks, longest_gap = 0, 0, ticks_per_s // 10
     for process in ordered:
@@ -189,18 +190,18 @@ class WorkerNumbers:
     def update(
         self, workers: Collection[tuple[ProcessId, ProcessId]], living: Container[ProcessId]
     ) -> dict[ProcessId, int]:
-        """Number living workers, given with their parents; nobody inherits a dead one's number."""
+        """Number living workers, given with their parents; no number of an exited one is reused."""
         found: dict[ProcessId, int] = {}
-        newborn: dict[ProcessId, list[ProcessId]] = {}
+        new: dict[ProcessId, list[ProcessId]] = {}
         for worker, parent in workers:
             number = self._by_parent.get(parent, {}).get(worker)
             if number is None:
-                newborn.setdefault(parent, []).append(worker)
+                new.setdefault(parent, []).append(worker)
             else:
                 found[worker] = number
-        for parent, born in newborn.items():
+        for parent, started in new.items():
             known = self._without_dead_loaders(self._by_parent.get(parent, {}), living)
-            numbers = number_workers([*known, *born], self._ticks_per_s)
+            numbers = number_workers([*known, *started], self._ticks_per_s)
             self._by_parent[parent] = numbers
             found.update((worker, numbers[worker]) for worker in numbers if worker in living)
         for parent in self._by_parent.keys() - {parent for _, parent in workers}:
@@ -211,7 +212,7 @@ class WorkerNumbers:
     def _without_dead_loaders(
         numbers: dict[ProcessId, int], living: Container[ProcessId]
     ) -> list[ProcessId]:
-        """The workers of loaders of which somebody lives: the next epoch counts from 0 again."""
+        """The workers of loaders with a living worker: the next epoch counts from 0 again."""
         loaders: list[list[ProcessId]] = []
         for worker, number in numbers.items():
             if number == 0:
@@ -220,32 +221,6 @@ class WorkerNumbers:
         return [
             worker for loader in loaders if any(w in living for w in loader) for worker in loader
         ]
-
-
-_BY_FUNCTION: Mapping[tuple[str, str], Role] = {
-    ("_worker_loop", "torch/utils/data/_utils/worker.py"): "loader-worker",
-    ("worker", "multiprocessing/pool.py"): "pool-worker",
-    ("_process_worker", "concurrent/futures/process.py"): "pool-worker",
-}
-
-
-def role_by_stack(frames: Iterable[tuple[str, str]]) -> Role | None:
-    """The role that the main thread's stack gives away, or `None`.
-
-    A Pool worker is an ordinary fork or spawn child from outside: only its stack tells.
-
-    Args:
-        frames: Function and file, innermost first. What lies outside `_bootstrap` is the parent's
-            stack, copied by fork, and says nothing about the child.
-    """
-    for function, file in frames:
-        function = function.rsplit(".", 1)[-1]
-        if function == "_bootstrap" and file.endswith("multiprocessing/process.py"):
-            return None
-        for (name, path), role in _BY_FUNCTION.items():
-            if function == name and file.endswith(path):
-                return role
-    return None
 
 
 def _base(cmdline: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""How processes end, also those that are nobody's children here.
+"""How processes exit, also those that are not children of the observer.
 
 A pidfd says at once that a process has ended, and stays with that process when its number is given
-to another. How it ended is read from whichever place still knows: the zombie's `stat` while its
-parent has not collected it, and from Linux 6.15 on the pidfd itself afterwards.
+to another. How it exited is read where the kernel still shows it: in the zombie's `stat` while its
+parent has not collected it, and from Linux 6.15 on by the pidfd afterwards.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _CAP_SYS_PTRACE = 1 << 19
 _NO_PIDFD = -1
 
 
-class DeathWatch:
-    """Tells which of the watched processes have ended, and how."""
+class ExitWatch:
+    """Reports which of the watched processes have exited, and how."""
 
     def __init__(self, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
@@ -59,7 +59,7 @@ class DeathWatch:
             self._reported.intersection_update(present)
 
     def poll(self, timeout_s: float = 0.0) -> list[Ended]:
-        """Who has ended since the last call, waiting at most this long for somebody."""
+        """The processes that have exited since the last call; waits at most this long for one."""
         for fd, _ in self._epoll.poll(0 if self._ended else timeout_s):
             self._end(self._by_fd[fd])
         for process in list(self._without_pidfd):
@@ -101,7 +101,7 @@ class DeathWatch:
         self._epoll.register(fd, select.EPOLLIN)
 
     def _end(self, process: ProcessId) -> None:
-        """Report an end and stop watching."""
+        """Report an exit and stop watching."""
         fd = self._pidfds.pop(process)
         self._without_pidfd.discard(process)
         status = None
@@ -112,7 +112,7 @@ class DeathWatch:
         if status is None:
             status = self._zombie_status(process)
         if status is None and fd != _NO_PIDFD:
-            status = exit_status(fd)  # collected between the two looks
+            status = exit_status(fd)  # collected between the two readings
         if fd != _NO_PIDFD:
             os.close(fd)
         self._ended.append(
@@ -131,7 +131,7 @@ class DeathWatch:
         return 0 if self._may_look_into(process.pid) else None
 
     def _may_look_into(self, pid: int) -> bool:
-        """Whether the kernel shows us the true exit code of this process."""
+        """Whether the kernel shows this observer the true exit code of a process."""
         try:
             own = procfs.read(f"{self._proc}/self/status")
             owner = os.stat(f"{self._proc}/{pid}").st_uid
@@ -141,7 +141,7 @@ class DeathWatch:
         return owner == os.geteuid() or bool(int(capabilities, 16) & _CAP_SYS_PTRACE)
 
     def _unknown(self, process: ProcessId, problem: str) -> Ended:
-        """An end of which no more is known."""
+        """An exit of which no more is known."""
         return Ended(process, self._clock(), problem=problem)
 
 
@@ -156,7 +156,7 @@ def exit_status(pidfd: int) -> int | None:
 
 
 def as_ended(process: ProcessId, at_s: float, status: int) -> Ended:
-    """A wait status in words of its own: exit code or signal."""
+    """A wait status as an exit code or a signal."""
     if os.WIFSIGNALED(status):
         return Ended(process, at_s, signal=os.WTERMSIG(status))
     return Ended(process, at_s, exit_code=os.WEXITSTATUS(status))

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import FdKind, FdLink
+from mpwatch.model.samples import FdKind, FdLink, inode_of
 from mpwatch.model.sanitize import clean
 
 UNKNOWN_S = 2.0
-"""Unknown sockets are asked for this often at most: short-lived ones come with every batch."""
+"""At most so often the kernel is queried for unknown sockets: each batch opens short-lived ones."""
 KNOWN_S = 10.0
 """A known one may have been connected since."""
 ANSWER_BYTES = 1 << 16
@@ -59,7 +59,7 @@ class SocketEnd(NamedTuple):
 
 
 class SocketTable:
-    """The sockets of this network namespace by inode, asked for again when an unknown one comes."""
+    """The sockets of this network namespace by inode, read again when an unknown one is found."""
 
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, ask: Ask | None = None
@@ -258,7 +258,7 @@ def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
 
 @lru_cache(maxsize=8192)
 def kind_of(target: str) -> FdKind:
-    """What sort of thing the text of a descriptor's link names.
+    """The kind of file that the text of a descriptor's link names.
 
     Forked workers hold the pipes of all that were started before them: thousands of descriptors
     that lead to a few hundred things.
@@ -276,26 +276,13 @@ def kind_of(target: str) -> FdKind:
     return _ANON.get(target, "other")
 
 
-@lru_cache(maxsize=8192)
-def inode_of(target: str) -> int | None:
-    """The number in `pipe:[18174]` or `socket:[77]`."""
-    kind, bracket, rest = target.partition(":[")
-    digits = rest[:-1]
-    is_numbered = bracket and kind in ("pipe", "socket") and digits.isdecimal()
-    return int(digits) if is_numbered else None
-
-
-def read_descriptors(
-    proc: str, pid: int, socket_end: SocketEndOf, before: Descriptors | None = None
-) -> Descriptors:
+def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptors:
     """List the descriptors of a process and resolve each.
 
     Args:
         proc: Where procfs is.
         pid: The process.
         socket_end: Where a socket leads, by its inode.
-        before: An earlier listing: what is the same now is the same object, so that whoever derived
-            something from it sees that nothing has changed.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -304,19 +291,13 @@ def read_descriptors(
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(map(int, os.listdir(folder)))
-        found = _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end, before)
+        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end)
     finally:
         os.close(folder)
-    if before is not None and found.links == before.links:
-        return found._replace(links=before.links)
-    return found
 
 
-def _resolve(
-    folder: int, fds: list[int], infos: str, socket_end: SocketEndOf, before: Descriptors | None
-) -> Descriptors:
+def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -> Descriptors:
     """What each of these descriptors points to."""
-    known = {link.fd: link for link in before.links} if before is not None else {}
     is_long = len(fds) > LINKS_LIMIT
     kinds: dict[FdKind, int] = {}
     links: list[FdLink] = []
@@ -327,17 +308,6 @@ def _resolve(
             target = os.readlink(name, dir_fd=folder)
         except OSError:
             continue  # closed since the listing
-        same = known.get(fd)
-        # The other end of the same pipe may sit at the number by now: the direction is asked.
-        if (
-            same is not None
-            and same.kind == "pipe"
-            and same.target == target
-            and same.is_writable is is_writable(name, folder)
-        ):
-            kinds["pipe"] = kinds.get("pipe", 0) + 1
-            links.append(same)
-            continue
         kind = kind_of(target)
         kinds[kind] = kinds.get(kind, 0) + 1
         if kind == "pipe":

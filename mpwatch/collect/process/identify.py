@@ -22,8 +22,8 @@ def identify(pid: int, proc: str = "/proc", *, may_be_hidden: bool = False) -> P
         pid: The process.
         proc: Where procfs is.
         may_be_hidden: Whether one that may not be looked into will do, if its command line is that
-            of Python: state, cpu and threads are there for everybody. Not for who draws conclusions
-            from finding nothing.
+            of Python: state, cpu and threads can be read of every process. Not for callers that
+            draw conclusions from finding nothing.
 
     Raises:
         CannotWatch: One of `NoSuchProcess`, `IsThread`, `IsZombie`, `NotPermitted`, `NotPython`,
@@ -181,7 +181,7 @@ class IsThread(CannotWatch):
 
 
 class NotPermitted(CannotWatch):
-    """The process belongs to somebody else, or the system forbids looking into it."""
+    """The process belongs to another user, or the system forbids reading it."""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""Memory of processes: the resident size that is always at hand, and what `smaps_rollup` adds."""
+"""Memory of processes: what `smaps_rollup` adds to the resident size, and words of memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_rollup(proc: str, pid: int, at_s: float) -> MemorySample:
 class Rollups:
     """`smaps_rollup` of many processes, read on several cpus: the kernel does the work.
 
-    The reading begins at once; whoever asks for a process waits until that one is read.
+    The reading begins at once; `get` waits until its process is read.
     """
 
     def __init__(self, proc: str, pids: Sequence[int], at_s: float) -> None:
@@ -86,7 +86,7 @@ def _read_or_none(proc: str, pid: int, at_s: float) -> MemorySample | None:
         return None
 
 
-class TargetMemory:
+class ProcessMemory:
     """Words of another process's memory, where ptrace rights allow; `None` where they do not."""
 
     def __init__(self, proc: str, pid: int) -> None:

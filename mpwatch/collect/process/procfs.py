@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CHUNK_BYTES = 1 << 16
 ARGUMENT_COUNT_LIMIT = 64
 CMDLINE_BYTES_LIMIT = 1 << 16
@@ -19,11 +20,11 @@ _FORKED_NO_EXEC = 0x40
 """PF_FORKNOEXEC of include/linux/sched.h, the same since Linux 2.6."""
 
 GONE = (FileNotFoundError, ProcessLookupError)
-"""What the kernel answers for a process that has ended: ENOENT on open, ESRCH on read."""
+"""What the kernel returns for a process that has exited: ENOENT on open, ESRCH on read."""
 
 
 class Stat(NamedTuple):
-    """The fields of `/proc/PID/stat` (or of a thread's) that are of use; see proc_pid_stat(5)."""
+    """The fields of `/proc/PID/stat` (or of a thread's) that are used; see proc_pid_stat(5)."""
 
     pid: int
     name: str
@@ -57,8 +58,8 @@ def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, min(limit, CHUNK_BYTES))
-        # procfs hands out whole records and may stop short of what was asked for: only an empty
-        # read is the end. Small files are complete in one read of less than a page.
+        # procfs returns whole records and may return less than requested: only an empty read is
+        # the end. Small files are complete in one read of less than a page.
         if len(data) < 2048:
             return data
         parts, size = [data], len(data)
@@ -74,7 +75,7 @@ def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
 
 
 def parse_stat(line: bytes) -> Stat:
-    """Take apart a `stat` line.
+    """Parse a `stat` line.
 
     Raises:
         ValueError: It is not such a line.
@@ -110,12 +111,12 @@ def parse_stat(line: bytes) -> Stat:
 
 @lru_cache(maxsize=4096)
 def _clean_name(raw: bytes) -> str:
-    """A name; there are few of them, each read a thousand times."""
+    """The cleaned name: there are few different ones, each read a thousand times."""
     return clean(raw)
 
 
 def read_stat_line(proc: str, pid: int) -> bytes:
-    """`stat` of a process as it is, or nothing once it is gone."""
+    """The `stat` line of a process, empty once it is gone."""
     try:
         return read(f"{proc}/{pid}/stat", 4096)
     except GONE:
@@ -123,13 +124,13 @@ def read_stat_line(proc: str, pid: int) -> bytes:
 
 
 def parent_in(line: bytes) -> int:
-    """The parent's pid in a `stat` line, without taking apart the rest; 0 if there is none."""
+    """The parent's pid in a `stat` line, without parsing the rest; 0 if there is none."""
     fields = line[line.rfind(b")") + 2 :].split(b" ", 2)
     return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0
 
 
 def stat_or_none(line: bytes) -> Stat | None:
-    """A `stat` line taken apart, or `None` if it is none."""
+    """A parsed `stat` line, or `None` if it is none."""
     try:
         return parse_stat(line)
     except ValueError:
@@ -155,7 +156,7 @@ def read_cmdline(proc: str, pid: int) -> tuple[str, ...]:
 
 
 def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str, str]:
-    """Those variables of the initial environment that are wanted.
+    """The wanted variables of the initial environment.
 
     Raises:
         OSError: It cannot be read.
@@ -177,7 +178,7 @@ _STATUS = re.compile(
 
 
 def parse_status(data: bytes) -> dict[bytes, bytes]:
-    """The lines of `status` that are of use, by name."""
+    """The lines of `status` that are used, by name."""
     return dict(_STATUS.findall(data))
 
 
@@ -256,11 +257,11 @@ def read_status(proc: str, pid: int) -> StatusCounters:
         return NO_COUNTERS
     shmem = found.get(b"RssShmem", b"").split()
     return StatusCounters(
-        voluntary_switches=_int(found.get(b"voluntary_ctxt_switches")),
-        involuntary_switches=_int(found.get(b"nonvoluntary_ctxt_switches")),
+        voluntary_switches=number(found.get(b"voluntary_ctxt_switches")),
+        involuntary_switches=number(found.get(b"nonvoluntary_ctxt_switches")),
         cpus_allowed=_bits(found.get(b"Cpus_allowed")),
-        signals_caught=_mask(found.get(b"SigCgt")),
-        shmem_kb=int(shmem[0]) if shmem else None,
+        signals_caught=number(found.get(b"SigCgt"), 16),
+        shmem_kb=number(shmem[0]) if shmem else None,
     )
 
 
@@ -271,20 +272,24 @@ def read_io(proc: str, pid: int) -> tuple[int | None, int | None]:
     except OSError:
         return None, None
     found = dict(_IO.findall(data))
-    return _int(found.get(b"rchar")), _int(found.get(b"wchar"))
+    return number(found.get(b"rchar")), number(found.get(b"wchar"))
 
 
-def _int(text: bytes | None) -> int | None:
-    return int(text) if text else None
-
-
-def _mask(text: bytes | None) -> int | None:
-    return int(text, 16) if text else None
+def number(text: bytes | None, base: int = 10) -> int | None:
+    """A number of at most 64 bits; `None` for anything else, as other kernels may show it."""
+    try:
+        value = int(text or b"", base)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1 << 64 else None
 
 
 def _bits(text: bytes | None) -> int | None:
-    """How many bits a mask of cpus has."""
-    return int(text.replace(b",", b""), 16).bit_count() if text else None
+    """How many bits are set in a mask of cpus, which is longer than 64 bits on large machines."""
+    try:
+        return int((text or b"").replace(b",", b""), 16).bit_count()
+    except ValueError:
+        return None
 
 
 KEPT_LIMIT = 4096
@@ -292,17 +297,17 @@ SMALL_BYTES = 4096
 """One read gives all of such a file."""
 
 
-class Budget:
-    """How many descriptors may be held open by all readers together."""
+class DescriptorBudget:
+    """How many descriptors all readers together may hold open."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
 
     @classmethod
-    def of_this_process(cls, proc: str) -> Budget:
-        """Half of what this process may open; nothing of a procfs that is only a copy of one.
+    def of_this_process(cls, proc: str) -> DescriptorBudget:
+        """Half of what this process may open; 0 where `proc` is a copy of a procfs.
 
-        Files of a copy do not end with the process they are of.
+        Files of a copy do not vanish with the process.
         """
         if proc != "/proc":
             return cls(0)
@@ -310,10 +315,10 @@ class Budget:
         return cls(KEPT_LIMIT if soft == resource.RLIM_INFINITY else min(KEPT_LIMIT, soft // 2))
 
 
-class KeptFiles:
-    """The files of one process, or of some."""
+class OpenFiles:
+    """Small files that stay open between readings, so that the kernel need not find them again."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: DescriptorBudget) -> None:
         self._budget = budget
         self._fds: dict[str, int] = {}
 
@@ -321,7 +326,7 @@ class KeptFiles:
         """The content of a file of less than `SMALL_BYTES`.
 
         Raises:
-            OSError: As open(2) and read(2) say; the file is let go.
+            OSError: As open(2) and read(2) say; the file is closed.
         """
         fd = self._fds.get(path)
         if fd is not None:
@@ -344,16 +349,16 @@ class KeptFiles:
         return data
 
     def size(self, folder: str) -> int:
-        """The size that a folder has, which is open from then on.
+        """The size of a folder, which stays open.
 
         Raises:
-            OSError: As open(2) and stat(2) say; the folder is let go.
+            OSError: As open(2) and stat(2) say; the folder is closed.
         """
         fd = self._fds.get(folder)
         if fd is None:
             if self._budget.left <= 0:
                 return os.stat(folder).st_size
-            # To look into it takes more rights than to be told its size.
+            # Reading the folder would take more rights than its size does.
             fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._budget.left -= 1
             self._fds[folder] = fd
@@ -364,14 +369,14 @@ class KeptFiles:
             raise
 
     def forget(self, path: str) -> None:
-        """Let go of one file, if it is held."""
+        """Close one file, if it is open."""
         fd = self._fds.pop(path, None)
         if fd is not None:
             os.close(fd)
             self._budget.left += 1
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all files."""
         for path in list(self._fds):
             self.forget(path)
 

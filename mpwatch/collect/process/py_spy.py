@@ -18,7 +18,7 @@ from mpwatch.collect.host.ptrace_access import resume_if_stopped, stops_of
 from mpwatch.collect.process import procfs
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
-from mpwatch.model.sanitize import clean
+from mpwatch.model.sanitize import NAME_LIMIT, clean
 
 OUTPUT_LIMIT = 64 << 20
 ERRORS_LIMIT = 64 << 10
@@ -159,7 +159,7 @@ class StackCollector:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
 
         The process stands still for a few milliseconds, unless it cannot or must not be stopped:
-        then, or when asked to, py-spy reads while it runs, which fails on busy processes.
+        then, or with `nonblocking`, py-spy reads while it runs, which fails on busy processes.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
@@ -254,13 +254,13 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
     """One thread."""
     return StackSample(
         process=process,
-        tid=thread["os_thread_id"],
-        thread_name=clean(thread["thread_name"] or ""),
+        tid=_whole(thread["os_thread_id"]),
+        thread_name=_text(thread["thread_name"]),
         frames=tuple(_frame(frame) for frame in thread["frames"][:FRAMES_LIMIT]),
         source="py-spy",
         at_s=at_s,
-        is_active=thread["active"],
-        has_gil=thread["owns_gil"],
+        is_active=thread["active"] is True,
+        has_gil=thread["owns_gil"] is True,
     )
 
 
@@ -270,12 +270,34 @@ def _frame(frame: dict[str, Any]) -> Frame:
     # From Python 3.11 on py-spy says `Queue.get`; native names may hold dots of their own.
     if file.endswith(".py") or file.startswith("<"):
         name = name.rsplit(".", 1)[-1]
-    return Frame(clean(name), clean(file, 1024), frame["line"], _locals(frame["locals"] or ()))
+    line = _whole(frame["line"]) or 0
+    return Frame(_text(name), _text(file, 1024), line, _locals(frame["locals"] or ()))
 
 
 def _locals(found: Sequence[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Names and shortened reprs."""
     return tuple(
-        (clean(each["name"]), clean(each["repr"] or "", REPR_LIMIT))
-        for each in found[:LOCALS_LIMIT]
+        (_text(each["name"]), _text(each["repr"], REPR_LIMIT)) for each in found[:LOCALS_LIMIT]
     )
+
+
+def _text(value: object, limit: int = NAME_LIMIT) -> str:
+    """A cleaned text; empty for none.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(value, str | None):
+        raise TypeError(f"text expected, not {type(value).__name__}")
+    return clean(value or "", limit)
+
+
+def _whole(value: object) -> int | None:
+    """A whole number of at most 64 bits, or none.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if value is not None and (type(value) is not int or not -1 << 63 <= value < 1 << 63):
+        raise TypeError(f"a whole number expected, not {type(value).__name__}")
+    return value

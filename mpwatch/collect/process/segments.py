@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,16 +12,14 @@ from mpwatch.collect.process.fds import HeldFile
 from mpwatch.collect.process.maps import MappedFile
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.sanitize import clean
-from mpwatch.model.segments import SegmentKind, SegmentUse
+from mpwatch.model.segments import SegmentKind, SegmentUse, torch_creator
 
 DELETED = " (deleted)"
 SEGMENTS_LIMIT = 20_000
-"""Of one process; beyond that a list helps nobody, the counts are elsewhere."""
+"""Of one process; a longer list would be of no use, and the counts are known without it."""
 REFRESH_S = 5.0
 SWEEP_S = 30.0
-"""How often what was not seen for long is looked for: a loader leaves thousands in a minute."""
-
-_TORCH = re.compile(r"torch_(\d+)_")
+"""How often old entries are dropped: a DataLoader leaves thousands in a minute."""
 
 CreatorOf = Callable[[int], "int | None"]
 """Translates a pid of the target's namespace to the observer's."""
@@ -56,7 +53,7 @@ class ExtentCache:
         """Size of a mapped file that no known descriptor leads to.
 
         The kernel's `map_files` needs CAP_CHECKPOINT_RESTORE; a file that still has its name can be
-        examined under that name by everybody, provided that it is still the same file.
+        examined under that name, provided that it is still the same file.
         """
         known = self._known.get(file.segment)
         if known is not None and at_s - known.at_s < REFRESH_S:
@@ -94,17 +91,11 @@ def kind_of(path: str, is_linked: bool) -> SegmentKind:
     return "nccl" if name.startswith("nccl") else "other"
 
 
-def creator_inside(path: str) -> int | None:
-    """The pid in a torch segment's name, as its creator saw itself."""
-    match = _TORCH.match(path.rsplit("/", 1)[-1])
-    return int(match.group(1)) if match is not None else None
-
-
 @lru_cache(maxsize=8192)
 def _named(raw: str, is_linked: bool) -> tuple[str, SegmentKind, int | None]:
-    """The cleaned path, what made it and the pid in it: a hundred workers hold the same ones."""
+    """The cleaned path, its kind and the pid in it: a hundred workers hold the same files."""
     path = clean(raw.removesuffix(DELETED))
-    return path, kind_of(path, is_linked), creator_inside(path)
+    return path, kind_of(path, is_linked), torch_creator(path.rpartition("/")[2])
 
 
 def join(
@@ -114,7 +105,6 @@ def join(
     cache: ExtentCache,
     creator_of: CreatorOf,
     at_s: float,
-    before: Sequence[SegmentUse] = (),
 ) -> tuple[SegmentUse, ...]:
     """Join descriptors and mappings by inode: names differ between processes, inodes do not.
 
@@ -125,9 +115,7 @@ def join(
         cache: Sizes of files.
         creator_of: Translates the pid in a name.
         at_s: The moment of the reading.
-        before: What came of it the last time: a use that is still the same is the same object.
     """
-    earlier = {use.segment: use for use in before}
     fds: dict[SegmentId, list[int]] = {}
     paths: dict[SegmentId, str] = {}
     extents: dict[SegmentId, Extent] = {}
@@ -144,34 +132,18 @@ def join(
             extent = cache.examine(pid, area, at_s)
             if extent is not None:
                 extents[area.segment] = extent
-    uses = []
-    for key, path in list(paths.items())[:SEGMENTS_LIMIT]:
-        numbers, spots = tuple(fds.get(key, ())), ranges.get(key, ())
-        extent, use = extents.get(key), earlier.get(key)
-        if use is None or not _is_still(use, path, numbers, spots, extent):
-            use = _use(key, path, numbers, spots, extent, creator_of)
-        uses.append(use)
-    return tuple(uses)
-
-
-def _is_still(
-    use: SegmentUse,
-    path: str,
-    fds: tuple[int, ...],
-    ranges: tuple[tuple[int, int], ...],
-    extent: Extent | None,
-) -> bool:
-    """Whether a use of a segment is what it was."""
-    return (
-        extent is not None
-        and use.fds == fds
-        and use.ranges == ranges
-        and use.size_bytes == extent.size_bytes
-        and use.allocated_bytes == extent.allocated_bytes
-        and use.changed_wall_s == extent.changed_wall_s
-        and use.is_linked is (extent.links > 0)
-        and path.startswith(use.path)
-        and (use.creator_pid is not None or creator_inside(path) is None)
+    return tuple(
+        [
+            _use(
+                key,
+                path,
+                tuple(fds.get(key, ())),
+                ranges.get(key, ()),
+                extents.get(key),
+                creator_of,
+            )
+            for key, path in list(paths.items())[:SEGMENTS_LIMIT]
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""What hardly ever changes about a process: read once, and again after an exec."""
+"""Facts that hardly ever change about a process: read once, and again after an exec."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ VARIABLES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """The lasting facts of one process."""
+class StaticFacts:
+    """Facts about one process that hardly ever change."""
 
     name: str
     is_settled: bool
@@ -58,22 +58,20 @@ class Identity:
     problems: tuple[str, ...] = ()
 
 
-def is_stale(known: Identity | None, stat: Stat, age_s: float) -> bool:
-    """Whether the lasting facts, read so long ago, have to be read again."""
+def is_stale(known: StaticFacts | None, stat: Stat, age_s: float) -> bool:
+    """Whether facts of this age have to be read again."""
     if known is None or known.name != stat.name:
         return True
     return not known.is_settled or age_s > REREAD_S
 
 
-def read_identity(
-    proc: str, stat: Stat, known: Identity | None, boot_wall_s: float | None, ticks_per_s: int,
+def read_static_facts(
+    proc: str, stat: Stat, known: StaticFacts | None, boot_wall_s: float | None, ticks_per_s: int,
     wall_s: float,
-) -> Identity:  # fmt: skip
-    """Read the lasting facts; what is hidden is `None` with one problem for all of it.
+) -> StaticFacts:  # fmt: skip
+    """Read the facts; what is hidden is `None` with one problem for all of it.
 
-    The same object comes back where all is as known: what was derived from it holds on.
-
-    A zombie has none of them any more and keeps what is known. While the process is in state D its
+    A zombie has none of them any more: the known ones stay. While the process is in state D its
     memory is left alone, because reading the command line of a process that holds its own mmap
     lock in there would hang the reader as well.
     """
@@ -92,7 +90,7 @@ def read_identity(
     uid_inside = _attempt(lambda: identify.uid_inside(uid or 0, pid, proc), "", hidden)
     soft, hard = _attempt(lambda: fds.limits(proc, pid), "limits", hidden) or (None, None)
     adjustment = _attempt(lambda: int(procfs.read(f"{proc}/{pid}/oom_score_adj", 64)), "", hidden)
-    found = Identity(
+    return StaticFacts(
         name=stat.name,
         is_settled=born_wall_s is None or wall_s - born_wall_s > SETTLED_S,
         born_wall_s=born_wall_s,
@@ -112,17 +110,16 @@ def read_identity(
             for reason, parts in hidden.items()
         ),
     )
-    return known if known is not None and known == found else found
 
 
 def _why(reason: str, parts: list[str], pid: int, proc: str) -> str:
-    """Whose process it is, where the kernel says no more than that it is denied."""
+    """The reason in words where the kernel only says that access is denied."""
     is_denied = reason == os.strerror(errno.EACCES) and "executable" in parts
     return ptrace_access.why_hidden(pid, proc).reason if is_denied else reason
 
 
 def _texts(
-    proc: str, stat: Stat, known: Identity | None, hidden: dict[str, list[str]]
+    proc: str, stat: Stat, known: StaticFacts | None, hidden: dict[str, list[str]]
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line and environment: both lie in the memory of the process."""
     if stat.state in ("D", "Z", "X"):
@@ -136,7 +133,7 @@ def _texts(
 
 
 def _exe(proc: str, stat: Stat, hidden: dict[str, list[str]]) -> str | None:
-    """The executable, cleaned; `None` for zombies, kernel threads and the processes of others."""
+    """The executable, cleaned; `None` of zombies, kernel threads and other users' processes."""
     if stat.state in ("Z", "X"):
         return None
     exe = _attempt(lambda: os.readlink(f"{proc}/{stat.pid}/exe"), "executable", hidden)

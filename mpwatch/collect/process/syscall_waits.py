@@ -1,7 +1,7 @@
 """What a blocked thread waits for, from its system call and the call's arguments.
 
 The kernel shows number and arguments in `/proc/P/task/T/syscall`; descriptors, mappings and memory
-of the process say what they stand for. Nothing here stops or touches the process.
+of the process say what the arguments mean. Nothing here stops or changes the process.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.fds import inode_of, kind_of
+from mpwatch.collect.process.fds import kind_of
 from mpwatch.collect.process.maps import Mappings
-from mpwatch.collect.process.memory import TargetMemory
-from mpwatch.model.samples import WaitedOn, WaitKind
+from mpwatch.collect.process.memory import ProcessMemory
+from mpwatch.model.samples import WaitedOn, WaitKind, inode_of
 from mpwatch.model.sanitize import clean
 
 FDS_LIMIT = 256
@@ -50,17 +50,17 @@ class BlockedCall:
 
 
 def parse_syscall(line: bytes) -> BlockedCall | None:
-    """Take apart the line; `None` for a thread that runs."""
+    """Parse the line; `None` for a thread that runs."""
     words = line.split()
     if not words or words[0] == b"running":
         return None
-    try:
-        number = int(words[0])
-        # Outside a system call only stack and instruction pointer follow.
-        arguments = tuple(int(word, 16) for word in words[1:7]) if number >= 0 else ()
-    except ValueError:
+    if words[0] == b"-1":
+        return BlockedCall(-1)  # outside a system call only stack and instruction pointer follow
+    number = procfs.number(words[0])
+    arguments = tuple(procfs.number(word, 16) for word in words[1:7])
+    if number is None or None in arguments:
         return None
-    return BlockedCall(number, arguments)
+    return BlockedCall(number, tuple([each for each in arguments if each is not None]))
 
 
 def may_lie_in_a_mapping(line: bytes) -> bool:
@@ -88,8 +88,8 @@ class WaitResolver:
             proc: Where procfs is.
             pid: The process.
             names: System calls by number.
-            mappings: Gives the process's mappings when a shared futex asks for them.
-            outside_pid: Translates a pid that the process knows to the observer's.
+            mappings: Gives the process's mappings, needed for a shared futex.
+            outside_pid: Translates a pid of the process's namespace to the observer's.
             now_s: CLOCK_MONOTONIC, against which absolute deadlines are measured.
             wall_s: CLOCK_REALTIME, likewise.
         """
@@ -100,7 +100,7 @@ class WaitResolver:
         self._outside_pid = outside_pid
         self._now_s = now_s
         self._wall_s = wall_s
-        self._memory = TargetMemory(proc, pid)
+        self._memory = ProcessMemory(proc, pid)
 
     def resolve(self, call: BlockedCall | None, state: str, wchan: str | None) -> WaitedOn | None:
         """What a thread waits for; `None` for one that runs or of which nothing is known."""
@@ -234,7 +234,7 @@ class WaitResolver:
         return self._on_fds("poll", name, fds or (epoll_fd,), timeout_s)
 
     def _child(self, name: str, arguments: Sequence[int]) -> WaitedOn:
-        """The process whose end is waited for."""
+        """The process whose exit is waited for."""
         fds: tuple[int, ...] = ()
         inside = _int32(arguments[0]) if name == "wait4" else 0
         if name == "waitid":
@@ -248,7 +248,7 @@ class WaitResolver:
         return WaitedOn("child", name, (f"pid {inside if outside is None else outside}",), fds)
 
     def _timer(self, name: str, arguments: Sequence[int]) -> WaitedOn:
-        """How long a sleep lasts as it was asked for."""
+        """How long the requested sleep lasts."""
         pointer = arguments[0] if name == "nanosleep" else arguments[2]
         timeout_s = self._memory.timespec_s(pointer)
         is_absolute = name == "clock_nanosleep" and arguments[1] & _TIMER_ABSTIME
@@ -284,8 +284,8 @@ class WaitResolver:
 def queued_bytes(proc: str, pid: int, fd: int) -> int | None:
     """Unread bytes in a pipe of another process, or `None`.
 
-    The pipe is opened for the length of one ioctl only: while it is open there is one more reader,
-    and a writer whose last real reader ends would not be told.
+    The pipe is opened for one ioctl only: while it is open there is one more reader, and a writer
+    whose last real reader exits would get no error.
     """
     path = f"{proc}/{pid}/fd/{fd}"
     try:

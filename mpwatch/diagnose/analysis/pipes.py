@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink
-
-_NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
+from mpwatch.model.samples import FdLink, inode_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +110,6 @@ def _holders(
                 if link.inode in inodes and link.inode is not None and link.kind == "socket":
                     holders.setdefault(link.inode, {})[process] = None
     return holders
-
-
-def inode_of(target: str) -> int | None:
-    """The inode in `pipe:[18174]` or `socket:[77]`, or `None` for anything else."""
-    match = _NUMBERED.fullmatch(target)
-    return int(match[1]) if match is not None else None
 
 
 def pipes_among(targets: Iterable[str]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from mpwatch.collect.hook.client import HookClients
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-from mpwatch.collect.process.exits import DeathWatch
+from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.py_spy import StackCollector
 from mpwatch.model.events import Input
 from mpwatch.model.ids import ProcessId
@@ -51,7 +51,7 @@ class Intake:
         _take_all_descriptors()
         self.root = root
         self.tree = TreeCollector(root)
-        self.deaths = DeathWatch()
+        self.deaths = ExitWatch()
         self.hooks = HookClients() if hooks else None
         self.stacks = StackCollector()
         self.has_changed = False
@@ -82,7 +82,7 @@ class Intake:
         # Where no hook is listened to, it is an end that is waited for.
         found = self.deaths.poll(timeout_s) if self.hooks is None else []
         # Children that live shorter than the time between two readings are caught here.
-        born = self.tree.births()
+        born = self.tree.started()
         if born:
             self.deaths.watch(born)
         ended = [self._counted(end) for end in (*found, *self.deaths.poll())]

@@ -236,7 +236,6 @@ class Fold:
         self._gone.pop(taken.process, None)
         if taken.source != "hook":
             self._history.add_point(taken.process, "looks", taken.at_s, 1)
-        member.shown = None
         member.stacks_problem, member.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             member.stacks = _by_thread(taken.stacks, self._equal_stacks)
@@ -317,8 +316,8 @@ class Fold:
 
     def _process(self, process: ProcessId, depth: int, tree: TreeSample) -> Process:
         """One process; those that have ended, often hundreds, are built once."""
-        member, has_ledger = self._members[process], process in self._ledgers
-        found = self._gone.get(process) or member.shown_at_rest(depth, has_ledger, tree.gpus)
+        member = self._members[process]
+        found = self._gone.get(process)
         if found is None or found.depth != depth:
             found = build_process(
                 member,
@@ -330,7 +329,6 @@ class Fold:
                 depth=depth,
                 shm_bytes=self._mapped.of(member.sample),
             )
-            member.shown = found
             if member.ended is not None:
                 self._gone[process] = found
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mpwatch.collect.process.schedule import TRUSTED_S
 from mpwatch.diagnose.analysis.waits.loader_waits import loader_wait
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Series, Track
 from mpwatch.model.ids import ProcessId
@@ -54,13 +53,9 @@ class HistoryKeeper:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
         self._series: dict[tuple[ProcessId, ProcessMetric], Series] = {}
         """All lines, as rules ask for them."""
-        self._read: dict[ProcessId, tuple[ProcSample, list[tuple[_Line, float]]]] = {}
-        """The numbers of each reading with their lines: one that stands for a process at rest has
-        them still."""
         self._host: dict[HostMetric, _Line] = {}
         self._mapped = MappedBytes()
         self._started_at_s: float | None = None
-        self._rests: dict[ProcessId, float] = {}
 
     def add(
         self,
@@ -72,26 +67,16 @@ class HistoryKeeper:
         at_s = tree.at_s
         if self._started_at_s is None:
             self._started_at_s = at_s
-        self._rests = {
-            sample.process: at_s - sample.at_s
-            for sample in tree.processes
-            if at_s - sample.at_s >= TRUSTED_S  # from then on it was asked for
-        }
         children: dict[int, int] = {}
         for sample in tree.processes:
             children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
         for sample in tree.processes:
             process = sample.process
-            for line, number in self._values(sample):
-                line.add(at_s, number)
-            self._add_all(
-                process,
-                at_s,
-                {
-                    "cpu_percent": cpu_percent.get(process),
-                    "children": children.get(process.pid, 0),
-                },
-            )
+            values = _process_values(sample)
+            values["shm_bytes"] = self._mapped.of(sample)
+            values["cpu_percent"] = cpu_percent.get(process)
+            values["children"] = children.get(process.pid, 0)
+            self._add_all(process, at_s, values)
             memory = sample.memory
             # A carried-over reading is not a new point.
             read_at_s = memory.read_at_s if memory is not None else None
@@ -101,28 +86,18 @@ class HistoryKeeper:
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
 
-    def _values(self, sample: ProcSample) -> list[tuple[_Line, float]]:
-        """The numbers of a reading, taken out of it once, and the lines they belong to."""
-        process = sample.process
-        known = self._read.get(process)
-        if known is None or known[0] is not sample:
-            values = _process_values(sample)
-            values["shm_bytes"] = self._mapped.of(sample)
-            found = [
-                (self._line(process, metric), value)
-                for metric, value in values.items()
-                if value is not None
-            ]
-            known = self._read[process] = sample, found
-        return known[1]
-
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
     ) -> None:
         """Add a point to each line of which there is a value."""
+        lines = self._lines.setdefault(process, {})
         for metric, value in values.items():
-            if value is not None:
-                self._line(process, metric).add(at_s, value)
+            if value is None:
+                continue
+            line = lines.get(metric)
+            if line is None:
+                line = lines[metric] = self._series[process, metric] = _Line()
+            line.add(at_s, value)
 
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
@@ -134,7 +109,6 @@ class HistoryKeeper:
         """Drop everything about a process that nobody shows any more."""
         for metric in self._lines.pop(process, {}):
             del self._series[process, metric]
-        self._read.pop(process, None)
         self._mapped.forget(process)
 
     def trends(self, process: ProcessId) -> Trends:
@@ -147,17 +121,7 @@ class HistoryKeeper:
         """A view for rules; valid until the next `add`."""
         host: Mapping[HostMetric, Series] = MappingProxyType(self._host)
         series = MappingProxyType(self._series)
-        return History(series, host, self._started_at_s, MappingProxyType(self._rests))
-
-    def _line(self, process: ProcessId, metric: ProcessMetric) -> _Line:
-        """A series of a process, begun if it is its first point."""
-        lines = self._lines.get(process)
-        if lines is None:
-            lines = self._lines[process] = {}
-        line = lines.get(metric)
-        if line is None:
-            line = lines[metric] = self._series[process, metric] = _Line()
-        return line
+        return History(series, host, self._started_at_s)
 
 
 def _recent(line: _Line | None) -> Sequence[float]:

@@ -64,25 +64,17 @@ class Member:
     stacks_cost_s: float | None = None
     still_since: dict[int, float] | None = None
     """By thread: since when its cpu time has not moved."""
-    rested_s: float | None = None
-    """Until when the reading stood for the process, which did nothing."""
-    shown: Process | None = None
-    """As it was built last."""
     waits: dict[int, _Waiting] | None = None
     """By thread: what it was last found waiting for, and since when."""
 
     def take(self, sample: ProcSample, at_s: float) -> None:
         """Replace the reading, and note which threads have used cpu since the last.
 
-        One that is older than the tree it comes with, and was there before, stands for a process
-        that has done nothing since.
+        In recordings of earlier versions the reading of an idle process is older than its tree.
         """
-        if sample.at_s < at_s and sample.at_s == self.sample.at_s:
-            self.rested_s = at_s
-            return
-        # What it did since would else be shared out over all the time that it rested.
-        until_s = self.sample.at_s if self.rested_s is None else self.rested_s
-        self.rested_s = None
+        if sample.at_s < at_s:
+            sample = replace(sample, at_s=at_s)
+        until_s = self.sample.at_s
         sample = _with_last_possessions(sample, self.sample)
         self._note_threads(sample, until_s)
         last = Past(until_s, self.sample.cpu_ticks, self.sample.threads)
@@ -104,26 +96,8 @@ class Member:
         self.still_since = since
         if self.waits is None:
             self.waits = dict(_waits(self.sample, {}))
-        if sample.threads is not self.sample.threads:
+        if sample.threads != self.sample.threads:
             self.waits = dict(_waits(sample, self.waits))
-
-    def shown_at_rest(
-        self, depth: int, has_ledger: bool, gpus: Sequence[GpuSample] | None
-    ) -> Process | None:
-        """The process as it was shown, if nothing of it can have changed since."""
-        shown = self.shown
-        if (
-            self.rested_s is None
-            or shown is None
-            or has_ledger
-            or gpus
-            or self.ended is not None
-            or shown.sample is not self.sample
-            or shown.parent != self.parent
-            or shown.depth != depth
-        ):
-            return None
-        return shown
 
 
 def _waits(sample: ProcSample, before: Mapping[int, _Waiting]) -> Iterator[tuple[int, _Waiting]]:

@@ -11,7 +11,7 @@ import pytest
 
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process import identify as errors
-from mpwatch.collect.process.exits import DeathWatch
+from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.identify import identify
 from mpwatch.collect.process.py_spy import StackCollector
 from mpwatch.model.samples import Ended, ProcSample, TreeSample, WaitedOn
@@ -56,7 +56,7 @@ def test_a_zombie_is_refused_with_its_parent_and_reported_with_its_exit_code(tal
     with pytest.raises(errors.IsZombie) as caught:
         identify(zombie)
     sample = by_pid(read(tree))[zombie]
-    deaths = DeathWatch()
+    deaths = ExitWatch()
     deaths.watch([sample.process])
     (ended,) = deaths.poll(5)
     deaths.close()
@@ -96,7 +96,7 @@ def test_deaths_of_strangers_are_reported_with_code_or_signal(talk: Talk) -> Non
     children = list(map(int, program.words))
     tree = TreeCollector(identify(program.pid))
     identities = {pid: sample.process for pid, sample in by_pid(read(tree)).items()}
-    deaths = DeathWatch()
+    deaths = ExitWatch()
     deaths.watch(identities[pid] for pid in children)
 
     program.tell()
@@ -125,7 +125,7 @@ def test_deaths_of_strangers_are_reported_with_code_or_signal(talk: Talk) -> Non
 def test_the_death_of_a_reused_number_is_not_reported_as_ours() -> None:
     mine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = identify(mine.pid)
-    deaths = DeathWatch()
+    deaths = ExitWatch()
     deaths.watch([process._replace(start_ticks=process.start_ticks - 1)])
     (ended,) = deaths.poll()
     deaths.close()
@@ -142,7 +142,7 @@ def test_many_processes_can_be_watched_without_pidfds(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "pidfd_open", refuse)
     child = subprocess.Popen([sys.executable, "-c", "input(); raise SystemExit(5)"],
                              stdin=subprocess.PIPE)  # fmt: skip
-    deaths = DeathWatch()
+    deaths = ExitWatch()
     deaths.watch([identify(child.pid)])
     assert deaths.poll() == []
 
@@ -162,10 +162,10 @@ def test_children_of_other_threads_are_born_once(talk: Talk) -> None:
 
     program.tell()
     program.hear("born")
-    (born,) = tree.births()
+    (born,) = tree.started()
 
     assert born.pid in by_pid(read(tree))
-    assert tree.births() == []
+    assert tree.started() == []
 
 
 def test_every_kind_of_wait_is_resolved(talk: Talk) -> None:
@@ -224,15 +224,12 @@ def run_as_nobody(code: str) -> str:
     # Everything is imported before: the code may lie where nobody may read.
     imports = textwrap.dedent(
         """
-        import dataclasses, resource, sys
-        from mpwatch.collect.host import gpu, host, tracer_state
-        from mpwatch.collect.process import errors, py_spy
-        from mpwatch.collect.process.exits import DeathWatch
+        from mpwatch.collect.process import identify as errors, py_spy
+        from mpwatch.collect.process.exits import ExitWatch
         from mpwatch.collect.hook.client import HookClients
         from mpwatch.collect.process.identify import identify
-        from mpwatch.collect.job.reader import TreeCollector, ReadRequest, find_jobs
+        from mpwatch.collect.job.reader import TreeCollector, ReadRequest
         from mpwatch.model.ids import ProcessId
-        import json, pwd
         """
     )
     done = subprocess.run(
@@ -281,7 +278,7 @@ def test_what_is_hidden_of_another_users_process_is_none_with_reasons(talk: Talk
         clients = HookClients()
         clients.watch([sample])
         print(*[status.reason for status in clients.poll(0)])
-        deaths = DeathWatch()
+        deaths = ExitWatch()
         deaths.watch([sample.process])
         print(deaths.poll())
         """
@@ -346,13 +343,13 @@ def test_processes_that_come_and_go_while_they_are_read_do_no_harm() -> None:
     assert program.stdout is not None
     program.stdout.readline()
     tree = TreeCollector(identify(program.pid))
-    deaths = DeathWatch()
+    deaths = ExitWatch()
     seen: set[int] = set()
     problems: set[str] = set()
     ended: list[Ended] = []
 
     def look() -> bool:
-        deaths.watch(tree.births())
+        deaths.watch(tree.started())
         sample = read(tree)
         seen.update(by_pid(sample))
         deaths.watch(process.process for process in sample.processes)

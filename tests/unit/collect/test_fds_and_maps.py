@@ -8,6 +8,7 @@ import pytest
 from mpwatch.collect.process import fds, maps, segments
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import inode_of
 
 from .conftest import FakeProc
 
@@ -55,7 +56,7 @@ def test_descriptors_are_told_apart_by_what_they_point_to(target: str, kind: str
 def test_only_pipes_and_sockets_have_their_inode_in_the_link(
     target: str, inode: int | None
 ) -> None:
-    assert fds.inode_of(target) == inode
+    assert inode_of(target) == inode
 
 
 def nowhere(_inode: int) -> None:
@@ -162,15 +163,6 @@ def test_libraries_that_matter_are_named_once() -> None:
 
     assert found.libraries == ("libgomp-a34b3233.so.1", "libtorch_cpu.so")
     assert found.has_torch
-
-
-def test_libraries_are_taken_over_while_only_shared_memory_moved() -> None:
-    before = maps.parse_mappings(MAPS)
-    more = MAPS + b"7f0000050000-7f0000051000 rw-s 00000000 00:1b 5001 /dev/shm/torch_1_2_3\n"
-    private = MAPS.replace(b"libgomp", b"libc") + b"7f60-7f61 rw-p 00000000 00:00 0\n"
-
-    assert maps.parse_mappings(more, before).libraries is before.libraries
-    assert maps.parse_mappings(private, before).libraries == ("libtorch_cpu.so",)
 
 
 def test_an_address_leads_to_the_file_it_lies_in() -> None:

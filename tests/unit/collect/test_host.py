@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.host.host import RELOCATE_S, HostCollector
-from mpwatch.collect.process.procfs import Budget
+from mpwatch.collect.process.procfs import DescriptorBudget
 from mpwatch.model.host import CgroupSample
 
 from .conftest import FakeProc
@@ -213,7 +213,7 @@ def test_what_dead_processes_left_is_looked_at_again_before_it_counts_as_left(
 def test_files_that_are_read_each_second_are_held_open_and_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    budget = Budget(100)
+    budget = DescriptorBudget(100)
     host = HostCollector("/proc", budget)
     pid = os.getpid()
     host.collect(pid, None, None, 1.0, 2.0)

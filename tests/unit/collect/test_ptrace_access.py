@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host import ptrace_access
-from mpwatch.collect.host.ptrace_access import Facts, judge
+from mpwatch.collect.host.ptrace_access import AccessFacts, judge
 
 SETUID, SYS_PTRACE, SYS_ADMIN = 1 << 7, 1 << 19, 1 << 21
-PLAIN = Facts(pid=42, uid=1000, capabilities=0, uids=(1000, 1000, 1000, 1000), may_open=True)
+PLAIN = AccessFacts(pid=42, uid=1000, capabilities=0, uids=(1000, 1000, 1000, 1000), may_open=True)
 REFUSED = replace(PLAIN, may_open=False)
 ROOT_INSIDE = replace(REFUSED, uid=0, uids=(0, 0, 0, 0), in_container=True)
 OTHERS = replace(REFUSED, uids=(0, 0, 0, 0))
@@ -113,7 +113,9 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
         ),
     ],
 )
-def test_each_obstacle_is_named_with_what_removes_it(facts: Facts, reason: str, fix: str) -> None:
+def test_each_obstacle_is_named_with_what_removes_it(
+    facts: AccessFacts, reason: str, fix: str
+) -> None:
     verdict = judge(facts)
     assert not verdict.is_allowed
     assert reason in verdict.reason
@@ -127,7 +129,7 @@ def test_several_obstacles_are_all_reported() -> None:
 
 @pytest.mark.parametrize("scope", [None, 1, 2])
 @pytest.mark.parametrize("facts", [ROOT_INSIDE, replace(ROOT_INSIDE, in_container=False)])
-def test_root_is_never_told_to_become_root(facts: Facts, scope: int | None) -> None:
+def test_root_is_never_told_to_become_root(facts: AccessFacts, scope: int | None) -> None:
     others = replace(facts, uids=(5, 5, 5, 5), yama_scope=scope)
     fixes = [obstacle.fix for obstacle in judge(others).obstacles]
     assert fixes

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpwatch.collect.job import roles
-from mpwatch.collect.job.process_tree import Membership
+from mpwatch.collect.job.process_tree import ProcessTree
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-from mpwatch.collect.process import maps, procfs, segments
-from mpwatch.collect.process.fds import HeldFile
+from mpwatch.collect.process import maps, procfs
 from mpwatch.collect.process.maps import parse_mappings
 from mpwatch.collect.process.static_facts import REREAD_S
-from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.ids import ProcessId
 
 from .conftest import FakeProc
 
@@ -87,11 +85,11 @@ def test_newborn_processes_of_strangers_are_looked_at_once_each(
     proc.process(10)
     for pid in range(11, 75):
         proc.process(pid, parent=10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
     for pid in range(200, 210):
         proc.process(pid, parent=1)
-    members.births()
+    members.started()
     for pid in range(210, 220):
         proc.process(pid, parent=1)
     opened: list[str] = []
@@ -103,7 +101,7 @@ def test_newborn_processes_of_strangers_are_looked_at_once_each(
 
     monkeypatch.setattr(os, "open", note)
 
-    assert members.births() == []
+    assert members.started() == []
     assert len(opened) == 11  # `loadavg`, and one `stat` a stranger
 
 
@@ -133,23 +131,6 @@ def test_libraries_are_found_wherever_the_kernel_begins_their_paths(inode: int) 
     narrow = b"b7000000-b7001000 r-xp 00000000 08:01 77".ljust(49) + b"/lib/libtbb.so.12\n"
 
     assert parse_mappings(wide + narrow).libraries == ("libgomp.so.1", "libtbb.so.12")
-
-
-def test_uses_of_segments_that_are_what_they_were_are_the_same_objects(tmp_path: Path) -> None:
-    cache = segments.ExtentCache(str(tmp_path))
-    files = []
-    for number in range(3):
-        path = tmp_path / f"torch_7_{number}_0"
-        path.write_bytes(b"x" * 100)
-        stat = path.stat()
-        files.append(HeldFile(number, str(path), SegmentId(stat.st_dev, stat.st_ino), stat))
-    before = segments.join(7, files, (), cache, lambda pid: pid, 1.0)
-    moved = files[2]._replace(fd=9)
-
-    after = segments.join(7, [*files[:2], moved], (), cache, lambda pid: pid, 2.0, before)
-
-    assert [new is old for new, old in zip(after, before, strict=True)] == [True, True, False]
-    assert after[2].fds == (9,)
 
 
 def test_of_who_belongs_to_a_stranger_nothing_but_its_parent_is_read_out() -> None:

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from mpwatch.collect.job.roles import (
-    Facts,
-    Part,
+    RoleAssignment,
+    RoleFacts,
     WorkerNumbers,
     assign,
     is_helper,
     is_launcher,
     number_workers,
-    role_by_stack,
 )
 from mpwatch.model.ids import ProcessId
 
@@ -37,12 +34,14 @@ COMPILE = (
 TORCHRUN = (PYTHON, "/usr/bin/torchrun", "--nproc-per-node", "2", "train.py")
 
 
-def job(*rows: tuple[int, int | None, str, tuple[str, ...]], **environments: str) -> list[Facts]:
+def job(
+    *rows: tuple[int, int | None, str, tuple[str, ...]], **environments: str
+) -> list[RoleFacts]:
     found = []
     for pid, parent, name, cmdline in rows:
         rank = environments.get(f"rank_of_{pid}")
         found.append(
-            Facts(
+            RoleFacts(
                 ProcessId(pid, pid),
                 ProcessId(parent, parent) if parent is not None else None,
                 name,
@@ -77,9 +76,9 @@ def test_fork_workers_are_told_from_other_fork_children_by_their_threads_name() 
     )
 
     assert list(parts.values()) == [
-        Part("main"),
-        Part("loader-worker", "fork"),
-        Part("spawned", "fork"),
+        RoleAssignment("main"),
+        RoleAssignment("loader-worker", "fork"),
+        RoleAssignment("spawned", "fork"),
     ]
 
 
@@ -94,10 +93,10 @@ def test_spawn_children_are_workers_only_if_they_are_called_so() -> None:
     )
 
     assert list(parts.values()) == [
-        Part("main"),
-        Part("resource-tracker"),
-        Part("loader-worker", "spawn"),
-        Part("spawned", "spawn"),
+        RoleAssignment("main"),
+        RoleAssignment("resource-tracker"),
+        RoleAssignment("loader-worker", "spawn"),
+        RoleAssignment("spawned", "spawn"),
     ]
 
 
@@ -106,11 +105,11 @@ def test_a_fork_of_a_spawned_process_has_executed_nothing(is_fork: bool, method:
     *above, worker = job(
         (10, None, "python", TRAIN), (12, 10, "python", SPAWN), (13, 12, "pt_data_worker", SPAWN)
     )
-    worker = replace(worker, is_fork=is_fork)
+    worker = worker._replace(is_fork=is_fork)
 
     parts = assign([*above, worker])
 
-    assert parts[worker.process] == Part("loader-worker", method)
+    assert parts[worker.process] == RoleAssignment("loader-worker", method)
 
 
 def test_a_fork_of_what_a_forkserver_started_was_not_started_by_the_server() -> None:
@@ -124,8 +123,8 @@ def test_a_fork_of_what_a_forkserver_started_was_not_started_by_the_server() -> 
     )
 
     assert list(parts.values())[2:] == [
-        Part("spawned", "forkserver"),
-        Part("loader-worker", "fork"),
+        RoleAssignment("spawned", "forkserver"),
+        RoleAssignment("loader-worker", "fork"),
     ]
 
 
@@ -140,10 +139,10 @@ def test_forkserver_children_keep_the_servers_command_line() -> None:
     )
 
     assert list(parts.values()) == [
-        Part("main"),
-        Part("forkserver"),
-        Part("loader-worker", "forkserver"),
-        Part("spawned", "forkserver"),
+        RoleAssignment("main"),
+        RoleAssignment("forkserver"),
+        RoleAssignment("loader-worker", "forkserver"),
+        RoleAssignment("spawned", "forkserver"),
     ]
 
 
@@ -172,7 +171,7 @@ def test_ranks_of_torchrun_and_their_workers_carry_their_rank() -> None:
 def test_a_training_started_by_a_scheduler_with_a_rank_is_still_main() -> None:
     parts = assign(job((10, None, "python", TRAIN), rank_of_10="3"))
 
-    assert parts[ProcessId(10, 10)] == Part("main", rank=3)
+    assert parts[ProcessId(10, 10)] == RoleAssignment("main", rank=3)
 
 
 def test_below_a_shell_the_first_python_is_main_and_below_that_a_tool_is_other() -> None:
@@ -215,7 +214,7 @@ def test_a_deep_tree_of_processes_that_start_processes_keeps_its_parts() -> None
 def test_an_orphan_from_a_forkserver_is_recognised_by_its_threads_name() -> None:
     parts = assign(job((12, None, "pt_data_worker", FORKSERVER)))
 
-    assert parts[ProcessId(12, 12)] == Part("loader-worker", "forkserver")
+    assert parts[ProcessId(12, 12)] == RoleAssignment("loader-worker", "forkserver")
 
 
 @pytest.mark.parametrize(
@@ -290,23 +289,6 @@ def test_a_thousand_epochs_leave_nothing_behind() -> None:
     assert numbers.update([], set()) == {}
 
 
-def test_a_pool_worker_shows_in_its_own_stack_but_not_in_its_parents_copy() -> None:
-    own = [
-        ("get", "multiprocessing/queues.py"),
-        ("worker", "/usr/lib/python3.11/multiprocessing/pool.py"),
-        ("run", "multiprocessing/process.py"),
-        ("_bootstrap", "multiprocessing/process.py"),
-    ]
-    copied = [
-        ("poll", "connection.py"),
-        ("_bootstrap", "multiprocessing/process.py"),
-        ("worker", "/usr/lib/python3.11/multiprocessing/pool.py"),
-    ]
-
-    assert role_by_stack(own) == "pool-worker"
-    assert role_by_stack(copied) is None
-
-
 def test_options_of_the_interpreter_do_not_hide_what_a_helper_is() -> None:
     developer = (PYTHON, "-X", "dev", "-W", "always::DeprecationWarning", *TRACKER[1:])
     launcher = (PYTHON, "-X", "dev", "-um", "torch.distributed.run", "train.py")
@@ -321,20 +303,20 @@ def test_options_of_the_interpreter_do_not_hide_what_a_helper_is() -> None:
 @pytest.mark.parametrize(
     ("name", "is_fork", "parent", "part"),
     [
-        ("pt_data_worker", True, TRAIN, Part("loader-worker", "fork")),
-        ("pt_data_worker", False, TRAIN, Part("loader-worker", "spawn")),
-        ("python", True, TRAIN, Part("spawned", "fork")),
-        ("python", True, FORKSERVER, Part("spawned", "forkserver")),
-        ("python3.11", False, TRAIN, Part("other")),
-        ("nvidia-smi", False, TRAIN, Part("other")),
-        ("bash", True, ("bash",), Part("other")),
+        ("pt_data_worker", True, TRAIN, RoleAssignment("loader-worker", "fork")),
+        ("pt_data_worker", False, TRAIN, RoleAssignment("loader-worker", "spawn")),
+        ("python", True, TRAIN, RoleAssignment("spawned", "fork")),
+        ("python", True, FORKSERVER, RoleAssignment("spawned", "forkserver")),
+        ("python3.11", False, TRAIN, RoleAssignment("other")),
+        ("nvidia-smi", False, TRAIN, RoleAssignment("other")),
+        ("bash", True, ("bash",), RoleAssignment("other")),
     ],
 )
 def test_one_that_was_dead_when_first_seen_is_told_by_its_name_and_birth(
-    name: str, is_fork: bool, parent: tuple[str, ...], part: Part
+    name: str, is_fork: bool, parent: tuple[str, ...], part: RoleAssignment
 ) -> None:
     main, above = job((10, None, "python", TRAIN), (11, 10, "python", parent))
-    dead = Facts(
+    dead = RoleFacts(
         ProcessId(12, 12), above.process, name, cmdline=(), is_python=False, is_fork=is_fork
     )
 

@@ -269,14 +269,14 @@ def test_a_process_that_vanishes_between_two_reads_spoils_nothing(
 ) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    real = static_facts.read_identity
+    real = static_facts.read_static_facts
 
-    def end_then_read(proc_root: str, stat: object, *rest: object) -> static_facts.Identity:
+    def end_then_read(proc_root: str, stat: object, *rest: object) -> static_facts.StaticFacts:
         if (proc.root / "11").exists() and getattr(stat, "pid", 0) == 11:
             proc.end(11)
         return real(proc_root, stat, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("mpwatch.collect.job.reader.read_identity", end_then_read)
+    monkeypatch.setattr("mpwatch.collect.job.reader.read_static_facts", end_then_read)
     processes = read(collector(proc)).processes
 
     assert [process.process.pid for process in processes] == [10, 11]

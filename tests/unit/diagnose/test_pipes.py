@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.pipes import PipeEnds, inode_of, pipe_ends
-from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.diagnose.analysis.pipes import PipeEnds, pipe_ends
+from mpwatch.model.samples import FdLink, WaitedOn, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import MAIN, fds, main, pid, pipe, process, socket, thread, world
 

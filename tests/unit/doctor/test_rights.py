@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host.doctor import hook_folder, tracing, tracing_check
-from mpwatch.collect.host.ptrace_access import Facts
+from mpwatch.collect.host.ptrace_access import AccessFacts
 
 ABLE = 1 << 19
 """CAP_SYS_PTRACE alone."""
-FREE = Facts(pid=77, uid=1000, capabilities=0, uids=(1000,) * 4, yama_scope=0, may_open=True)
+FREE = AccessFacts(pid=77, uid=1000, capabilities=0, uids=(1000,) * 4, yama_scope=0, may_open=True)
 
 
 def test_a_plain_machine_lets_a_user_trace_their_own() -> None:
@@ -36,7 +36,7 @@ def test_a_plain_machine_lets_a_user_trace_their_own() -> None:
     ],
 )
 def test_each_obstacle_is_named_with_what_removes_it(
-    facts: Facts, is_general: bool, words: str
+    facts: AccessFacts, is_general: bool, words: str
 ) -> None:
     check = tracing_check(facts, is_general=is_general)
 

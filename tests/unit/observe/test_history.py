@@ -2,11 +2,7 @@ from __future__ import annotations
 
 import gc
 
-import pytest
-
 from mpwatch.model.history import Point
-from mpwatch.model.samples import ProcSample
-from mpwatch.observe.state import history
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 
 from .worlds import MAIN, WORKER_0, job, sample, tree
@@ -91,23 +87,3 @@ def test_no_point_is_kept_as_an_object_of_its_own() -> None:
 
     assert len(keeper.history().of(MAIN, "fds")) == 100
     assert points() <= before
-
-
-def test_of_a_reading_that_still_stands_the_numbers_are_taken_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    taken = []
-    original = history._process_values
-
-    def take(sample: ProcSample) -> object:
-        taken.append(sample)
-        return original(sample)
-
-    monkeypatch.setattr(history, "_process_values", take)
-    keeper, resting = HistoryKeeper(), sample(MAIN, 0.0, fds=20)
-    for second in range(10):
-        keeper.add(tree(float(second), resting), (), {MAIN: float(second)})
-
-    assert len(taken) == 1
-    assert len(keeper.history().of(MAIN, "fds")) == 10
-    assert [p.value for p in keeper.history().of(MAIN, "cpu_percent")] == [*range(10)]

@@ -69,7 +69,7 @@ def test_cuda_tensors_that_are_not_released_are_remembered_as_the_hook_counts_th
     assert [(point.at_s, point.value) for point in line] == [(2.0, 3), (4.0, 9)]
 
 
-def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> None:
+def test_the_quiet_time_goes_on_while_a_reading_is_carried_over() -> None:
     fold = Fold()
     thread = ThreadSample(100, "python", "S", 9, waits_on=PIPE)
     quiet = []
@@ -80,4 +80,4 @@ def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> Non
         snapshot = fold.snapshot()
         quiet.append(quiet_s(snapshot.processes[0], Index(snapshot, fold.history())))
 
-    assert quiet[2:] == [2.0, 3.0, 3.0, 5.0, 6.0, 7.0]
+    assert quiet[2:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.collect.job.process_tree import NEWBORN_LIMIT, SCAN_INTERVAL_S, Membership
+from mpwatch.collect.job.process_tree import NEW_PIDS_LIMIT, SCAN_INTERVAL_S, ProcessTree
 from mpwatch.model.ids import ProcessId
 
 from .conftest import FakeProc
@@ -18,7 +18,7 @@ class Clock:
         return self.now_s
 
 
-def pids(members: Membership) -> list[int]:
+def pids(members: ProcessTree) -> list[int]:
     return [member.stat.pid for member in members.update()]
 
 
@@ -29,7 +29,7 @@ def test_descendants_come_parents_first_and_siblings_by_birth(proc: FakeProc) ->
     proc.process(13, parent=12)
     proc.process(99)
 
-    members = Membership(ProcessId(10, 10), str(proc)).update()
+    members = ProcessTree(ProcessId(10, 10), str(proc)).update()
 
     assert [member.stat.pid for member in members] == [10, 12, 13, 11]
     assert [member.parent for member in members] == [None, (10, 10), (12, 12), (10, 10)]
@@ -41,14 +41,14 @@ def test_a_child_started_by_another_thread_is_found(proc: FakeProc) -> None:
     proc.write("10/task/10/children", "")
     proc.thread(10, 15, children="11 ")
 
-    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 11]
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
 
 
 def test_an_orphan_stays_in_the_tree_with_its_old_parent(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
     proc.process(12, parent=11)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
 
     proc.end(11)
@@ -62,7 +62,7 @@ def test_an_orphan_stays_in_the_tree_with_its_old_parent(proc: FakeProc) -> None
 def test_descendants_outlive_their_root(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
 
     proc.end(10)
@@ -74,7 +74,7 @@ def test_descendants_outlive_their_root(proc: FakeProc) -> None:
 def test_a_reused_number_is_another_process(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
 
     proc.end(11)
@@ -85,7 +85,7 @@ def test_a_reused_number_is_another_process(proc: FakeProc) -> None:
 
 def test_children_are_not_looked_for_while_the_machine_makes_no_process(proc: FakeProc) -> None:
     proc.process(10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
     proc.process(11, parent=10)
     proc.write("loadavg", "0 0 0 1/2 10\n")
@@ -97,47 +97,47 @@ def test_children_are_not_looked_for_while_the_machine_makes_no_process(proc: Fa
 
 def test_births_tell_of_each_child_once(proc: FakeProc) -> None:
     proc.process(10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
     proc.process(11, parent=10)
 
-    assert members.births() == [(11, 11)]
-    assert members.births() == []
+    assert members.started() == [(11, 11)]
+    assert members.started() == []
     assert pids(members) == [10, 11]
 
 
 def test_a_new_thread_of_a_sibling_is_no_child(proc: FakeProc) -> None:
     proc.process(10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
     proc.process(11, parent=10)
     status = (proc.root / "11/status").read_text().replace("Tgid:\t11", "Tgid:\t9")
     proc.write("11/status", status)
 
-    assert members.births() == []
+    assert members.started() == []
 
 
 def test_a_child_of_a_stranger_with_a_members_old_pid_stays_out(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
     proc.end(11)
     proc.process(11, parent=1, start=99)
     proc.process(12, parent=11)
 
-    assert members.births() == []
+    assert members.started() == []
 
 
-@pytest.mark.parametrize("last", [11 + NEWBORN_LIMIT, 5], ids=["far ahead", "wrapped around"])
+@pytest.mark.parametrize("last", [11 + NEW_PIDS_LIMIT, 5], ids=["far ahead", "wrapped around"])
 def test_a_child_is_found_whatever_pid_came_last(proc: FakeProc, last: int) -> None:
     proc.process(10)
-    members = Membership(ProcessId(10, 10), str(proc))
+    members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
     proc.process(11, parent=10)
     proc.write("loadavg", f"0 0 0 1/2 {last}\n")
 
-    assert members.births() == [(11, 11)]
+    assert members.started() == [(11, 11)]
 
 
 def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
@@ -147,7 +147,7 @@ def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) ->
     for pid in (10, 11):
         (proc.root / f"{pid}/task/{pid}/children").unlink()
 
-    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 11]
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
 
 
 def test_a_stray_helper_of_the_same_group_is_adopted(proc: FakeProc) -> None:
@@ -155,7 +155,7 @@ def test_a_stray_helper_of_the_same_group_is_adopted(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(20, parent=1, cmdline=HELPER)
 
-    members = Membership(ProcessId(10, 10), str(proc)).update()
+    members = ProcessTree(ProcessId(10, 10), str(proc)).update()
 
     assert [(member.stat.pid, member.parent) for member in members] == [(10, None), (20, None)]
 
@@ -167,7 +167,7 @@ def test_a_stray_fork_is_adopted_but_a_second_job_beside_the_root_is_not(proc: F
     proc.process(20, parent=1)
     proc.process(21, parent=5)
 
-    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 20]
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 20]
 
 
 def test_a_stray_shm_manager_belongs_where_it_was_started(proc: FakeProc) -> None:
@@ -180,7 +180,7 @@ def test_a_stray_shm_manager_belongs_where_it_was_started(proc: FakeProc) -> Non
         if folder is not None:
             (proc.root / f"{pid}/cwd").symlink_to(folder)
 
-    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10, 20]
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 20]
 
 
 def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
@@ -191,14 +191,14 @@ def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
     proc.process(21, parent=1, cmdline=HELPER, group=700)
     proc.process(9, parent=1, cmdline=HELPER, start=3)
 
-    assert pids(Membership(ProcessId(10, 10), str(proc))) == [10]
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10]
 
 
 def test_strays_are_looked_for_now_and_then(proc: FakeProc) -> None:
     clock = Clock()
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(10)
-    members = Membership(ProcessId(10, 10), str(proc), clock)
+    members = ProcessTree(ProcessId(10, 10), str(proc), clock)
     members.update()
     proc.process(20, parent=1, cmdline=HELPER)
 

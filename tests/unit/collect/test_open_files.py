@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.process.procfs import Budget, KeptFiles
+from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_file_is_opened_once_and_read_anew_each_time(
 ) -> None:
     file = tmp_path / "stat"
     file.write_text("1")
-    files, paths = KeptFiles(Budget(1)), opened(monkeypatch)
+    files, paths = OpenFiles(DescriptorBudget(1)), opened(monkeypatch)
 
     first = files.read(str(file))
     file.write_text("2")
@@ -51,20 +51,20 @@ def test_a_file_is_opened_once_and_read_anew_each_time(
 
 
 def test_without_room_in_the_budget_nothing_is_held_open(tmp_path: Path) -> None:
-    budget = Budget(1)
+    budget = DescriptorBudget(1)
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
-    files, before = KeptFiles(budget), descriptors()
+    files, before = OpenFiles(budget), descriptors()
 
     assert [files.read(str(tmp_path / name)) for name in ("a", "b", "b")] == [b"a", b"b", b"b"]
     assert (descriptors() - before, budget.left) == (1, 0)
 
 
 def test_what_is_let_go_makes_room_again(tmp_path: Path) -> None:
-    budget, before = Budget(3), descriptors()
+    budget, before = DescriptorBudget(3), descriptors()
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
-    files = KeptFiles(budget)
+    files = OpenFiles(budget)
     files.read(str(tmp_path / "a"))
     files.read(str(tmp_path / "b"))
     files.forget(str(tmp_path / "a"))
@@ -78,7 +78,7 @@ def test_what_is_let_go_makes_room_again(tmp_path: Path) -> None:
 def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     before = descriptors()
-    files = KeptFiles(Budget(1))
+    files = OpenFiles(DescriptorBudget(1))
     files.read(str(tmp_path / "a"))
     del files
 
@@ -88,8 +88,8 @@ def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
 def test_the_file_of_a_process_that_has_ended_says_so_and_is_let_go(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    budget = Budget(4)
-    files, path = KeptFiles(budget), f"/proc/{sleeper.pid}/stat"
+    budget = DescriptorBudget(4)
+    files, path = OpenFiles(budget), f"/proc/{sleeper.pid}/stat"
     assert files.read(path).startswith(str(sleeper.pid).encode())
     sleeper.kill()
     sleeper.wait()
@@ -100,14 +100,14 @@ def test_the_file_of_a_process_that_has_ended_says_so_and_is_let_go(
 
 
 def test_files_of_a_copy_of_procfs_are_not_kept(tmp_path: Path) -> None:
-    assert Budget.of_this_process(str(tmp_path)).left == 0
-    assert Budget.of_this_process("/proc").left > 0
+    assert DescriptorBudget.of_this_process(str(tmp_path)).left == 0
+    assert DescriptorBudget.of_this_process("/proc").left > 0
 
 
 def test_the_size_of_a_folder_is_told_by_one_that_was_opened_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, paths = KeptFiles(Budget(1)), opened(monkeypatch)
+    files, paths = OpenFiles(DescriptorBudget(1)), opened(monkeypatch)
     sizes = [files.size(str(tmp_path)) for _ in range(3)]
 
     assert sizes == [tmp_path.stat().st_size] * 3
@@ -117,15 +117,15 @@ def test_the_size_of_a_folder_is_told_by_one_that_was_opened_once(
 def test_without_room_the_size_of_a_folder_is_told_all_the_same(tmp_path: Path) -> None:
     before = descriptors()
 
-    assert KeptFiles(Budget(0)).size(str(tmp_path)) == tmp_path.stat().st_size
+    assert OpenFiles(DescriptorBudget(0)).size(str(tmp_path)) == tmp_path.stat().st_size
     assert descriptors() == before
 
 
 def test_the_descriptors_of_a_process_that_has_ended_are_not_counted_any_more(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    budget = Budget(4)
-    files, folder = KeptFiles(budget), f"/proc/{sleeper.pid}/fd"
+    budget = DescriptorBudget(4)
+    files, folder = OpenFiles(budget), f"/proc/{sleeper.pid}/fd"
 
     assert files.size(folder) == len(os.listdir(folder))
     sleeper.kill()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mpwatch.collect.hook import decode
 from mpwatch.collect.hook import link as ring_memory
-from mpwatch.collect.hook.link import Heard, Link
+from mpwatch.collect.hook.link import Delivered, Link
 from mpwatch.collect.hook.ring_decode import CLOCK_LIMIT_NS, decode_slice, parse_ring
 from mpwatch.hook import wire
 from mpwatch.model.events import HookSlice, HookStatus, Input
@@ -160,7 +160,7 @@ def test_a_stream_of_anything_ends_with_a_reason_or_waits_for_more(
         stream = wire.pack_frame(wire.HELLO, json.dumps(said).encode()) + stream
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    link = Link(world.sample, ours, Heard(), 0.0)
+    link = Link(world.sample, ours, Delivered(), 0.0)
     found: list[Input] = []
     try:
         for place in range(0, len(stream), chunk):

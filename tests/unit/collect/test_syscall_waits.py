@@ -8,7 +8,7 @@ import pytest
 from mpwatch.collect.process import syscall_waits
 from mpwatch.collect.process.maps import Mappings, parse_mappings
 from mpwatch.collect.process.syscall_waits import BlockedCall, WaitResolver, parse_syscall
-from mpwatch.collect.process.threads import KeptThread, read_threads, without_unsure
+from mpwatch.collect.process.threads import ThreadReading, read_threads, without_unsure
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn, WaitKind
 
@@ -288,7 +288,9 @@ def test_arguments_of_nonsense_do_no_harm(proc: FakeProc) -> None:
         resolver(proc).resolve(BlockedCall(number), "S", None)
 
 
-def threads(proc: FakeProc, kept: dict[int, KeptThread], count: int = 1) -> dict[int, KeptThread]:
+def threads(
+    proc: FakeProc, kept: dict[int, ThreadReading], count: int = 1
+) -> dict[int, ThreadReading]:
     return read_threads(str(proc), 10, count, kept, resolver(proc))
 
 
@@ -348,10 +350,10 @@ def test_threads_that_come_and_go_are_noticed(proc: FakeProc) -> None:
 
 
 def test_only_futexes_that_processes_may_share_are_looked_at_again_with_new_mappings() -> None:
-    def waiting(tid: int, operation: int, kind: WaitKind) -> KeptThread:
+    def waiting(tid: int, operation: int, kind: WaitKind) -> ThreadReading:
         line = b"202 0x7f0000000010 %#x 0x0 0x0 0x0 0x0 0x1 0x2\n" % operation
         sample = ThreadSample(tid, "t", "S", 1, waits_on=WaitedOn(kind, "futex"))
-        return KeptThread(b"1 2 3", line, sample)
+        return ThreadReading(b"1 2 3", line, sample)
 
     private, shared = 0x189, 0x109
     kept = {
