@@ -108,6 +108,15 @@ def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
     assert "--shm-size" in finding.advice
 
 
+@pytest.mark.parametrize("role", ["spawned", "loader-worker"])
+def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: str) -> None:
+    job = world(main(), process(200, role), shm=room(64 * MIB, MIB))
+
+    finding = only(shm_full_enospc.check, job)
+
+    assert ("prefetch_factor" in finding.cause + finding.advice) is (role == "loader-worker")
+
+
 def test_a_dev_shm_filled_by_others_says_so() -> None:
     own = (segment(1, None, allocated_bytes=MIB),)
     finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 0), segments=own))
