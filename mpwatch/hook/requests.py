@@ -37,7 +37,7 @@ def hello(session: Session) -> dict[str, Any]:
         "ring_inode": session.ring.inode,
         "problems": [*session.problems.tell(), *session.ring_copy.problems],
         "own": own_cost(session),
-        "stock": None if session.stock is None else session.stock.summary,
+        "stock": session.stock,
     }
 
 

@@ -7,7 +7,7 @@ import zlib
 from itertools import islice
 
 from ..safe.exact import class_name, module_of_class
-from .object_walk import walk
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..session import Session
 
+walk = load("object_walk").walk
 LOOKED_AT = 300
 DEPTH = 5
 """Objects of a dataset looked at, the nearest first: `dataset.transform.steps[0].rng` is four deep.

@@ -20,8 +20,7 @@ import operator
 import posix
 import sys
 
-from .. import wire
-from ..checks.fork_risks import ForkRisks
+from .. import checks, wire
 from ..safe import foreign_exceptions
 from ..transport import runtime_dir
 
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from ..session import Session
 
-_FORKING_THREADS = 20
-_SPARE = 16
+_FORKING_THREADS = 10
+_SPARE = 8
 """How many more threads may begin to fork before the first of them adds to their number."""
 _SIGNALS = 3
 """Different signals that may strike during one fork."""
@@ -53,10 +52,10 @@ class ForkSteps:
 
     __slots__ = (
         "_began_ns",
-        "_census",
         "_counts_late",
         "_errno",
         "_place",
+        "_risks",
         "_signals",
         "_under_way",
         "session",
@@ -71,7 +70,8 @@ class ForkSteps:
         self._place: tuple[Any, int] | None = None
         self._signals: dict[int, int] = {}
         self._began_ns = 0
-        self._census = ForkRisks()
+        self._risks: set[int] = set()
+        """Hashes of the risks that were noted."""
         self.threads: int | None = None
 
     def register(self) -> None:
@@ -121,12 +121,25 @@ class ForkSteps:
         self._began_ns = session.system.monotonic_ns()
         session.stop_thread()
         self.threads = runtime_dir.thread_count(session.system)
-        self._census.take(session, self.threads)
+        self._note_risks(session)
         if self._place is None:
             self._place = session.ring.step_aside()
 
+    def _note_risks(self, session: Session) -> None:
+        """Note what a child cannot use, if this thread is not all that there is; never raises."""
+        has_cuda = getattr(sys.modules.get("torch.cuda"), "_initialized", False)
+        if (self.threads or 1) <= 1 and not has_cuda:
+            return
+        try:
+            checks.load("fork_risks").note_risks(session, self.threads, self._risks)
+        except Exception as error:
+            # The fork has more important steps to come.
+            if not foreign_exceptions.is_ours(error):
+                raise
+            session.problems.append(f"fork risks: {type(error).__name__}: {error}"[:200])
+
     def _after_in_parent(self, session: Session) -> None:
-        """Bring the thread back; called too where there was no child to be had.
+        """Start the thread again; also called where the fork failed.
 
         Python 3.10 (`os_fork_impl`) makes its exception of what `errno` is after this.
         """
@@ -163,7 +176,7 @@ class ForkSteps:
         self._under_way = {}
         self._place = None
         self._signals.clear()
-        self._census.restart()
+        self._risks = set()
         session.reset_in_child()
 
 

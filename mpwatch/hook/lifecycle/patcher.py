@@ -73,11 +73,9 @@ class Patcher:
         self.prepared: Undo | None = None
         """Undoes what is being set just now; a signal handler may raise in the middle of it."""
 
-    def install(self) -> None:
+    def install(self, points: tuple[Point, ...]) -> None:
         """Set every point whose module is there, and wait for the other modules."""
-        from ..points import TABLE
-
-        self._rows = TABLE
+        self._rows = points
         for name in dict.fromkeys(row.module for row in self._rows):
             module = sys.modules.get(name)
             if module is None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from .. import wire
-from ..checks.iterable_samples import BATCHES, FirstSamples
-from ..checks.rng import note_states
+from .. import checks, wire
 from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
@@ -165,7 +163,7 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
 
 def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
-    begins, ends, head = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, FirstSamples()
+    begins, ends, first = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, _FirstBatches()
 
     def fetch(self: Any, indices: Any) -> Any:
         if not worker.is_worker and not _recognise(session):
@@ -173,7 +171,7 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         began_ns = now()
         fetched = worker.fetched
         if not fetched:
-            _guard(session, note_states, session, self.dataset, worker.number)
+            _guard(session, _note_states, session, self.dataset, worker.number)
             _guard(session, session.origins.begin_worker, self.dataset, self.collate_fn)
         worker.since_ns = began_ns
         number, task, loader = worker.number, worker.task, worker.loader
@@ -191,11 +189,32 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         worker.since_ns = None
         worker.fetched = fetched + 1
         record(ends, began_ns, 0, 0, loader, number, task)
-        if fetched < BATCHES and fetched == head.batches and hasattr(self, "dataset_iter"):
-            _guard(session, head.take, session, worker, self.dataset, result)
+        if fetched < FIRST_BATCHES and fetched == first.count and hasattr(self, "dataset_iter"):
+            _guard(session, first.take, session, worker, self.dataset, result)
         return result
 
     return fetch
+
+
+class _FirstBatches:
+    """Has the first batches of an iterable dataset looked at: see `checks.iterable_samples`."""
+
+    __slots__ = ("_samples", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._samples: Any = None
+
+    def take(self, session: Session, worker: Any, dataset: Any, batch: Any) -> None:
+        """Look at one batch."""
+        self.count += 1
+        if self._samples is None:
+            self._samples = checks.load("iterable_samples").FirstSamples()
+        self._samples.take(session, worker, dataset, batch)
+
+
+def _note_states(session: Session, dataset: Any, worker_id: int) -> None:
+    checks.load("rng").note_states(session, dataset, worker_id)
 
 
 def _recognise(session: Session) -> bool:
@@ -228,6 +247,8 @@ def _guard(session: Session, look: Callable[..., Any], *args: Any) -> None:
         session.patcher.missing[f"loader {look.__name__}"] = f"{type(error).__name__}: {error}"
 
 
+FIRST_BATCHES = 2
+"""Of each worker, as many as `checks.iterable_samples` needs."""
 _ITERATOR = "_MultiProcessingDataLoaderIter"
 _DATALOADER = "torch.utils.data.dataloader"
 _FETCH = "torch.utils.data._utils.fetch"

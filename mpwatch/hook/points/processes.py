@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 
 from .. import wire
-from ..checks.call_sites import place_here
 from ..lifecycle.patcher import Point, attribute
 from ..requests import start_method
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, full_name, in_class
+from ..state.call_sites import place_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return join
 
 
-class Stowaway:
+class HookLoader:
     """An entry of the preparation data that brings the hook into the child that reads it.
 
     Its pickle is a call of `exec` with the text of `path_loader.py`, so the child needs to find
@@ -112,7 +113,7 @@ class Stowaway:
 
 def _get_preparation_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     with open(f"{_directory()}/lifecycle/path_loader.py", encoding="utf-8") as file:
-        text = file.read()
+        text = zlib.compress(file.read().encode())
 
     def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
         data = original(*args, **kwargs)
@@ -121,7 +122,7 @@ def _get_preparation_data(original: Callable[..., Any], session: Session) -> Cal
         # environment and not their parent's, so what the parent forbids is looked at here.
         is_wanted = wire.disabled_by(os.environ) is None
         if birth is not None and session.state == "on" and is_wanted:
-            data["mpwatch"] = Stowaway(text, birth["method"], birth)
+            data["mpwatch"] = HookLoader(zlib.decompress(text).decode(), birth["method"], birth)
         return data
 
     return get_preparation_data

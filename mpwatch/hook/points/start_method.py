@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 
-from ..checks.call_sites import place_here
 from ..lifecycle.patcher import Point
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a, text
+from ..state.call_sites import place_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import sys
 import weakref
 
 from .. import wire
-from ..checks.dangling_views import DanglingViews
-from ..checks.shared_parameters import SharedParameters
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
+from .handed_models import HandedModels
+from .moved_views import MovedViews
 from .queue_depth import QueueDepths
 
 TYPE_CHECKING = False
@@ -51,8 +51,13 @@ class QueueSampling:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.depths = QueueDepths()
-        self.handed = SharedParameters(session)
-        self.views = DanglingViews(session)
+
+        def note(kind: str, **fields: Any) -> None:
+            # `session` is a proxy, and its method would be a reference.
+            session.note(kind, **fields)
+
+        self.handed = HandedModels(note, session.worker)
+        self.views = MovedViews(note)
         self.put_due_ns = self.get_due_ns = 0
         """The next call after this moment is recorded."""
         self.known = self.depths.known
