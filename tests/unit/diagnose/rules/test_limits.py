@@ -6,7 +6,8 @@ import pytest
 
 from mpwatch.diagnose.rules.transport import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity
-from mpwatch.model.snapshot import Hook, Role, Segment
+from mpwatch.model.ids import Role
+from mpwatch.model.snapshot import Hook, Segment
 from tests.unit.diagnose.worlds import (
     MAIN,
     MIB,
