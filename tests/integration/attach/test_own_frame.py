@@ -15,7 +15,7 @@ pytestmark = [
 
 FROM_MANY_THREADS = """
 import ctypes, random, signal, threading, time
-from mpwatch.attach import x86_64
+from mpwatch.attach.arch import x86_64
 
 class Unhurried(ctypes.CDLL):
     def __getitem__(self, name):  # between the handler's arrival and the signal
