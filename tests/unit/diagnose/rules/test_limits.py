@@ -6,6 +6,7 @@ import pytest
 
 from mpwatch.diagnose.rules.transport import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity
+from mpwatch.model.ids import Role
 from mpwatch.model.snapshot import Hook, Segment
 from tests.unit.diagnose.worlds import (
     MAIN,
@@ -109,7 +110,7 @@ def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
 
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
-def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: str) -> None:
+def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: Role) -> None:
     job = world(main(), process(200, role), shm=room(64 * MIB, MIB))
 
     finding = only(shm_full_enospc.check, job)
