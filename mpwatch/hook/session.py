@@ -127,8 +127,13 @@ class Session:
         # Its parts know it by a proxy: a session that has left goes when the last wrapper that
         # somebody kept does, at once, and its ring with it, also in programs that turn `gc` off.
         part_of: Any = weakref.proxy(self)
-        self.items = QueueSampling(part_of)
-        self.origins = CallSites(part_of)
+
+        def note(kind: str, **fields: Any) -> None:
+            # The method itself would be a reference to this session.
+            part_of.note(kind, **fields)
+
+        self.origins = CallSites(self.system, note)
+        self.items = QueueSampling(self.system, self.record, note, self.origins, self.worker)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
         self.on_request: dict[str, Callable[[], Any]] = {}
@@ -384,6 +389,10 @@ class Session:
         """End the thread for a fork, and let no record start it while that lasts."""
         self.let_no_record_start_it()
         self.server.stop()
+
+    def start_thread(self) -> None:
+        """Start the thread unless it runs."""
+        self.server.start()
 
     def let_no_record_start_it(self) -> None:
         """Take `start_with_next_record` back."""

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 POOLED = (
     "av",
@@ -40,7 +40,7 @@ NOTED = 32
 _UNNUMBERED = str.maketrans("", "", "0123456789")
 
 
-def note_risks(session: Session, threads: int | None, noted: set[int]) -> None:
+def note_risks(session: Context, threads: int | None, noted: set[int]) -> None:
     """Note what is alive beside the thread that is about to fork, unless it was noted before.
 
     Python numbers its threads, `Thread-7 (work)`, and a program may fork once for each, for weeks:
@@ -83,7 +83,7 @@ def python_threads() -> list[str]:
     return [str(thread._name)[:64] for thread in tuple(active.values()) if thread is not main]
 
 
-def native_threads(session: Session) -> list[str]:
+def native_threads(session: Context) -> list[str]:
     """Names of the kernel's threads but the calling one, where they are not simply the program's.
 
     A library names its threads (`pt_data_pin`, `grpc_global_tim`, `pt_autograd_0`); those of OpenMP

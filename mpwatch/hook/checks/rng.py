@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 walk = load("object_walk").walk
 LOOKED_AT = 300
@@ -22,7 +22,7 @@ DEPTH = 5
 To look at one copies the page it lies on, where a worker was forked."""
 
 
-def note_states(session: Session, dataset: Any, worker_id: int) -> None:
+def note_states(session: Context, dataset: Any, worker_id: int) -> None:
     """Note a hash of every generator's state, as a worker's first batch begins.
 
     `random`, torch and since 1.13 also numpy are seeded by torch for each worker; what the dataset

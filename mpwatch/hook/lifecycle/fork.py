@@ -27,9 +27,29 @@ from ..transport import runtime_dir
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Protocol
 
-    from ..session import Session
+    from ..context import Context
+    from ..transport.ring import Ring
+    from ..transport.server import Server
+    from ..transport.stale_files import StaleFiles
+
+    class Forking(Context, Protocol):
+        """The hook of a process that forks."""
+
+        ring: Ring
+        server: Server
+        sweeper: StaleFiles
+
+        def let_no_record_start_it(self) -> None:
+            """Take `start_with_next_record` back."""
+
+        def start_with_next_record(self) -> None:
+            """Have the next record start the thread: the fork is still being counted."""
+
+        def reset_in_child(self) -> None:
+            """Make this the hook of a forked child."""
+
 
 _FORKING_THREADS = 10
 _SPARE = 8
@@ -65,7 +85,7 @@ class ForkSteps:
     def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
         self._counts_late = counts_late(version)
         self._errno = _errno_location() if version < (3, 11) else None
-        self.session: Session | None = None
+        self.session: Forking | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
         self._signals: dict[int, int] = {}
@@ -87,7 +107,7 @@ class ForkSteps:
         for slot in range(_SIGNALS):
             posix.register_at_fork(after_in_parent=self._deliver_again(slot))
 
-    def caught(self, step: Callable[[Session], None], error: BaseException) -> None:
+    def caught(self, step: Callable[[Forking], None], error: BaseException) -> None:
         """Deal with an exception in one of the three: finish the step, remember the signal."""
         session = self.session
         if session is None:
@@ -116,7 +136,7 @@ class ForkSteps:
         simulate: Any = _thread.interrupt_main
         return functools.partial(next, map(simulate, iter(take, None)))
 
-    def _before(self, session: Session) -> None:
+    def _before(self, session: Forking) -> None:
         self._under_way[session.system.get_ident()] = True
         self._began_ns = session.system.monotonic_ns()
         session.stop_thread()
@@ -125,7 +145,7 @@ class ForkSteps:
         if self._place is None:
             self._place = session.ring.step_aside()
 
-    def _note_risks(self, session: Session) -> None:
+    def _note_risks(self, session: Forking) -> None:
         """Note what a child cannot use, if this thread is not all that there is; never raises."""
         has_cuda = getattr(sys.modules.get("torch.cuda"), "_initialized", False)
         if (self.threads or 1) <= 1 and not has_cuda:
@@ -138,7 +158,7 @@ class ForkSteps:
                 raise
             session.problems.append(f"fork risks: {type(error).__name__}: {error}"[:200])
 
-    def _after_in_parent(self, session: Session) -> None:
+    def _after_in_parent(self, session: Forking) -> None:
         """Start the thread again; also called where the fork failed.
 
         Python 3.10 (`os_fork_impl`) makes its exception of what `errno` is after this.
@@ -152,7 +172,7 @@ class ForkSteps:
         finally:
             self._errno().contents.value = kept
 
-    def _bring_back(self, session: Session) -> None:
+    def _bring_back(self, session: Forking) -> None:
         self._under_way.pop(session.system.get_ident(), None)
         if self._under_way:
             return
@@ -172,7 +192,7 @@ class ForkSteps:
             # Another thread began to fork in between and has not seen our thread.
             session.server.stop()
 
-    def _after_in_child(self, session: Session) -> None:
+    def _after_in_child(self, session: Forking) -> None:
         self._under_way = {}
         self._place = None
         self._signals.clear()
@@ -203,7 +223,7 @@ def _errno_location() -> Any:
     return location
 
 
-def _shielded(step: Callable[[Session], None], forks: ForkSteps) -> Callable[[], Any]:
+def _shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], Any]:
     """Make a function for `os.register_at_fork` that cannot be struck before its first `try`.
 
     A signal that arrived during the fork has its handler run as the next Python function is

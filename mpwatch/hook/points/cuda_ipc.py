@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 
-def _share_cuda(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _share_cuda(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     lent: Any = None
 
     def _share_cuda_(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -40,7 +40,7 @@ def _share_cuda(original: Callable[..., Any], session: Session) -> Callable[...,
     return _share_cuda_
 
 
-def _install(module: ModuleType, session: Session) -> Undo:
+def _install(module: ModuleType, session: Context) -> Undo:
     undo = attribute("TypedStorage._share_cuda_", _share_cuda)(module, session)
 
     def undo_both() -> None:

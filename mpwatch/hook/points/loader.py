@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
     from ..state.loader_state import LoaderState
 
 
-def _begin(session: Session, reading: LoaderState, iterator: Any) -> None:
+def _begin(session: Context, reading: LoaderState, iterator: Any) -> None:
     # A wrapper that somebody wrapped in turn is still called after the hook has left.
     if session.state != "off":
         reading.begin(iterator)
 
 
-def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _next_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_NEXT
     find, of = session.loaders.find, session.loaders.of
 
@@ -59,7 +59,7 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
     return next_data
 
 
-def _late(module: ModuleType, session: Session) -> Undo:
+def _late(module: ModuleType, session: Context) -> Undo:
     """Hear of iterators that wait already, in a `_next_data` that nobody has wrapped."""
     if not any(_is_in_next_data(frame) for frame in sys._current_frames().values()):
         return nothing_to_undo
@@ -72,7 +72,7 @@ def _is_in_next_data(frame: Any) -> bool:
     return frame is not None
 
 
-def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _try_get_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     of, now = session.loaders.of, session.system.monotonic_ns
 
     def try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..
     return try_get_data
 
 
-def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _try_put_index(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_PUT_INDEX
     find, of = session.loaders.find, session.loaders.of
 
@@ -118,7 +118,7 @@ def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[.
     return try_put_index
 
 
-def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _reset(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
@@ -138,7 +138,7 @@ def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]
     return reset
 
 
-def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _shutdown_workers(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
@@ -161,7 +161,7 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
     return shutdown_workers
 
 
-def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _fetch(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
     begins, ends, first = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, _FirstBatches()
 
@@ -205,7 +205,7 @@ class _FirstBatches:
         self.count = 0
         self._samples: Any = None
 
-    def take(self, session: Session, worker: Any, dataset: Any, batch: Any) -> None:
+    def take(self, session: Context, worker: Any, dataset: Any, batch: Any) -> None:
         """Look at one batch."""
         self.count += 1
         if self._samples is None:
@@ -213,11 +213,11 @@ class _FirstBatches:
         self._samples.take(session, worker, dataset, batch)
 
 
-def _note_states(session: Session, dataset: Any, worker_id: int) -> None:
+def _note_states(session: Context, dataset: Any, worker_id: int) -> None:
     checks.load("rng").note_states(session, dataset, worker_id)
 
 
-def _recognise(session: Session) -> bool:
+def _recognise(session: Context) -> bool:
     """Whether this is a worker after all: the hook may have come in long after its birth."""
     info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
     if info is None or getattr(info, "worker_method", "multiprocessing") != "multiprocessing":
@@ -226,7 +226,7 @@ def _recognise(session: Session) -> bool:
     return True
 
 
-def _gauges(module: ModuleType, session: Session) -> Undo:
+def _gauges(module: ModuleType, session: Context) -> Undo:
     session.gauges["loaders"] = session.loaders.show
     session.gauges["worker"] = session.worker.show
 
@@ -237,7 +237,7 @@ def _gauges(module: ModuleType, session: Session) -> Undo:
     return undo
 
 
-def _guard(session: Session, look: Callable[..., Any], *args: Any) -> None:
+def _guard(session: Context, look: Callable[..., Any], *args: Any) -> None:
     """Look at torch's private state; a torch that keeps it elsewhere costs that reading only."""
     try:
         look(*args)

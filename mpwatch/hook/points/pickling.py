@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 MANY = 200
 """Storages in one object worth a look: forkserver refuses 252, and each is a mapping."""
 
 
-def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _dump(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     here, noted = session.here, Burden(session)
 
     def dump(thing: Any, *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return dump
 
 
-def _note_unpicklable(session: Session, thing: Any, error: BaseException) -> None:
+def _note_unpicklable(session: Context, thing: Any, error: BaseException) -> None:
     """Note which part of an object could not be pickled; never raises."""
     if not any(is_a(error, kind) for kind in (pickle.PicklingError, TypeError, AttributeError)):
         return
@@ -62,7 +62,7 @@ class Burden:
 
     __slots__ = ("_known", "_session")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Context) -> None:
         self._session = session
         self._known: tuple[str, int, str] | None = None
 

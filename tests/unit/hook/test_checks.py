@@ -7,12 +7,14 @@ import pytest
 
 # Loads each check in a program with the hook, and prints what else came of that.
 LOAD = """
-import sys, mpwatch
+import _thread, sys, time, mpwatch
 assert mpwatch.instrument()
-from mpwatch.hook import checks
-seen = []
+from mpwatch.hook import checks, version
+while version() is None:  # the last thing that the thread of the hook has to do once
+    time.sleep(0.01)
+seen, own = [], _thread.get_ident()
 def hear(event, args):
-    if event in ("open", "import"):
+    if event in ("open", "import") and _thread.get_ident() == own:
         seen.append((event, args[0]))
 before = set(sys.modules)
 finders = list(sys.meta_path)

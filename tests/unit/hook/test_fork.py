@@ -141,7 +141,7 @@ def test_functions_for_forks_that_nobody_holds_any_more_end_in_silence(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[object] = []
-    steps: list[Session] = []
+    steps: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     forks = ForkSteps()
     forks.session = session
