@@ -35,13 +35,13 @@ from mpwatch.tui.app import MpwatchApp
 HERE = Path(__file__).parent
 FONTS = "/usr/share/fonts/truetype/firacode/FiraCode-*.ttf"
 READY_S = 90.0
-SPARE_S = 4.0
-"""Watched for so long beyond what the scenario needs, so that trends have something to show."""
+SPARE_S = 12.0
+"""Recorded beyond what the scenario needs, so that trends have something to show."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: a page of a moment of a recorded program."""
+    """One picture: a page at one time of a recorded program."""
 
     name: str
     scenario: str
@@ -65,7 +65,7 @@ SHOTS = (
 
 
 def record(scenario: Scenario, path: str) -> None:
-    """Run a demonstration with the hook in and record it until it has shown its failure."""
+    """Run a demonstration with the hook and record it until it has shown its failure."""
     _, *argv = catalogue.command(scenario, sys.executable)
     command = [sys.executable, "-m", "mpwatch", "run", "--headless", "--record", path, *argv]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -100,17 +100,20 @@ def _wait(program: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def best_moment(path: str, rules: Sequence[str]) -> float:
-    """The last reading at which the failure was named and the job still lived, in seconds.
+    """The last sample at which the failure was named and the root process was running, in seconds.
 
     Raises:
         SystemExit: The failure was never named: the picture would show nothing.
     """
-    found: list[tuple[int, float]] = []
+    found: list[tuple[tuple[int, bool], float]] = []
 
     def judge(snapshot: Snapshot) -> None:
-        standing = {f.rule for f in snapshot.findings if f.resolved_s is None}
-        lives = snapshot.root in {p.process for p in snapshot.living()}
-        found.append((lives * (1 + len(standing.intersection(rules))), tape.at_s))
+        unresolved = {f.rule for f in snapshot.findings if f.resolved_s is None}
+        is_alive = snapshot.root in {p.process for p in snapshot.living()}
+        named = is_alive * (1 + len(unresolved.intersection(rules)))
+        # On a busy machine a hook may answer late for a moment, which is not what is to be shown.
+        are_answering = all(p.hook.state != "silent" for p in snapshot.living())
+        found.append(((named, are_answering), tape.at_s))
 
     with Recording(path) as recording:
         tape = Tape(recording, keeps=False)
@@ -118,13 +121,13 @@ def best_moment(path: str, rules: Sequence[str]) -> float:
             tape.step(1)
             judge(tape.snapshot())
     best = max(score for score, _ in found)
-    if best < 2:
+    if best[0] < 2:
         raise SystemExit(f"{path}: none of {', '.join(rules)} was found; is the machine busy?")
     return max(at_s for score, at_s in found if score == best)
 
 
 async def draw(shot: Shot, path: str, at_s: float) -> str:
-    """Show the moment as a person would come to it, and return the screen as SVG."""
+    """Open the page as a user would, and return the screen as SVG."""
     source = ReplaySource(path, is_paused=True)
     app = MpwatchApp(source, title=shot.scenario, readonly=True)
     async with app.run_test(size=shot.size) as pilot:

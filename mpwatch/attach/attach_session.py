@@ -42,13 +42,13 @@ class AttachSession:
         keeps: bool = False,
         log: InjectionLog | None = None,
     ) -> None:
-        """Inject nothing yet.
+        """Create a session; nothing is injected yet.
 
         Args:
             root: The job.
             only: The pids that may be injected; all of the job if there are none.
             keeps: Whether the hooks stay when the session ends.
-            log: Where it is written down; the user's own log by default.
+            log: The log of injections; the user's own by default.
         """
         self._root = root
         self._only = frozenset(only)
@@ -71,7 +71,7 @@ class AttachSession:
         *,
         again: bool = False,
     ) -> None:
-        """Inject the hook; see `attach_schedule.Bring`. Does nothing once ended."""
+        """Inject the hook; see `attach_schedule.Inject`. Does nothing once ended."""
         with self._changed:
             if self._is_closed:
                 return
@@ -110,10 +110,10 @@ class AttachSession:
         self, samples: Sequence[ProcSample], report: Callable[[HookStatus], None], again: bool
     ) -> None:
         known = {sample.process: sample for sample in samples}
-        untold = dict(known)
+        unreported = dict(known)
 
-        def tell(attached: Attached) -> None:
-            untold.pop(attached.process, None)
+        def report_one(attached: Attached) -> None:
+            unreported.pop(attached.process, None)
             sample = known.get(attached.process)
             if attached.state in _INJECTED and attached.method not in ("", "already there"):
                 with self._changed:
@@ -134,20 +134,20 @@ class AttachSession:
 
         try:
             if not self._only:
-                inject_tree(samples, tell, again=again)
+                inject_tree(samples, report_one, again=again)
                 return
-            # Not by the tree: that looks for children as well.
+            # Not by `inject_tree`, which also injects children.
             for sample in samples:
                 if sample.process.pid in self._only and why_not(sample) is None:
-                    tell(inject(sample.process, again=again))
+                    report_one(inject(sample.process, again=again))
         except BaseException:
-            # Interrupted by ctrl-c or a signal: a hook may have arrived of which nothing was told.
+            # Interrupted by ctrl-c or a signal: a hook may have been loaded without a report.
             with self._changed:
-                self._injected |= untold
+                self._injected |= unreported
             raise
 
     def _remember_hooks(self) -> None:
-        """Note once, before anything is injected, which processes have a hook of their own."""
+        """Remember once, before the first injection, which processes have a hook already."""
         if self._had_hook is None:
             samples = self._read_job()
             self._had_hook = frozenset(each.process for each in samples if has_files(each))
@@ -157,7 +157,7 @@ class AttachSession:
         return () if tree is None else tree.processes
 
     def _detach_all(self, injected: dict[ProcessId, ProcSample | None]) -> list[Detached]:
-        """Detach the hook from each, children first; children started meanwhile are looked for."""
+        """Detach the hook from each, children first; children started meanwhile are included."""
         outcomes: dict[ProcessId, Detached] = {}
         for generation in range(GENERATIONS):
             samples = self._read_job()
@@ -168,9 +168,9 @@ class AttachSession:
             wanted = [each for each in chosen if each not in outcomes][::-1]
             if not wanted:
                 break
-            leave = partial(detach, may_be_asleep=generation > 0)
+            detach_one = partial(detach, may_be_asleep=generation > 0)
             with ThreadPoolExecutor(min(MAX_DETACHING, len(wanted)), "mpwatch-detach") as pool:
-                done = pool.map(leave, wanted)
+                done = pool.map(detach_one, wanted)
                 for outcome in done:
                     outcomes[outcome.process] = outcome
                     sample = injected.get(outcome.process)
@@ -204,7 +204,7 @@ def descended(
 ) -> list[ProcessId]:
     """The processes whose hook comes from this session, parents first.
 
-    That is decided by the process itself or its nearest ancestor of which it is known.
+    The process itself or its nearest ancestor with a known origin decides.
     """
     by_pid = {sample.process.pid: sample for sample in samples}
 

@@ -31,17 +31,13 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
-from mpwatch.hook import wire
+from mpwatch.hook import strip_docs, wire
 
 _FORMAT = 2
 """Of marshal: from Python 2.5 on."""
 _KEPT = 8
 NOT_IN_IT = ("run.py",)
 """What a target does not import."""
-_IS_FUNCTION = 1
-_HAS_DOCSTRING = 0x4000000 if sys.version_info >= (3, 14) else 0
-"""Flags of code (CO_OPTIMIZED, CO_HAS_DOCSTRING). Before 3.14 the first constant of each function
-with a name is its docstring, or `None`."""
 
 
 def installed() -> str:
@@ -126,7 +122,7 @@ def compile_modules(directory: str, theirs: str) -> dict[str, tuple[str, bool, C
             code = SourceFileLoader("hook", here).get_code("hook")  # it may be cached
         else:
             code = compile(content, there, "exec", dont_inherit=True)
-        compiled[name] = (there, is_package, code and _without_docstrings(code))
+        compiled[name] = (there, is_package, code and strip_docs.without_docstrings(code))
     return compiled
 
 
@@ -139,18 +135,6 @@ def _read_modules(directory: str) -> Iterator[tuple[str, str, bool, bytes]]:
         is_package = steps[-1] == "__init__"
         with open(f"{directory}/{path}", "rb") as file:
             yield ".".join(steps[:-1] if is_package else steps), path, is_package, file.read()
-
-
-def _without_docstrings(code: CodeType) -> CodeType:
-    """The same code, whose functions and those within them have no docstrings."""
-    constants = [
-        _without_docstrings(each) if isinstance(each, CodeType) else each for each in code.co_consts
-    ]
-    is_function = code.co_flags & _IS_FUNCTION and not code.co_name.startswith("<")
-    can_have_one = code.co_flags & _HAS_DOCSTRING == _HAS_DOCSTRING
-    if is_function and can_have_one and constants and isinstance(constants[0], str):
-        constants[0] = None
-    return code.replace(co_consts=tuple(constants))
 
 
 def modules(directory: str) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """Whether a process of a job is confined more tightly than the job's root process.
 
-A process that runs code nobody trusts (a judge, a sandboxed tool) has a system-call filter, another
-user, namespaces or a security label of its own. The hook opens files, maps memory and makes a
-socket: a filter may kill the process for it (SECCOMP_RET_KILL_PROCESS of seccomp(2)), and outside
-the sandbox nothing should depend on what lives in it. Such a process is left out. What the root
-process is confined to itself, by a container for one, says nothing: it is compared with.
+A process that runs untrusted code (a judge, a sandboxed tool) has a system-call filter, another
+user, namespaces or a security label of its own. The hook opens files, maps memory and creates a
+socket: a filter may kill the process for this (SECCOMP_RET_KILL_PROCESS of seccomp(2)), and nothing
+outside the sandbox should depend on a process in it. Such a process is excluded. The confinement of
+the root process itself, for example by a container, is only the basis of comparison.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from mpwatch.model.sanitize import clean
 
 _SEPARATING = ("user", "pid", "mnt")
-"""Namespaces that a sandbox makes. Not net: the hook's socket is a file. Not ipc, uts, cgroup and
+"""Namespaces that a sandbox creates. Not net: the hook's socket is a file. Not ipc, uts, cgroup and
 time: nothing of the hook depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What the kernel holds a process to; `None` and empty where it could not be read."""
+    """The restrictions of a process; empty where they could not be read."""
 
     seccomp_mode: int
     """0 off, 1 strict, 2 filters: see proc(5), `Seccomp`."""
@@ -36,10 +36,10 @@ class Confinement:
 
 
 def read(pid: int, proc: str = "/proc") -> Confinement:
-    """Read what a process is confined to.
+    """Read the restrictions of a process.
 
     Raises:
-        OSError: It is gone, or hidden from us.
+        OSError: It is gone, or hidden from this process.
     """
     fields = {}
     with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as file:
@@ -56,7 +56,7 @@ def read(pid: int, proc: str = "/proc") -> Confinement:
 
 
 def why_left_out(process: Confinement, root: Confinement) -> str | None:
-    """Why a process is left out, compared with the root process; `None` if it is not."""
+    """Why a process is excluded, compared with the root process; `None` if it is not."""
     if process.filters > root.filters or process.seccomp_mode not in (0, root.seccomp_mode):
         return "it is sandboxed: a system-call filter (seccomp) that the root process does not have"
     if process.uids != root.uids:
@@ -75,7 +75,7 @@ def _first(values: list[str] | None) -> int:
 
 
 def _link(path: str) -> str:
-    """Where a link leads; empty where that is hidden or the kernel has no such namespace."""
+    """Target of a link; empty if it is hidden or the kernel has no such namespace."""
     try:
         return os.readlink(path)
     except (PermissionError, FileNotFoundError):
@@ -83,7 +83,7 @@ def _link(path: str) -> str:
 
 
 def _label(pid: int, proc: str) -> str:
-    """Its security label; empty without such a module."""
+    """The security label of a process; empty without a security module."""
     try:
         with open(f"{proc}/{pid}/attr/current", "rb") as file:
             return file.read(4096).rstrip(b"\0\n").decode("utf-8", "replace")

@@ -31,6 +31,8 @@ IMPORT_WITHIN_S = 2.0
 """Extra time for a program that is importing modules."""
 _IMPORT_PAUSE_S = 0.02
 _SOCKET_POLL_S = 0.01
+_FAILURE_POLL_S = 0.1
+"""Interval of reading from the target's memory whether its call has failed."""
 PASSES_WITHIN_S = 1.0
 """How long to wait for a temporary obstacle: a disk read, or py-spy taking a stack."""
 _PASSES_PAUSE_S = 0.02
@@ -184,9 +186,16 @@ def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
 
 
 def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
-    """The answer, or `None` after the timeout."""
+    """The answer, or `None` after the timeout or once the call has failed without one."""
+    deadline_s = time.monotonic() + timeout_s
     with attempt.waiting():
-        return exchange.answer_within(timeout_s)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            answer = exchange.answer_within(min(_FAILURE_POLL_S, max(0.0, left_s)))
+            if answer is not None or left_s <= _FAILURE_POLL_S:
+                return answer
+            if call_failure(attempt.target, attempt.block_at):
+                return exchange.answer()
 
 
 def _is_lost(exchange: ExchangeDir, target: Target) -> bool:

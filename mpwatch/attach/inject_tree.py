@@ -133,11 +133,11 @@ def _inject_all(
         finally:
             turns.acquire()
 
-    def bring(process: ProcessId) -> Attached:
+    def inject_one(process: ProcessId) -> Attached:
         with turns:
             return inject(process, timeout_s=timeout_s, again=again, waiting=waiting)
 
-    outcomes |= _in_parallel(bring, wanted, progress, MAX_WAITING)
+    outcomes |= _in_parallel(inject_one, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 
@@ -181,10 +181,10 @@ def _detach_all(
 ) -> dict[ProcessId, Detached]:
     """Detach from each process, several at a time."""
 
-    def leave(process: ProcessId) -> Detached:
+    def detach_one(process: ProcessId) -> Detached:
         return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
 
-    outcomes = _in_parallel(leave, processes[::-1], progress, MAX_DETACHING)
+    outcomes = _in_parallel(detach_one, processes[::-1], progress, MAX_DETACHING)
     return {process: outcomes[process] for process in processes}
 
 

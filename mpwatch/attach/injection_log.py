@@ -2,7 +2,7 @@
 
 One line each: when, who, which process, by which method, which hook, how long the process was
 stopped, and the result. The file is private to the user, holds at most `LIMIT_BYTES` and has one
-predecessor (`attach.log.1`). That it cannot be written never stops anything.
+predecessor (`attach.log.1`). A log that cannot be written does not prevent an injection.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class InjectionLog:
         return os.path.join(self._folder, NAME)
 
     def injected(self, attached: Attached, command: Iterable[str]) -> None:
-        """Note an injection that was tried; one that nothing was done for leaves no line."""
+        """Log an injection that was tried; without any method tried, nothing is logged."""
         if attached.method in _UNTRIED:
             return
         result = attached.state + (f": {attached.reason}" if attached.reason else "")
         self._note("inject", attached.process, command, attached.method, attached.stopped_s, result)
 
     def detached(self, detached: Detached, command: Iterable[str]) -> None:
-        """Note a detach; a process in which there was nothing to detach leaves no line."""
+        """Log a detach; a process in which there was nothing to detach is not logged."""
         if not detached.method and detached.state == "absent":
             return
         state = "detached" if detached.state == "absent" else detached.state
@@ -94,7 +94,7 @@ class InjectionLog:
         stopped_s: float | None,
         result: str,
     ) -> None:
-        """Write one line; what goes wrong is kept in `problem`."""
+        """Write one line; a failure is stored in `problem`."""
         uid = os.getuid()
         fields = {
             "uid": str(uid),
@@ -137,7 +137,7 @@ class InjectionLog:
         """The directory, checked.
 
         Raises:
-            OSError: It is a link, belongs to somebody else, or cannot be made.
+            OSError: It is a link, belongs to another user, or cannot be created.
         """
         if make:
             os.makedirs(os.path.dirname(self._folder), mode=0o700, exist_ok=True)
@@ -190,7 +190,7 @@ def _own_file(folder: int) -> int:
 
 
 def _rotate(folder: int, file: int) -> bool:
-    """Let the full log become `attach.log.1`; `False` if another mpwatch is doing so."""
+    """Rename the full log to `attach.log.1`; `False` if another mpwatch is doing so."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -16,7 +16,7 @@ from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
-GROWN_UP_S = 0.05
+MIN_AGE_S = 0.05
 """Age from which a child is examined: before its exec it looks like its parent, and after `vfork`
 it shares the parent's memory."""
 WITHIN_S = 0.5
@@ -31,7 +31,7 @@ def late_children(
 ) -> list[ProcSample]:
     """The children of these processes that are not among them, with their descendants.
 
-    Waits until each child is `GROWN_UP_S` old, for at most `WITHIN_S` in all.
+    Waits until each child is `MIN_AGE_S` old, for at most `WITHIN_S` in all.
 
     Args:
         known: Processes that have been handled already.
@@ -42,7 +42,7 @@ def late_children(
     deadline_s = time.monotonic() + WITHIN_S
     while True:
         pids = [pid for parent in listed for pid in _children(parent, proc) if pid not in listed]
-        young = [pid for pid in pids if _age_s(pid, proc) < GROWN_UP_S]
+        young = [pid for pid in pids if _age_s(pid, proc) < MIN_AGE_S]
         if not young or time.monotonic() > deadline_s:
             return [
                 sample
@@ -65,11 +65,11 @@ def _children(pid: int, proc: str) -> list[int]:
 
 
 def _age_s(pid: int, proc: str) -> float:
-    """Seconds since the start of a process; `GROWN_UP_S` if it is gone, so it is not waited for."""
+    """Seconds since the start of a process; `MIN_AGE_S` if it is gone, so it is not waited for."""
     try:
         return age_s(pid, proc)
     except OSError:
-        return GROWN_UP_S
+        return MIN_AGE_S
 
 
 def _subtree(pid: int, proc: str) -> tuple[ProcSample, ...]:

@@ -130,15 +130,15 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     "pids-limit": ("loader-iterator-leak", "zombie-processes"),
     "store-port-in-use": ("torchrun-agent-killed-orphans", "orphaned-workers"),
 }
-"""Effect to possible causes, the likeliest first; an effect without a found cause stands alone."""
+"""Effect to possible causes, the likeliest first."""
 
 
 ONLY_ALONE = frozenset(("standing-still",))
-"""Told only where no other finding explains it: beside one it would say the same less exactly."""
+"""Shown only without a finding that explains it, which would say the same more exactly."""
 
 
 def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
-    """The cause of each finding that has one among the others, as rule ids; never in a circle."""
+    """The cause of each finding among the other findings, as a rule id; without cycles."""
     present = list(findings)
     rules = {finding.rule for finding in present}
     chosen: dict[Finding, str] = {}

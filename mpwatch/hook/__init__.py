@@ -162,9 +162,12 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     import atexit
 
     from .lifecycle.fork import ForkSteps
+    from .points import TABLE
     from .session import Session
     from .strip_docs import strip_package
 
+    # Before any wrapper is made: it would keep the code that it was made of.
+    strip_package(sys.modules[__name__])
     session = Session(started_by, birth)
     session.on_left = _left
     if _forks is None:
@@ -175,8 +178,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     try:
         _session = _forks.session = session
         sys.modules[RENDEZVOUS] = sys.modules[__name__]
-        session.enter()
-        strip_package(sys.modules[__name__])
+        session.enter(TABLE)
     except BaseException:
         session.leave("failed")
         raise

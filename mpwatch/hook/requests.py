@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from . import wire
+from .points.start_method import start_method
 from .safe import one_call
 
 TYPE_CHECKING = False
@@ -37,7 +38,7 @@ def hello(session: Session) -> dict[str, Any]:
         "ring_inode": session.ring.inode,
         "problems": [*session.problems.tell(), *session.ring_copy.problems],
         "own": own_cost(session),
-        "stock": None if session.stock is None else session.stock.summary,
+        "stock": session.stock,
     }
 
 
@@ -45,16 +46,6 @@ def sharing_strategy() -> str | None:
     """How tensors are shared, or `None` before `torch.multiprocessing` is loaded."""
     module = sys.modules.get("torch.multiprocessing")
     return getattr(module, "_sharing_strategy", None)
-
-
-def start_method() -> str | None:
-    """The start method in force, or `None` while nobody chose or needed one.
-
-    The attribute is read directly: asking `get_start_method` would fix the default.
-    """
-    context = sys.modules.get("multiprocessing.context")
-    actual = getattr(getattr(context, "_default_context", None), "_actual_context", None)
-    return getattr(actual, "_name", None)
 
 
 def own_cost(session: Session) -> dict[str, Any]:

@@ -116,8 +116,6 @@ def _unframe(error: BaseException) -> None:
     if step is None and not isinstance(error, SyntaxError):
         return  # something in here; but what is wrong in the program's text has no lines
     error.__traceback__ = step
-    if _hook is not None:
-        _hook.safe.foreign_exceptions.cut(error, step)
 
 
 def _as_module() -> object:

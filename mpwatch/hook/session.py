@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 import weakref
 
-from . import requests, wire
-from .checks.call_sites import CallSites
+from . import checks, requests, wire
 from .lifecycle.patcher import Patcher
 from .safe import exact, foreign_exceptions
 from .safe.unpatched import System
+from .state.call_sites import CallSites
 from .state.loader_state import LoaderStates
 from .state.queue_sampling import QueueSampling
 from .state.thread_state import Worker, make_here
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .checks.late_attach_scan import LateAttachScan
+    from .lifecycle.patcher import Point
+
 
 LATE = ("attach", "instrument")
 """How a hook comes into a program that may have run for a while."""
@@ -125,8 +127,13 @@ class Session:
         # Its parts know it by a proxy: a session that has left goes when the last wrapper that
         # somebody kept does, at once, and its ring with it, also in programs that turn `gc` off.
         part_of: Any = weakref.proxy(self)
-        self.items = QueueSampling(part_of)
-        self.origins = CallSites(part_of)
+
+        def note(kind: str, **fields: Any) -> None:
+            # The method itself would be a reference to this session.
+            part_of.note(kind, **fields)
+
+        self.origins = CallSites(self.system, note)
+        self.items = QueueSampling(self.system, self.record, note, self.origins, self.worker)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
         self.on_request: dict[str, Callable[[], Any]] = {}
@@ -139,7 +146,7 @@ class Session:
         """Called once this hook has left."""
         self.state = "new"
         """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
-        self.stock: LateAttachScan | None = None
+        self.stock: dict[str, Any] | None = None
         """What was there before, where the hook came into a running program."""
         self.is_crashed = False
         """An exception ended this process: its files stay for the autopsy."""
@@ -154,17 +161,15 @@ class Session:
         self.jobs: list[Callable[[], None]] = []
         """Work for the thread, done once, off the program's threads."""
 
-    def enter(self) -> None:
+    def enter(self, points: tuple[Point, ...]) -> None:
         """Bring the hook in: patches first, then files, socket and thread."""
         self._be_born()
-        self.patcher.install()
+        self.patcher.install(points)
         self.open()
         self._take_stock()
-        # Imported here: what an import allocates may start a garbage collection, and the program
-        # may be iterating over `sys.modules`.
-        from .checks.overhead import wrapper_ns
-
-        self.jobs.append(functools.partial(self._calibrate, wrapper_ns))
+        # Loaded here: what that allocates may start a garbage collection.
+        wrapper_ns = checks.load("overhead").wrapper_ns
+        self.jobs.append(functools.partial(self._measure_overhead, wrapper_ns))
         self.jobs.append(self._read_version)
         self.server.start()
         self.server.wait_for_opening(_OPENING_S)
@@ -385,6 +390,10 @@ class Session:
         self.let_no_record_start_it()
         self.server.stop()
 
+    def start_thread(self) -> None:
+        """Start the thread unless it runs."""
+        self.server.start()
+
     def let_no_record_start_it(self) -> None:
         """Take `start_with_next_record` back."""
         if self.ring.on_new_thread == self.resume:
@@ -485,10 +494,9 @@ class Session:
     def _take_stock(self) -> None:
         """Look at what the program has made without us."""
         if "multiprocessing.util" in sys.modules and self.identity.started_by in LATE:
-            from .checks.late_attach_scan import LateAttachScan
-
-            self.stock = LateAttachScan(weakref.proxy(self))
-            self.stock.take()
+            scan = checks.load("late_attach_scan").LateAttachScan(weakref.proxy(self))
+            scan.take()
+            self.stock = scan.summary
 
     def _read_version(self) -> None:
         """Read which version this is, soon after its modules were loaded from the same files."""
@@ -497,5 +505,10 @@ class Session:
             known: str | None = package.known_version
             Session.version = known or wire.sources_version(os.path.dirname(__file__))
 
-    def _calibrate(self, wrapper_ns: Callable[[System], int]) -> None:
+    def _measure_overhead(self, wrapper_ns: Callable[[System], int]) -> None:
         self.wrapper_ns = wrapper_ns(self.system)
+        checks.unload("overhead")
+        # The class in this one is freed by a garbage collection only. It was loaded with that
+        # turned off, so this is decided later; without it each attach would leave a class behind.
+        if gc.isenabled():
+            checks.unload("late_attach_scan")

@@ -54,7 +54,7 @@ COPY_AT = 144
 HEADER_BYTES = 4096
 MAGIC = b"mpwatch\x01"
 DEFAULT_SLOTS = 2048
-"""128 KiB when full, beside about 830 KiB of code and objects in a program of torch: below 1 MiB
+"""128 KiB when full, beside about 880 KiB of code and objects in a program of torch: below 1 MiB
 (CPython 3.11, bytecode cached; where it cannot be cached, what the compiler leaves free for the
 program's next use is 800 KiB more). Read ten times a second, it holds 20,000 records a second."""
 

@@ -10,10 +10,10 @@ can be compared with each other; they mean little on another machine.
 - `quiet`: the same for a moment without an attach.
 - `out`: from the start of a detach until the hook is detached from all processes of that tree.
 - `tree`: from the command until every hook of a parent with `--tree` children is there.
-- `stock`: how long the hook searches a program of `--objects` existing objects; `cpu`: its cpu time.
+- `stock`: how long the hook searches a program of `--objects` objects; `cpu`: its cpu time.
 
-Each line gives the least value, the median, the 90th and 99th percentile and the worst; the load of
-the machine before and after stands above.
+Each line gives the least value, the median, the 90th and 99th percentile and the worst; the load
+of the machine before and after is printed first.
 
     python -m tests.benchmarks.attach_time [--count N] [--only TARGET] [--others N]
         [--memray PYTHON]
@@ -252,7 +252,8 @@ def summary(values: list[float]) -> str:
     values = sorted(1000 * value for value in values)
     # The smallest value that so many per cent do not exceed: the worst is in the tail of p99.
     p90, p99 = (values[math.ceil(share * len(values)) - 1] for share in (0.9, 0.99))
-    return f"{values[0]:9.2f} {statistics.median(values):9.2f} {p90:9.2f} {p99:9.2f} {values[-1]:9.2f} "
+    figures = values[0], statistics.median(values), p90, p99, values[-1]
+    return " ".join(f"{each:9.2f}" for each in figures)
 
 
 def main() -> None:

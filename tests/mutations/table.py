@@ -227,8 +227,8 @@ TABLE = (
         4,
         "it imports what it listens to",
         HOOK + "session.py",
-        "        self.patcher.install()\n",
-        "        import multiprocessing.queues\n        self.patcher.install()\n",
+        "        self.patcher.install(points)\n",
+        "        import multiprocessing.queues\n        self.patcher.install(points)\n",
         (GUEST + "test_coming_in_imports_neither_torch_nor_what_it_listens_to",),
     ),
     Mutation(

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 libc = ctypes.CDLL(None, use_errno=True)
-NAP_S = 2.0
+NAP_S = 1.0
 FUTEX_WAIT_PRIVATE = 128
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
 

@@ -1,16 +1,16 @@
-"""Borrowing a thread on 64-bit ARM.
+"""Diverting a thread on 64-bit ARM.
 
 Layouts: `struct user_pt_regs` (asm/ptrace.h), `struct rt_sigframe` and the records behind
 `struct sigcontext` (arch/arm64/kernel/signal.c, asm/sigcontext.h), the vector state as in the
 kernel's Documentation/arch/arm64/sve.rst. Checked against the sources of Linux 6.12.
 
-At a stop this kernel has already wound the program counter back to the instruction that repeats an
-interrupted call, so the frame alone continues it. It can do no better than that: at system-call
-stops the kernel overwrites x7, so a context cannot be written there whole, and `rt_sigreturn`
-forgets how much was left of a timeout. ppoll, pselect6 and calls with a moment instead of a
-duration know it themselves, and so does nanosleep where it may write the rest to its own argument:
-all of CPython's waits are of these. What begins anew is a futex wait with a duration, an epoll wait
-with a timeout, and nanosleep as usleep(3) makes it.
+At a stop this kernel has already set the program counter back to the instruction that repeats an
+interrupted call, so the frame alone continues the call. More is not possible: at system-call stops
+the kernel overwrites x7, so a context cannot be written completely there, and `rt_sigreturn`
+discards the rest of a timeout. ppoll, pselect6 and calls with an absolute time keep it themselves,
+and so does nanosleep where it can write the rest to its own argument: all waits of CPython are of
+these kinds. A futex wait with a duration, an epoll wait with a timeout, and nanosleep as called by
+usleep(3) wait for their whole timeout again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Aarch64:
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
-        """Read everything of a stopped thread.
+        """Read the state of a stopped thread.
 
         The extended part is the 528 bytes of NEON registers, then the SVE set where it is in use.
         """
@@ -80,20 +80,20 @@ class Aarch64:
         )
 
     def stack_pointer(self, context: Context) -> int:
-        """Where its stack ends."""
+        """The stack pointer of a context."""
         return int(_REGISTERS.unpack(context.general)[_SP])
 
     def program_counter(self, context: Context) -> int:
-        """What it would execute next."""
+        """The program counter of a context."""
         return int(_REGISTERS.unpack(context.general)[_PC])
 
     def link(self, context: Context) -> int:
-        """The link register: helpers for atomic operations put it nowhere else."""
+        """The link register: helpers for atomic operations do not store it on the stack."""
         return int(_REGISTERS.unpack(context.general)[_X30])
 
     def frame(self, context: Context, return_to: int) -> Frame:
         """The signal frame: siginfo, ucontext, then records of vector state."""
-        del return_to  # it travels in the link register
+        del return_to  # the link register holds it
         registers = _to_restore(context)
         ucontext = struct.pack("<QQQiiQ", 0, 0, 0, _INVALID_STACK_FLAGS, 0, 0)
         ucontext += struct.pack("<Q", context.signal_mask)
@@ -117,12 +117,12 @@ class Aarch64:
         registers[: len(arguments)] = arguments
         registers[_X30] = return_to
         registers[_SP], registers[_PC] = frame.address, function
-        # No branch led there, so none may be checked for its landing (BTI).
+        # No branch led there, so the landing must not be checked (BTI).
         registers[_PSTATE] &= ~_BRANCH_TYPE
         return _REGISTERS.pack(*registers)
 
     def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
-        """Understand adrp, then add or ldr of a pointer, then ldr w0 and ret."""
+        """Decode adrp, then add or ldr of a pointer, then ldr w0 and ret."""
         places: dict[int, int] = {}
         for (instruction,) in struct.iter_unpack("<I", code[: len(code) & ~3]):
             target, base = instruction & 31, instruction >> 5 & 31
@@ -148,18 +148,18 @@ class Aarch64:
         return None
 
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
-        """Whether the thread stands at the entry of our `rt_sigreturn`."""
+        """Whether the thread is at the entry of the injected `rt_sigreturn`."""
         registers = _REGISTERS.unpack(tracee.read_registers(_NT_PRSTATUS))
         return (registers[_X8], registers[_PC]) == (_RT_SIGRETURN, return_to + _RETURN_CODE_BYTES)
 
     def finish(
         self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
     ) -> None:
-        """Let a signal that came meanwhile interrupt the call that it would have interrupted.
+        """Make a signal that arrived meanwhile interrupt the call, as it would have done.
 
-        Through the frame as it is, the handler would run first and the call would then sleep on. So
-        the frame says EINTR, as the kernel does for handlers without SA_RESTART, like all of
-        CPython's; what SA_RESTART would have repeated is to be read nowhere.
+        With the unchanged frame the handler would run first and the call would then continue to
+        wait. So the frame returns EINTR, as the kernel does for handlers without SA_RESTART, which
+        all of CPython's are; whether a handler has SA_RESTART cannot be read from outside.
         """
         if _was_in_call(context) and tracee.has_signal(context.signal_mask):
             registers = list(_REGISTERS.unpack(context.general))
@@ -170,7 +170,7 @@ class Aarch64:
 
 
 def _was_in_call(context: Context) -> bool:
-    """Whether the stop came in the system call that procfs had told of."""
+    """Whether the thread was stopped in the system call that procfs showed before."""
     if len(context.blocked_call) < 9:
         return False
     number, stack_pointer, after = (context.blocked_call[i] for i in (0, 7, 8))
@@ -180,7 +180,7 @@ def _was_in_call(context: Context) -> bool:
 
 
 def _to_restore(context: Context) -> list[int]:
-    """General registers for the frame; a call that said EINTR only because of us is made again."""
+    """General registers for the frame; a call that only the stop failed with EINTR is repeated."""
     registers = list(_REGISTERS.unpack(context.general))
     if not _was_in_call(context):
         return registers
@@ -196,9 +196,9 @@ def _to_restore(context: Context) -> list[int]:
 def _restarted(registers: list[int]) -> int:
     """Which call a `restart_syscall` stands for, from its arguments.
 
-    A thread that was stopped before, by a debugger or by SIGSTOP, is in it; made once more after
-    `rt_sigreturn` it would say EINTR. Of the calls that are continued this way (linux/fs.h and
-    others, ERESTART_RESTARTBLOCK) the rest do not exist on this machine or sleep no time.
+    A thread that was stopped before, by a debugger or by SIGSTOP, is in it; repeated after
+    `rt_sigreturn` it would fail with EINTR. The other calls that are continued this way (linux/fs.h
+    and others, ERESTART_RESTARTBLOCK) do not exist on this machine or do not sleep.
     """
     if registers[0] < _SMALLEST_ADDRESS:
         return _CLOCK_NANOSLEEP

@@ -11,7 +11,7 @@ from mpwatch.attach.native.ptrace import Tracee
 STACK_MARGIN_BYTES = 256
 """Not touched below the stack pointer: on x86-64 leaf functions may use 128 (System V ABI)."""
 
-# linux/errno.h: results that only a debugger sees. They tell the kernel how to continue an
+# linux/errno.h: results that only a debugger sees. They define how the kernel continues an
 # interrupted system call.
 ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK = -512, -513, -514, -516
 

@@ -1,4 +1,4 @@
-"""Borrowing a thread on x86-64.
+"""Diverting a thread on x86-64.
 
 Layouts: `struct user_regs_struct` (sys/user.h), `struct ucontext` and `struct sigcontext_64`
 (asm/ucontext.h, asm/sigcontext.h), the XSAVE area as described in the kernel's
@@ -54,8 +54,8 @@ _RESTARTS = (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK)
 # recvmmsg, sendmmsg, io_pgetevents, io_uring_enter, epoll_pwait2; and on a socket with SO_RCVTIMEO
 # or SO_SNDTIMEO also read, write, readv, writev, sendfile, connect, splice, preadv2, pwritev2
 # (sock_intr_errno of the kernel's include/net/sock.h). All of them can be made again: a connect
-# that is under way is waited for (inet_stream_connect, Linux 6.18). One with a timeout then waits
-# anew, because how much of it is left is nowhere to be read.
+# that is under way is waited for (inet_stream_connect, Linux 6.18). A call with a timeout
+# then waits for the whole timeout again, because the time left cannot be read.
 _EINTR_WHEN_STOPPED = frozenset(
     (
         0, 1, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 288, 299, 307,
@@ -63,8 +63,8 @@ _EINTR_WHEN_STOPPED = frozenset(
     )
 )  # fmt: skip
 
-# endbr64; push %rbp; mov %rsp,%rbp: each may be there. Then mov x(%rip) to %eax or %rax, in the
-# latter case mov y(%rax),%eax, and after pop %rbp the end.
+# endbr64; push %rbp; mov %rsp,%rbp, each optional. Then mov x(%rip) to %eax or %rax, in the latter
+# case mov y(%rax),%eax; then optionally pop %rbp, and ret.
 _GETTER = re.compile(
     rb"(?:\xf3\x0f\x1e\xfa)?(?:\x55\x48\x89\xe5)?"
     rb"(?:(?P<table>\x48\x8b)|(?P<base>\x48\x8d)|(?P<itself>\x8b))\x05(?P<distance>.{4})"
@@ -77,7 +77,7 @@ _SIGINFO_BYTES = 128
 # UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
 _UC_FLAGS = 7
 # The kernel ignores a frame whose alternate stack is invalid and leaves the thread's own in place
-# (restore_altstack, since Linux 3.8), which is just what is wanted: it cannot be read from outside.
+# (restore_altstack, since Linux 3.8): the alternate stack cannot be read from outside.
 _INVALID_STACK_FLAGS = 0x40
 _SOFTWARE_AT = 464  # sw_reserved within the legacy area, struct _fpx_sw_bytes
 _SOFTWARE = struct.Struct("<IIQI28x")
@@ -86,7 +86,7 @@ _MAGIC1, _MAGIC2 = 0x46505853, 0x46505845
 _TILES = 0x60000  # XFEATURE_MASK_XTILE: AMX, state that a process has to ask for
 
 
-_LOOKING = threading.Lock()
+_MEASURING = threading.Lock()
 
 
 class Registers:
@@ -98,12 +98,12 @@ class Registers:
         self.values = dict(zip(_NAMES, _REGISTERS.unpack(raw), strict=True))
 
     def pack(self, **changes: int) -> bytes:
-        """As the kernel wants them, with some replaced."""
+        """The registers as `struct user_regs_struct`, with some replaced."""
         values = self.values | changes
         return _REGISTERS.pack(*(values[name] & _NONE for name in _NAMES))
 
     def call_to_repeat(self) -> int | None:
-        """Number of the system call that was interrupted, if the thread is to go on there."""
+        """Number of the system call that was interrupted, if the thread is to resume in it."""
         number, result = _signed(self.values["orig_rax"]), _signed(self.values["rax"])
         if number < 0:
             return None
@@ -122,10 +122,10 @@ class X8664:
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 
     def __init__(self) -> None:
-        own_signal_layout()  # once a process, and not while a target stands still
+        own_signal_layout()  # once a process, and not while a target is stopped
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
-        """Read everything of a stopped thread."""
+        """Read the state of a stopped thread."""
         return Context(
             general=tracee.read_registers(_NT_PRSTATUS),
             extended=tracee.read_registers(_NT_X86_XSTATE),
@@ -134,20 +134,20 @@ class X8664:
         )
 
     def stack_pointer(self, context: Context) -> int:
-        """Where its stack ends."""
+        """The stack pointer of a context."""
         return int(Registers(context.general).values["rsp"])
 
     def program_counter(self, context: Context) -> int:
-        """What it would execute next."""
+        """The program counter of a context."""
         return int(Registers(context.general).values["rip"])
 
     def link(self, context: Context) -> int:
-        """Nothing: calls put it on the stack."""
+        """0: calls put the return address on the stack."""
         del context
         return 0
 
     def frame(self, context: Context, return_to: int) -> Frame:
-        """The signal frame, headed by the address the borrowed function returns to."""
+        """The signal frame, headed by the return address of the called function."""
         registers = Registers(context.general)
         vectors = _signal_vectors(context.extended)
         vectors_at = (registers.values["rsp"] - STACK_MARGIN_BYTES - len(vectors)) & ~63
@@ -166,9 +166,9 @@ class X8664:
         arguments: tuple[int, ...],
         return_to: int,
     ) -> bytes:
-        """Registers at the entry of the function; the frame holds where it returns to.
+        """Registers at the entry of the function; the frame holds its return address.
 
-        With no number in orig_rax the kernel does not look for an interrupted system call.
+        With no number in orig_rax the kernel repeats no interrupted system call.
         """
         del return_to
         registers = Registers(context.general)
@@ -182,7 +182,7 @@ class X8664:
         )
 
     def loaded_from(self, code: bytes, at: int, read: Callable[[int], int]) -> int | None:
-        """Understand `mov x(%rip),%eax; ret`, and the same by way of the global offset table.
+        """Understand `mov x(%rip),%eax; ret`, and the same through the global offset table.
 
         The linker turns a way through that table into `lea` where it need not be taken.
         """
@@ -197,7 +197,7 @@ class X8664:
         return (read(place) if found["table"] is not None else place) + offset
 
     def is_returning(self, tracee: Tracee, return_to: int) -> bool:
-        """Whether the thread stands at the entry of our `rt_sigreturn`."""
+        """Whether the thread is at the entry of the injected `rt_sigreturn`."""
         values = Registers(tracee.read_registers(_NT_PRSTATUS)).values
         return (values["orig_rax"], values["rip"]) == (
             _RT_SIGRETURN,
@@ -209,21 +209,21 @@ class X8664:
     ) -> None:
         """Turn the entry of `rt_sigreturn` into the entry of the interrupted call.
 
-        The frame would do as well, but `rt_sigreturn` forgets how much of a timeout is left, and a
-        signal that came meanwhile would no longer interrupt the call. Registers come last: until
-        then the thread would return through the frame.
+        The frame alone would also be correct, but `rt_sigreturn` discards the rest of a timeout,
+        and a signal that arrived meanwhile would not interrupt the call. The registers are written
+        last: until then the thread would return through the frame.
 
-        To be let go looks like a signal to the call (`__ptrace_unlink` wakes the thread that way).
-        Most calls then repeat themselves; those that say EINTR instead go through the frame, which
-        swallows that wake-up, unless there is a signal for them indeed.
+        The release acts on the call as a signal does (`__ptrace_unlink` wakes the thread). Most
+        calls then repeat themselves. Those that fail with EINTR instead return through the frame,
+        which absorbs that wake-up, unless a signal is pending for them.
         """
         del frame, write
         registers = Registers(context.general)
         number = registers.call_to_repeat()
         if number is None:
             return
-        is_shy = _signed(registers.values["rax"]) == -errno.EINTR
-        if is_shy and not tracee.has_signal(context.signal_mask):
+        fails_with_eintr = _signed(registers.values["rax"]) == -errno.EINTR
+        if fails_with_eintr and not tracee.has_signal(context.signal_mask):
             return
         if _signed(registers.values["rax"]) == ERESTART_RESTARTBLOCK:
             number = _RESTART_SYSCALL
@@ -233,7 +233,7 @@ class X8664:
 
 
 def _ucontext(registers: Registers, vectors_at: int, signal_mask: int) -> bytes:
-    """`struct ucontext`; an interrupted system call is entered again from its instruction."""
+    """`struct ucontext`; an interrupted system call is repeated from its instruction."""
     number = registers.call_to_repeat()
     v = dict(registers.values)
     if number is not None:
@@ -250,7 +250,7 @@ def _ucontext(registers: Registers, vectors_at: int, signal_mask: int) -> bytes:
 
 
 def _signal_vectors(xsave: bytes) -> bytes:
-    """The XSAVE area as a signal frame holds it: marked, so that the kernel restores all of it."""
+    """The XSAVE area as in a signal frame: marked so that the kernel restores all of it."""
     (in_use,) = struct.unpack_from("<Q", xsave, _HEADER_AT)
     features, size = own_signal_layout()
     if in_use & _TILES or not size or size > len(xsave):
@@ -264,29 +264,29 @@ def _signal_vectors(xsave: bytes) -> bytes:
 def own_signal_layout() -> tuple[int, int]:
     """Which vector state the kernel puts into signal frames here, and its size in bytes.
 
-    One thread at a time: if two took and gave back the handler crosswise, the signal of the second
-    would find none, and end this process.
+    One thread at a time: if two threads installed and restored the handler alternately, the second
+    signal could find the default action, which ends this process.
     """
-    with _LOOKING:
-        return _look_at_a_frame()
+    with _MEASURING:
+        return _measure_frame()
 
 
 @lru_cache(maxsize=1)
-def _look_at_a_frame() -> tuple[int, int]:
+def _measure_frame() -> tuple[int, int]:
     """Send a signal to ourselves and read what it left on the stack.
 
     ptrace shows the largest state the processor has, signal frames hold what a process may use,
     and a frame that claims more is restored without its vector registers. The difference (AMX) is
-    not visible in any file, so a frame of our own is looked at: a signal nobody uses is sent to the
-    calling thread. The handler is in place for some microseconds.
+    not visible in any file, so this process examines a frame of its own: it sends an unused signal
+    to the calling thread. The handler is in place for some microseconds.
     """
     seen: list[bytes] = []
 
-    def look(_signum: int, _info: int, ucontext: int) -> None:
+    def note_vectors(_signum: int, _info: int, ucontext: int) -> None:
         vectors_at = ctypes.c_uint64.from_address(ucontext + 40 + 184).value
         seen.append(ctypes.string_at(vectors_at + _SOFTWARE_AT, _SOFTWARE.size))
 
-    handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(look)
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(note_vectors)
     libc = ctypes.CDLL(None)
     # struct sigaction of glibc and musl: handler, 128 bytes of mask, flags.
     previous = ctypes.create_string_buffer(152)

@@ -177,11 +177,11 @@ def _usable_code_address(
     mapping: Mapping,
     memory: TargetMemory,
     code: bytes,
-    room: tuple[int, int],
+    cave: tuple[int, int],
     proc: str,
 ) -> int | None:
     """Address of the code if present, else of bytes that still equal those of the file."""
-    start, end = room
+    start, end = cave
     present = memory.read(start, end - start)
     if code in present:
         return start + present.index(code)

@@ -1,11 +1,11 @@
 """The machine code that a pending call runs, and the block of data that it works on.
 
-Every C function that CPython offers to run a text on the calling thread lets something of that run
-reach the program: `PyRun_SimpleString` on the main thread prints what goes wrong, obeys
-`SystemExit`, fails at the recursion limit or where an audit hook refuses `exec`, and its result of
--1 without an exception becomes a `SystemError` in the program. A signal handler that raises between
-compiling and the first bytecode ends up there as well, and trace and profile functions see the
-text's frames.
+Each C function of CPython that runs a text on the calling thread lets effects of it reach the
+program: `PyRun_SimpleString` on the main thread prints errors, obeys `SystemExit`, fails at the
+recursion limit or where an audit hook refuses `exec`, and its result of -1 without an exception
+becomes a `SystemError` in the program. The exception of a signal handler that runs between
+compilation and the first bytecode reaches the program too, and trace and profile functions see the
+frames of the text.
 
 So the pending call is a function of its own, some 300 bytes, which always returns 0:
 
@@ -23,8 +23,8 @@ dropped there. The main thread can neither fork nor exit during the injection, s
 second thread to warn of at a fork.
 
 The wait is bounded because the main thread may hold a lock of the program (an RLock of `logging`,
-say) that an audit hook wants on the new thread. After 0.1 s the main thread goes on and the
-injection finishes on its own.
+for example) that an audit hook needs on the new thread. After 0.1 s the main thread continues, and
+the injection finishes without it.
 
 Sources: Python/ceval_gil.c and ceval.c (`make_pending_calls`), pythonrun.c, pystate.c, thread.c of
 CPython 3.10 to 3.14. All functions called are exported by every build with a GIL.
@@ -227,6 +227,6 @@ def store(write: Callable[[int, bytes], None], at: int, content: bytes) -> None:
 def cancelled_state() -> tuple[int, bytes]:
     """Offset and content of the one store that makes a queued call return without doing anything.
 
-    The rest of the block stays: a call that is entered this very moment goes on reading it.
+    The rest of the block stays: a call that is being entered at this moment still reads it.
     """
     return _STATE_AT, struct.pack("<I", CANCELLED)

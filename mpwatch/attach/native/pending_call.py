@@ -259,7 +259,7 @@ def _is_waiting(plan: Plan, context: Context) -> bool:
 
 
 def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> None:
-    """Refuse a stack without room for the frame and a shallow call."""
+    """Refuse a stack without space for the frame and a shallow call."""
     mapping = mapping_at(mappings, pointer)
     if mapping is None or "w" not in mapping.permissions:
         raise Refused("its stack could not be recognised")

@@ -12,6 +12,7 @@ _TITLES = {
     "cuda-ipc-limbo": "never let go of received CUDA tensors",
     "cuda-ipc-counter-files-and-events": "send more CUDA tensors than there are events",
     "cuda-contexts-everywhere": "make a CUDA context in every worker",
+    "cuda-launch-blocking": "train with a debugging setting that makes every CUDA call wait",
     "cuda-ipc-allocator-mismatch": "share CUDA tensors from expandable segments",
 }
 

@@ -1,4 +1,4 @@
-"""How processes ended, told apart: normal ends, shutdowns, crashes, kills."""
+"""Kinds of process exits: normal, shutdown, crash, kill."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ CRASH_SIGNALS = frozenset(
 )
 POLITE_SIGNALS = frozenset((Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP, Signals.SIGQUIT))
 TOGETHER_S = 3.0
-"""Deaths this close belong to one event; a sample a second apart must not split them."""
+"""Exits this close together are one event, though they may appear in two samples."""
 PARENT_NOTICES_S = 12.0
-"""A DataLoader looks after its workers every 5 s; then it takes its time to fail."""
+"""A DataLoader checks its workers every 5 s, and takes some seconds more to fail."""
 NEAR_LIMIT = 0.9
 """Part of a control group's memory limit from which a SIGKILL is put down to the kernel."""
 
 
 def death_of(ended: Ended) -> Death:
-    """What kind of end it was."""
+    """The kind of an exit."""
     if ended.signal is not None:
         if ended.signal in CRASH_SIGNALS:
             return "crash"
@@ -48,14 +48,14 @@ def death_of(ended: Ended) -> Death:
 
 
 def ended_workers(snapshot: Snapshot) -> Iterator[tuple[Process, Ended]]:
-    """Children running the user's code that are gone, with their ends."""
+    """Exited children that ran the user's code, with their exits."""
     for process in snapshot.processes:
         if process.ended is not None and process.role in WORK_ROLES:
             yield process, process.ended
 
 
 def ended_python(snapshot: Snapshot) -> Iterator[tuple[Process, Ended]]:
-    """Everything that ran Python code and is gone, the main process included."""
+    """Exited processes that ran Python code, the main process included."""
     for process in snapshot.processes:
         is_user_code = process.role in WORK_ROLES or process.role in ("main", "compile-worker")
         if process.ended is not None and (is_user_code or process.sample.is_python):
@@ -63,7 +63,7 @@ def ended_python(snapshot: Snapshot) -> Iterator[tuple[Process, Ended]]:
 
 
 def died_with_parent(index: Index, process: Process, ended: Ended) -> bool:
-    """Whether its parent's end explains its own: gone before, or by one kill of all."""
+    """Whether its parent's exit explains its own: it was earlier, or one kill hit both."""
     head = family_head(index, process)
     if head is None or head.ended is None or head.ended.at_s > ended.at_s + TOGETHER_S:
         return False
@@ -80,12 +80,12 @@ def died_with_parent(index: Index, process: Process, ended: Ended) -> bool:
 
 
 def violent_deaths_near(index: Index, process: Process) -> tuple[Process, ...]:
-    """Children and siblings of a process that were killed or crashed: what they held stays held."""
+    """Children and siblings that were killed or crashed: locks they held stay locked."""
     return _deaths_near(index, process, frozenset(("killed", "crash")))
 
 
 def terminations_near(index: Index, process: Process) -> tuple[Process, ...]:
-    """Children and siblings that a polite signal ended without being asked: they held on too.
+    """Children and siblings that were ended by SIGTERM: locks they held stay locked, too.
 
     Python does not handle SIGTERM: `Process.terminate` ends a process wherever it is. That is also
     how processes are stopped that hold nothing, so it says less than a kill.
@@ -95,7 +95,7 @@ def terminations_near(index: Index, process: Process) -> tuple[Process, ...]:
 
 
 def _deaths_near(index: Index, process: Process, kinds: frozenset[Death]) -> tuple[Process, ...]:
-    """Children and siblings of a process that ended in one of some ways."""
+    """Children and siblings of a process with one of some kinds of exit."""
     head = family_head(index, process)
     heads = {process.process} if head is None else {process.process, head.process}
     return tuple(
@@ -117,7 +117,7 @@ def last_seen(process: Process) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ParentFate:
-    """What became of a parent around the end of its child."""
+    """The state of a parent after the exit of its child."""
 
     failed_after_s: float | None = None
     """Seconds after the child's end at which it failed too; `None` if it did not."""
@@ -125,7 +125,7 @@ class ParentFate:
 
 
 def parent_fate(index: Index, process: Process, ended: Ended) -> ParentFate:
-    """Tell whether a parent failed soon after its child had ended."""
+    """Whether a parent failed soon after the exit of its child."""
     head = family_head(index, process)
     if head is None:
         return ParentFate()
@@ -145,7 +145,7 @@ def _order(after_s: float) -> str:
 
 
 def memory_evidence(index: Index) -> tuple[str, ...]:
-    """What speaks for the kernel's out-of-memory killer; empty if nothing does."""
+    """Evidence for the kernel's out-of-memory killer; empty if there is none."""
     found: list[str] = []
     kills = oom_kills(index)
     if kills:
@@ -167,7 +167,7 @@ def memory_evidence(index: Index) -> tuple[str, ...]:
 
 
 def oom_kills(index: Index) -> float | None:
-    """Out-of-memory kills counted while the job was watched; `None` if nobody counts them.
+    """Out-of-memory kills counted while the job was watched; `None` without a counter.
 
     Readings end with the job: what a kill found is told with the death itself.
     """

@@ -1,4 +1,4 @@
-"""How long something has not moved: what separates waiting from standing."""
+"""For how long a process has made no progress: a stalled process, or one that waits as usual."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
 STANDING_S = 8.0
-"""Longer than a DataLoader's own 5 s rhythm: who has not moved for this long stands."""
+"""A process without progress for this long is stalled. Longer than a DataLoader's polls of 5 s."""
 TICK_S = 0.02
-"""CPU time between two readings that counts as moving: a poll that wakes up costs less."""
-
+"""CPU time between two readings that counts as progress: a poll costs less."""
 
 SAMPLES = 8
-"""Fewer moments say nothing about a share."""
+"""With fewer points a share means nothing."""
 SHARE_SPAN_S = 12.0
-"""Longer than `STANDING_S`: of a job that stands from its start on, that is told and no share."""
+"""Longer than `STANDING_S`: a job that is stalled from its start has a finding about that alone."""
 WAKES = 3
 WAKES_PER_S = 0.6
-"""Wake-ups of the main thread that still count as standing: a DataLoader polls every 5 s."""
+"""Wake-ups of the main thread that still count as stalled: a DataLoader polls every 5 s."""
 SWITCHES_OF_A_LOOK = 10
 LOOK_S = 1.0
-"""A look at the stacks is over this long after it stopped the process, on a loaded machine too."""
+"""Seconds within which py-spy has taken the stacks of a process, also on a loaded machine."""
 COUNTED_S = 3.5
 """Switches are counted every few seconds (`STATUS_S` of `mpwatch.collect.process.reader`): those
-that a look causes may show in a reading so much later."""
+caused by taking stacks may show in a reading this much later."""
 
 
 def quiet_s(process: Process, index: Index) -> float | None:
@@ -71,9 +70,9 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 
 def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
-    """Seconds since it last used more than a tick or two of cpu, or since watching began.
+    """Seconds since it last used more than a tick or two of cpu, or since the first point.
 
-    It is not looked further back than needed: where `enough_s` is reached, more changes nothing.
+    The search ends where `enough_s` is reached: a longer time makes no difference to the caller.
     """
     moments, values = columns(cpu_percent)
     last_s = moments[-1]
@@ -90,9 +89,9 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
 def _rarely_woken_s(switches: Series, looks: Series) -> float:
     """Seconds for which the main thread woke up no more often than a poll every few seconds.
 
-    Each look at its stacks from outside stops it and is counted as five to ten switches (measured
-    with py-spy 0.4): so many are left out, and not more, or a process that is looked at all the
-    time would seem to stand.
+    Each time py-spy takes its stacks, the process is stopped, which counts as five to ten switches
+    (measured with py-spy 0.4). That many are subtracted, and no more: otherwise a process whose
+    stacks are taken all the time would seem stalled.
     """
     moments, counts = columns(switches)
     since_s = last_s = moments[-1]
@@ -111,13 +110,13 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
 
 
 def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> bool:
-    """Whether switches that were counted in between may be those of a look at the stacks.
+    """Whether switches counted in between may have been caused by taking stacks.
 
     Args:
         looks: When stacks were taken.
         from_s: When they were counted before.
-        to_s: When they were counted again; a look that began before may be noted a moment later.
-        told: The looks, by their places, that other switches show: each shows once. Added to.
+        to_s: When they were counted again; stacks taken before may be noted a little later.
+        told: Places in `looks` already matched with other switches; the place found is added.
     """
     for place in range(first_at(looks, to_s + LOOK_S) - 1, -1, -1):
         if looks[place].at_s < from_s - COUNTED_S:
@@ -129,13 +128,13 @@ def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> 
 
 
 def stands(process: Process, index: Index, at_least_s: float = STANDING_S) -> bool:
-    """Whether a process has not moved for a while."""
+    """Whether a process is stalled: without progress for at least some seconds."""
     quiet = quiet_s(process, index)
     return quiet is not None and quiet >= at_least_s
 
 
 def all_stand(processes: Iterable[Process], index: Index) -> bool:
-    """Whether none of them has moved for a while; true of none at all."""
+    """Whether all of some processes are stalled; true of no processes."""
     return all(stands(process, index) for process in processes)
 
 
@@ -163,7 +162,7 @@ def watched_s(index: Index) -> float:
 
 
 def wait_share(process: Process, history: History, over_s: float = 30.0) -> float | None:
-    """Part of the last seconds in which it waited as DataLoaders wait, 0 to 1.
+    """Share of the last seconds in which it waited as DataLoaders wait, 0 to 1.
 
     Returns:
         The share of samples; `None` where there were fewer than `SAMPLES`, or over less than
@@ -173,7 +172,7 @@ def wait_share(process: Process, history: History, over_s: float = 30.0) -> floa
 
 
 def waiting_s(process: Process, history: History) -> float:
-    """For how long it has been found waiting, at every look, as DataLoaders wait."""
+    """Seconds for which every reading has found the process waiting as DataLoaders wait."""
     series = history.of(process.process, "loader_wait")
     since_s = None
     for point in reversed(series):

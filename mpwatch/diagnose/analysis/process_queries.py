@@ -1,4 +1,4 @@
-"""Questions about the family: who is whose worker, which ended, how people call them."""
+"""Names of processes in findings, and which process started which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpwatch.model.snapshot import Process, Snapshot
 WORK_ROLES: frozenset[Role] = frozenset({"loader-worker", "pool-worker", "spawned", "rank"})
 """Roles of children that run the user's code."""
 SERVICE_ROLES: frozenset[Role] = frozenset({"forkserver", "resource-tracker", "shm-manager"})
-"""Helpers of multiprocessing and torch: they wait all their life."""
+"""Helpers of multiprocessing and torch, idle most of the time."""
 
 
 def called(process: Process) -> str:
@@ -21,7 +21,7 @@ def called(process: Process) -> str:
 
 
 def all_called(processes: Iterable[Process], limit: int = 4) -> str:
-    """Several of them in one phrase: `worker 0 (12), worker 1 (13) and 5 more`."""
+    """The names of several processes: `worker 0 (12), worker 1 (13) and 5 more`."""
     names = [called(process) for process in processes]
     if len(names) <= limit:
         return " and ".join(filter(None, (", ".join(names[:-1]), names[-1] if names else "")))
@@ -63,7 +63,7 @@ def _past_forkserver(index: Index, parent_id: ProcessId | None) -> Process | Non
 
 
 def children_started_by(index: Index, process: Process) -> Iterator[Process]:
-    """Children, those behind its forkserver and those that ended or were orphaned included."""
+    """Its children, including those started by its forkserver, exited and orphaned ones."""
     for other in index.snapshot.processes:
         if other.process != process.process:
             head = family_head(index, other)
@@ -82,7 +82,7 @@ def workers_of(index: Index, process: Process) -> tuple[Process, ...]:
 
 @derived
 def loader_owners(index: Index) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
-    """Each living process that has living DataLoader workers, with these."""
+    """Each living process with living DataLoader workers, and these workers."""
     owned: dict[ProcessId, list[Process]] = {}
     for worker in index.snapshot.processes:
         if worker.role != "loader-worker" or worker.is_gone:
@@ -103,17 +103,17 @@ def of_role(snapshot: Snapshot, *roles: Role) -> Iterator[Process]:
 
 
 def age_s(snapshot: Snapshot, process: Process) -> float | None:
-    """Seconds since it was born, or `None` if that is not known."""
+    """Seconds since it started; `None` if unknown."""
     born = process.sample.born_wall_s
     return None if born is None else max(0.0, snapshot.wall_s - born)
 
 
 GAP_TICKS = 200
-"""Two seconds: workers of one set are started back to back, also by spawn."""
+"""Two seconds: the workers of one iterator start back to back, also with spawn."""
 
 
 def generations(workers: Iterable[Process]) -> list[tuple[Process, ...]]:
-    """Workers grouped by birth, the oldest set first; `start_ticks` are 1/100 s."""
+    """Workers grouped by start time, the oldest group first; `start_ticks` are 1/100 s."""
     groups: list[list[Process]] = []
     for worker in sorted(workers, key=lambda each: each.process.start_ticks):
         last = groups[-1][-1] if groups else None

@@ -15,7 +15,7 @@ from mpwatch.model.snapshot import Process
 
 _BACKWARD = "_engine_run_backward"
 _THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
-"""How the threads of a process group are called (torch 2.13)."""
+"""Prefixes of the names of a process group's threads (torch 2.13)."""
 
 
 def in_collective(process: Process) -> str | None:
@@ -83,7 +83,7 @@ class Joining(NamedTuple):
     ranks: tuple[Process, ...]
     """Those that wait to join the process group."""
     late: tuple[Process, ...]
-    """Those that do something else."""
+    """Those that do not wait for it."""
 
 
 def joining_groups(index: Index) -> Iterator[Joining]:

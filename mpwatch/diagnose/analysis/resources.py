@@ -1,4 +1,4 @@
-"""Counts that several rules read: descriptors, mappings, room, CUDA memory lent to others."""
+"""Counts that several rules read: descriptors, mappings, free space, shared CUDA tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
 MANY_FILES = 100
-"""Who has made fewer says nothing about how fast all of them are made."""
+"""A process that created fewer files does not tell how fast all of them are created."""
 
 
 def fds_used(process: Process) -> int | None:
@@ -48,8 +48,8 @@ def torch_maps(process: Process) -> int | None:
 def maps_over_time(index: Index, process: Process) -> tuple[int, Series] | None:
     """Mappings in use now and before; `None` if they were never counted.
 
-    Counting them means reading all of them, so it is done rarely. Where a process makes most of the
-    files in /dev/shm, each of them a mapping, their number says in between how it goes on.
+    Counting them means reading all of them, so it is done rarely. Where a process creates most of
+    the files in /dev/shm, each of which it maps, the number of files is used in between.
     """
     maps = process.sample.maps
     if maps is None:
@@ -67,7 +67,7 @@ def maps_over_time(index: Index, process: Process) -> tuple[int, Series] | None:
 
 
 def _makes_the_files(index: Index, process: Process) -> bool:
-    """Whether most named segments are of its making."""
+    """Whether it created most of the named segments."""
     makers = _makers_of_files(index)
     own = makers[process.process]
     return own >= MANY_FILES and 2 * own > makers.total()
@@ -75,7 +75,7 @@ def _makes_the_files(index: Index, process: Process) -> bool:
 
 @derived
 def _makers_of_files(index: Index) -> Counter[ProcessId | None]:
-    """How many named segments each process has made."""
+    """How many named segments each process has created."""
     return Counter(
         s.creator for s in index.snapshot.segments if s.kind == "torch-named" and s.is_linked
     )
@@ -104,7 +104,7 @@ def foreign_share(process: Process) -> float | None:
 
 
 def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> str | None:
-    """Who made the torch segments it holds: `412 by worker 0 (41826), 399 by worker 1 (41827)`."""
+    """Creators of the torch segments it holds: `412 by worker 0 (41826), 9 by main (41820)`."""
     names = {p.pid: f"{p.label} ({p.pid})" for p in snapshot.processes}
     counts = Counter(
         use.creator_pid
@@ -119,7 +119,7 @@ def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> s
 
 
 def burden_words(index: Index, process: Process) -> Iterator[str]:
-    """Where in what it hands to a new process most tensors are, as its hook found it."""
+    """The part with most tensors of the object it passed to a new process, found by its hook."""
     for entry in index.entries("many-storages"):
         if entry.process != process.process:
             continue
@@ -162,7 +162,7 @@ def sparse_bytes(segments: Iterable[Segment]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CudaLent:
-    """Tensors sent so far, and what has become of them."""
+    """CUDA tensors sent to other processes so far."""
 
     sent: float
     unreleased: float
@@ -171,7 +171,7 @@ class CudaLent:
     """Sends that waited for the GPU, because no event was left or the platform has none."""
     bytes_held: float | None
     oldest_s: float | None
-    """For how long the oldest of the unreleased has been out."""
+    """Seconds since the oldest unreleased tensor was sent."""
 
 
 def cuda_lent(process: Process) -> CudaLent | None:

@@ -1,4 +1,4 @@
-"""Stacks merged over workers or ranks: what most of them do, and who does something else."""
+"""Stacks merged over workers or ranks: groups with equal meaning, and outliers."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _names(processes: Sequence[Process]) -> str:
 
 
 def _number(process: Process) -> int | None:
-    """The number people know it by."""
+    """The number of a rank or DataLoader worker."""
     if process.role == "rank":
         return process.sample.rank
     return process.sample.worker_id if process.role == "loader-worker" else None

@@ -80,12 +80,13 @@ def calls(frames: Sequence[Frame], *pattern: str) -> bool:
         frames: Innermost first.
         pattern: Each `file.py:function`, or `:function` for any file.
     """
-    return _calls(frames, _functions(frames), pattern)
+    return _calls(frames, _functions(frames), [_parts(each) for each in pattern])
 
 
-def _calls(frames: Sequence[Frame], functions: frozenset[str], pattern: tuple[str, ...]) -> bool:
-    """As `calls`, for frames whose functions are known."""
-    wanted = [_parts(each) for each in pattern]
+def _calls(
+    frames: Sequence[Frame], functions: frozenset[str], wanted: Sequence[tuple[str, str]]
+) -> bool:
+    """As `calls`, for frames whose functions are known, and files and functions of a pattern."""
     if any(function and function not in functions for _, function in wanted):
         return False
     rest = iter(frames)
@@ -184,6 +185,19 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
 )
 
 
+_PARSED = tuple(
+    (shape, tuple(tuple(map(_parts, pattern)) for pattern in patterns))
+    for shape, patterns in _SHAPES
+)
+
+
+@derived
+def shape_in(index: Index, frames: tuple[Frame, ...]) -> Shape:
+    """As `shape_of`, once for all threads of a snapshot with equal stacks."""
+    del index
+    return shape_of(frames)
+
+
 def shape_of(frames: Sequence[Frame]) -> Shape:
     """Recognise a stack; the empty shape if it is none of those that mean something."""
     own = own_frames(frames)
@@ -192,7 +206,7 @@ def shape_of(frames: Sequence[Frame]) -> Shape:
     if collective_of(own) is not None:
         return "collective"
     functions = _functions(own)
-    for shape, patterns in _SHAPES:
+    for shape, patterns in _PARSED:
         if any(_calls(own, functions, pattern) for pattern in patterns):
             if shape == "worker-fetching" and calls(own, "collate.py:", "fetch.py:fetch"):
                 return "worker-collating"
@@ -220,20 +234,22 @@ HOOK_THREAD = "mpwatch-hook"
 _HELPERS: frozenset[Shape] = frozenset(("sharer", "feeder-idle"))
 
 
-def own_threads(process: Process) -> tuple[Thread, ...]:
+def own_threads(index: Index, process: Process) -> tuple[Thread, ...]:
     """The threads that could end a wait inside their process.
 
     Neither the hook's can, nor helpers of multiprocessing at rest: a queue's feeder with nothing
     to send, the server of descriptors.
     """
     return tuple(
-        thread for thread in process.threads if thread.name != HOOK_THREAD and not _rests(thread)
+        thread
+        for thread in process.threads
+        if thread.name != HOOK_THREAD and not _is_idle_helper(index, thread)
     )
 
 
-def _rests(thread: Thread) -> bool:
+def _is_idle_helper(index: Index, thread: Thread) -> bool:
     """Whether it is a helper with nothing to do, by its stack and by what it does now."""
-    if thread.state != "S" or shape_of(thread.stack) not in _HELPERS:
+    if thread.state != "S" or shape_in(index, thread.stack) not in _HELPERS:
         return False
     return thread.waits_on is None or thread.waits_on.kind in ("futex", "accept", "unknown")
 

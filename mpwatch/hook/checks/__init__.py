@@ -1,1 +1,94 @@
-"""Inspections of the program's objects."""
+"""Inspections of the program's objects, each loaded when it is first needed.
+
+Until then a check is compressed bytecode, read while the hook is loaded. `load` makes a module of
+it in whichever thread of the program needs it, so it takes no import lock (another thread may fork
+meanwhile), reads no file (which could block), and leaves `sys.modules` as it is (another thread may
+be iterating over it). The hook's own thread loads nothing: what that allocates could start a
+garbage collection there, see `safe.one_call`.
+
+A check imports only modules that are loaded with the hook, and gets another check by `load`. It
+keeps no state: the objects that call it do.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+import sys
+import zlib
+from types import ModuleType
+
+from .. import strip_docs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAMES = (
+    "cuda_lent",
+    "dangling_views",
+    "fork_risks",
+    "iterable_samples",
+    "late_attach_scan",
+    "object_walk",
+    "overhead",
+    "rng",
+    "shared_parameters",
+    "unpicklable",
+)
+_code: dict[str, bytes] = {}
+"""Compressed bytecode of each check."""
+_modules: dict[str, ModuleType] = {}
+
+
+def load(name: str) -> Any:
+    """The module of a check.
+
+    Raises:
+        Exception: What the first run of its code raises; the next call tries again.
+    """
+    module = _modules.get(name) or sys.modules.get(f"{__name__}.{name}")
+    if module is None:
+        # Two threads may do this at once: both get the module of the first.
+        module = _modules.setdefault(name, _execute(name))
+    return module
+
+
+def unload(name: str) -> None:
+    """Free the module of a check that is not used again; `load` would make it anew.
+
+    Its functions and its dictionary refer to each other, so the dictionary is emptied. Classes in
+    it are freed by the next garbage collection.
+    """
+    module = _modules.pop(name, None)
+    if module is not None:
+        vars(module).clear()
+
+
+def _execute(name: str) -> ModuleType:
+    code = marshal.loads(zlib.decompress(_code[name]))
+    module = ModuleType(f"{__name__}.{name}")
+    vars(module).update(__package__=__name__, __file__=code.co_filename)
+    exec(code, vars(module))
+    strip_docs.strip(module)
+    return module
+
+
+def _read_all() -> None:
+    """Read the code of all checks, from memory in an injected hook, otherwise from their files.
+
+    Raises:
+        OSError: A file could not be read.
+    """
+    for name in NAMES:
+        full_name = f"{__name__}.{name}"
+        spec = importlib.util.find_spec(full_name)
+        loader: Any = None if spec is None else spec.loader
+        if loader is None:
+            raise ImportError(full_name)
+        code = strip_docs.without_docstrings(loader.get_code(full_name))
+        code = code.replace(co_consts=(None, *code.co_consts[1:]))  # the module's docstring
+        _code[name] = zlib.compress(marshal.dumps(code), 6)
+
+
+_read_all()

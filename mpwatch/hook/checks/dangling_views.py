@@ -12,82 +12,52 @@ import itertools
 import sys
 
 from ..safe import foreign_exceptions
-from .call_sites import is_of_the_program
-from .object_walk import DEPTH, walk
+from ..state.call_sites import is_of_the_program
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ..session import Session
 
+_object_walk = load("object_walk")
+DEPTH: int = _object_walk.DEPTH
+walk: Callable[..., Iterator[tuple[str, Any]]] = _object_walk.walk
 FRAMES = 32
-NOTED = 16
 NEAR = 2
 """How deep variables are looked into; what a process is handed is looked through as a whole."""
 _IS_FUNCTION = 1
 """`co_flags` of code whose variables are no dictionary (CO_OPTIMIZED)."""
 
 
-class DanglingViews:
-    """Looks for such arrays once a tensor that had a view was moved."""
+def note_views(note: Callable[..., None], noted: set[str], attributes: dict[str, Any]) -> None:
+    """Note arrays left behind that a process just started, or the program, can reach.
 
-    __slots__ = ("_is_suspected", "_noted", "_session")
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._is_suspected = False
-        self._noted: set[str] = set()
-
-    def suspect(self, storage: Any) -> None:
-        """Take notice of a storage that is about to be shared; never raises.
-
-        torch fixes the size of one that numpy looks at (`tensor_numpy.cpp`), or that came from it.
-        It tells from some version between 2.2 and 2.5 on; before, any may be looked at.
-        """
-        try:
-            if not self._is_suspected and not storage.is_shared():
-                is_resizable = getattr(storage, "resizable", None)
-                self._is_suspected = is_resizable is None or not is_resizable()
-        except Exception as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-
-    def look(self, luggage: dict[str, Any]) -> None:
-        """Note arrays left behind that are within reach of a process just started; never raises.
-
-        Args:
-            luggage: The attributes it had before. `Process.start` drops its arguments, and to be
-                handed over may have been what moved a tensor.
-        """
-        if not self._is_suspected or len(self._noted) >= NOTED:
-            return
-        try:
-            self._look(luggage)
-        except Exception as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-
-    def _look(self, luggage: dict[str, Any]) -> None:
-        torch = sys.modules["torch"]
-        if torch._C._len_torch_function_stack():
-            return  # the program listens to what is done with tensors
-        for path, thing in itertools.chain(
-            _inside({f".{name}": part for name, part in luggage.items()}, DEPTH), _variables()
-        ):
-            if type(thing).__name__ != "ndarray" or type(thing).__module__ != "numpy":
-                continue
-            if path not in self._noted and is_left_behind(thing, torch.Tensor):
-                self._noted.add(path)
-                self._session.note(
-                    "dangling-view",
-                    path=path[:256],
-                    shape=list(thing.shape),
-                    dtype=str(thing.dtype),
-                    bytes=int(thing.nbytes),
-                    frames=foreign_exceptions.frames_here(3),
-                )
+    Args:
+        note: Notes an event.
+        noted: Paths that were noted before, to which this adds.
+        attributes: The attributes that the process had before. `Process.start` drops its
+            arguments, and passing them on may have been what moved a tensor.
+    """
+    torch = sys.modules["torch"]
+    if torch._C._len_torch_function_stack():
+        return  # the program listens to what is done with tensors
+    for path, thing in itertools.chain(
+        _inside({f".{name}": part for name, part in attributes.items()}, DEPTH), _variables()
+    ):
+        if type(thing).__name__ != "ndarray" or type(thing).__module__ != "numpy":
+            continue
+        if path not in noted and is_left_behind(thing, torch.Tensor):
+            noted.add(path)
+            note(
+                "dangling-view",
+                path=path[:256],
+                shape=list(thing.shape),
+                dtype=str(thing.dtype),
+                bytes=int(thing.nbytes),
+                frames=foreign_exceptions.frames_here(3),
+            )
 
 
 def is_left_behind(array: Any, tensor_type: Any) -> bool:

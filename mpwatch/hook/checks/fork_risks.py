@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 POOLED = (
     "av",
@@ -40,63 +40,40 @@ NOTED = 32
 _UNNUMBERED = str.maketrans("", "", "0123456789")
 
 
-class ForkRisks:
-    """Notes the risks of a fork, once each.
+def note_risks(session: Context, threads: int | None, noted: set[int]) -> None:
+    """Note what is alive beside the thread that is about to fork, unless it was noted before.
 
     Python numbers its threads, `Thread-7 (work)`, and a program may fork once for each, for weeks:
-    without the numbers they are one risk. Else such notes would push all others out of memory, and
-    fill the file that an autopsy reads.
+    without the numbers they are one risk. Otherwise such notes would push all others out of memory,
+    and fill the file that an autopsy reads.
+
+    Args:
+        session: Of the forking process.
+        threads: Threads as the kernel counts them, the hook's own excluded.
+        noted: Hashes of the risks noted in this process, to which this adds one.
     """
-
-    __slots__ = ("_noted",)
-
-    def __init__(self) -> None:
-        self._noted: set[int] = set()
-
-    def restart(self) -> None:
-        """Have noted nothing: this is a forked child, and its notes are its own."""
-        self._noted = set()
-
-    def take(self, session: Session, threads: int | None) -> None:
-        """Note what is alive while this thread forks, if it is more than this thread.
-
-        Args:
-            session: Of the forking process.
-            threads: Threads as the kernel counts them, the hook's own excluded.
-        """
-        try:
-            self._take(session, threads)
-        except Exception as error:
-            # The fork has more important steps to come.
-            if not foreign_exceptions.is_ours(error):
-                raise
-            session.problems.append(f"census: {type(error).__name__}: {error}"[:200])
-
-    def _take(self, session: Session, threads: int | None) -> None:
-        cuda = getattr(sys.modules.get("torch.cuda"), "_initialized", False)
-        if (threads or 1) <= 1 and not cuda:
-            return
-        names = sorted(python_threads())
-        libraries = [name for name in POOLED if name in sys.modules]
-        kinds = frozenset(name.translate(_UNNUMBERED) for name in names)
-        risks = hash((kinds, (threads or 1).bit_length(), *libraries, cuda))
-        if risks in self._noted or len(self._noted) >= NOTED:
-            return
-        self._noted.add(risks)
-        session.note(
-            "fork",
-            threads=threads,
-            python_threads=names[:32],
-            native_threads=native_threads(session),
-            torch_threads=_torch_threads(),
-            libraries=libraries,
-            cuda=bool(cuda),
-            omp_num_threads=os.environ.get("OMP_NUM_THREADS"),
-            multiprocessing=session.system.get_ident() in session.births,
-            loaders=len(session.loaders.show() or ()),
-            sharer_tickets=_sharer_tickets(),
-            frames=foreign_exceptions.frames_here(4),
-        )
+    cuda = getattr(sys.modules.get("torch.cuda"), "_initialized", False)
+    names = sorted(python_threads())
+    libraries = [name for name in POOLED if name in sys.modules]
+    kinds = frozenset(name.translate(_UNNUMBERED) for name in names)
+    risks = hash((kinds, (threads or 1).bit_length(), *libraries, cuda))
+    if risks in noted or len(noted) >= NOTED:
+        return
+    noted.add(risks)
+    session.note(
+        "fork",
+        threads=threads,
+        python_threads=names[:32],
+        native_threads=native_threads(session),
+        torch_threads=_torch_threads(),
+        libraries=libraries,
+        cuda=bool(cuda),
+        omp_num_threads=os.environ.get("OMP_NUM_THREADS"),
+        multiprocessing=session.system.get_ident() in session.births,
+        loaders=len(session.loaders.show() or ()),
+        sharer_tickets=_sharer_tickets(),
+        frames=foreign_exceptions.frames_here(4),
+    )
 
 
 def python_threads() -> list[str]:
@@ -106,7 +83,7 @@ def python_threads() -> list[str]:
     return [str(thread._name)[:64] for thread in tuple(active.values()) if thread is not main]
 
 
-def native_threads(session: Session) -> list[str]:
+def native_threads(session: Context) -> list[str]:
     """Names of the kernel's threads but the calling one, where they are not simply the program's.
 
     A library names its threads (`pt_data_pin`, `grpc_global_tim`, `pt_autograd_0`); those of OpenMP

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 BATCHES = 2
 """Of each worker: labels repeat in the second one, what identifies samples does not."""
@@ -35,7 +35,7 @@ class FirstSamples:
         self.batches = 0
         self.parts: dict[str, list[bytes]] = {}
 
-    def take(self, session: Session, worker: Any, dataset: Any, batch: Any) -> None:
+    def take(self, session: Context, worker: Any, dataset: Any, batch: Any) -> None:
         """Look at a batch, and note what the first ones were once there are enough of them."""
         self.batches += 1
         for path, values in _leaves(batch, "", DEPTH):

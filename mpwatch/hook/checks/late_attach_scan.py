@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 BLOCKS_LIMIT = 12_000_000
 """Memory blocks of a program in which nothing is looked for any more.
@@ -45,7 +45,7 @@ class LateAttachScan:
 
     __slots__ = ("_session", "summary")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Context) -> None:
         self._session = session
         self.summary: dict[str, Any] = {
             "took_ms": 0.0,

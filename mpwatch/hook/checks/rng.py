@@ -7,21 +7,22 @@ import zlib
 from itertools import islice
 
 from ..safe.exact import class_name, module_of_class
-from .object_walk import walk
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
+walk = load("object_walk").walk
 LOOKED_AT = 300
 DEPTH = 5
 """Objects of a dataset looked at, the nearest first: `dataset.transform.steps[0].rng` is four deep.
 To look at one copies the page it lies on, where a worker was forked."""
 
 
-def note_states(session: Session, dataset: Any, worker_id: int) -> None:
+def note_states(session: Context, dataset: Any, worker_id: int) -> None:
     """Note a hash of every generator's state, as a worker's first batch begins.
 
     `random`, torch and since 1.13 also numpy are seeded by torch for each worker; what the dataset

@@ -16,14 +16,16 @@ from types import MethodType
 
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, class_name, module_of_class
-from .object_walk import is_module, is_tensor, walk
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ..session import Session
-
+_object_walk = load("object_walk")
+is_module, is_tensor = _object_walk.is_module, _object_walk.is_tensor
+walk: Callable[..., Iterator[tuple[str, Any]]] = _object_walk.walk
 CHECKS = (1, 8, 64, 512)
 """Steps of an optimizer after which its parameters are looked at; then the look-out ends."""
 MODULES = 8
@@ -59,10 +61,10 @@ _OF_ANY_PROCESS = frozenset(
 class SharedParameters:
     """The models that this process hands over, and in a child those that it was handed."""
 
-    __slots__ = ("_arrived", "_given", "_handle", "_session", "_steps")
+    __slots__ = ("_arrived", "_given", "_handle", "_note_event", "_steps")
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, note: Callable[..., None]) -> None:
+        self._note_event = note
         self._given: dict[int, tuple[Any, str, list[Any]]] = {}
         """Model, target, and the processes started with it, by the model's `id`; all weakly."""
         self._arrived: list[tuple[Any, set[str], int]] = []
@@ -70,11 +72,10 @@ class SharedParameters:
         self._handle: Any = None
         self._steps = 0
 
-    def start(self, process: Any, birth: dict[str, Any]) -> None:
-        """Take notice of a process that is about to be started; never raises."""
+    def start(self, process: Any, target: str) -> None:
+        """Remember the models of a process that is about to be forked; never raises."""
         try:
-            if birth["method"] == "fork" and birth["worker_id"] is None:
-                self._start(process, birth["target"])
+            self._start(process, target)
         except Exception as error:
             if not foreign_exceptions.is_ours(error):
                 raise
@@ -82,8 +83,7 @@ class SharedParameters:
     def arrive(self, process: Any) -> None:
         """Be in a new process and look at what it was handed; never raises."""
         try:
-            worker = self._session.worker
-            if self._handle is None and not worker.is_worker and not worker.source:
+            if self._handle is None:
                 self._arrive(process)
         except Exception as error:
             if not foreign_exceptions.is_ours(error):
@@ -162,7 +162,7 @@ class SharedParameters:
 
     def _note(self, model: Any, names: list[str], how: str, siblings: int) -> None:
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        self._session.note(
+        self._note_event(
             "parameters-not-shared",
             what=shown[:256],
             model=class_name(type(model))[:128],

@@ -20,20 +20,39 @@ import operator
 import posix
 import sys
 
-from .. import wire
-from ..checks.fork_risks import ForkRisks
+from .. import checks, wire
 from ..safe import foreign_exceptions
 from ..transport import runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Protocol
 
-    from ..session import Session
+    from ..context import Context
+    from ..transport.ring import Ring
+    from ..transport.server import Server
+    from ..transport.stale_files import StaleFiles
 
-_FORKING_THREADS = 20
-_SPARE = 16
+    class Forking(Context, Protocol):
+        """The hook of a process that forks."""
+
+        ring: Ring
+        server: Server
+        sweeper: StaleFiles
+
+        def let_no_record_start_it(self) -> None:
+            """Take `start_with_next_record` back."""
+
+        def start_with_next_record(self) -> None:
+            """Have the next record start the thread: the fork is still being counted."""
+
+        def reset_in_child(self) -> None:
+            """Make this the hook of a forked child."""
+
+
+_FORKING_THREADS = 10
+_SPARE = 8
 """How many more threads may begin to fork before the first of them adds to their number."""
 _SIGNALS = 3
 """Different signals that may strike during one fork."""
@@ -53,10 +72,10 @@ class ForkSteps:
 
     __slots__ = (
         "_began_ns",
-        "_census",
         "_counts_late",
         "_errno",
         "_place",
+        "_risks",
         "_signals",
         "_under_way",
         "session",
@@ -66,12 +85,13 @@ class ForkSteps:
     def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
         self._counts_late = counts_late(version)
         self._errno = _errno_location() if version < (3, 11) else None
-        self.session: Session | None = None
+        self.session: Forking | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
         self._signals: dict[int, int] = {}
         self._began_ns = 0
-        self._census = ForkRisks()
+        self._risks: set[int] = set()
+        """Hashes of the risks that were noted."""
         self.threads: int | None = None
 
     def register(self) -> None:
@@ -87,7 +107,7 @@ class ForkSteps:
         for slot in range(_SIGNALS):
             posix.register_at_fork(after_in_parent=self._deliver_again(slot))
 
-    def caught(self, step: Callable[[Session], None], error: BaseException) -> None:
+    def caught(self, step: Callable[[Forking], None], error: BaseException) -> None:
         """Deal with an exception in one of the three: finish the step, remember the signal."""
         session = self.session
         if session is None:
@@ -116,17 +136,30 @@ class ForkSteps:
         simulate: Any = _thread.interrupt_main
         return functools.partial(next, map(simulate, iter(take, None)))
 
-    def _before(self, session: Session) -> None:
+    def _before(self, session: Forking) -> None:
         self._under_way[session.system.get_ident()] = True
         self._began_ns = session.system.monotonic_ns()
         session.stop_thread()
         self.threads = runtime_dir.thread_count(session.system)
-        self._census.take(session, self.threads)
+        self._note_risks(session)
         if self._place is None:
             self._place = session.ring.step_aside()
 
-    def _after_in_parent(self, session: Session) -> None:
-        """Bring the thread back; called too where there was no child to be had.
+    def _note_risks(self, session: Forking) -> None:
+        """Note what a child cannot use, if this thread is not all that there is; never raises."""
+        has_cuda = getattr(sys.modules.get("torch.cuda"), "_initialized", False)
+        if (self.threads or 1) <= 1 and not has_cuda:
+            return
+        try:
+            checks.load("fork_risks").note_risks(session, self.threads, self._risks)
+        except Exception as error:
+            # The fork has more important steps to come.
+            if not foreign_exceptions.is_ours(error):
+                raise
+            session.problems.append(f"fork risks: {type(error).__name__}: {error}"[:200])
+
+    def _after_in_parent(self, session: Forking) -> None:
+        """Start the thread again; also called where the fork failed.
 
         Python 3.10 (`os_fork_impl`) makes its exception of what `errno` is after this.
         """
@@ -139,7 +172,7 @@ class ForkSteps:
         finally:
             self._errno().contents.value = kept
 
-    def _bring_back(self, session: Session) -> None:
+    def _bring_back(self, session: Forking) -> None:
         self._under_way.pop(session.system.get_ident(), None)
         if self._under_way:
             return
@@ -159,11 +192,11 @@ class ForkSteps:
             # Another thread began to fork in between and has not seen our thread.
             session.server.stop()
 
-    def _after_in_child(self, session: Session) -> None:
+    def _after_in_child(self, session: Forking) -> None:
         self._under_way = {}
         self._place = None
         self._signals.clear()
-        self._census.restart()
+        self._risks = set()
         session.reset_in_child()
 
 
@@ -190,7 +223,7 @@ def _errno_location() -> Any:
     return location
 
 
-def _shielded(step: Callable[[Session], None], forks: ForkSteps) -> Callable[[], Any]:
+def _shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], Any]:
     """Make a function for `os.register_at_fork` that cannot be struck before its first `try`.
 
     A signal that arrived during the fork has its handler run as the next Python function is

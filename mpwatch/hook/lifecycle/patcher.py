@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
     Undo = Callable[[], None]
-    Install = Callable[[ModuleType, Session], Undo]
-    Wrap = Callable[[Any, Session], Any]
+    Install = Callable[[ModuleType, Context], Undo]
+    Wrap = Callable[[Any, Context], Any]
 
 
 _SUSPENDS = 0x20 | 0x80 | 0x100 | 0x200
@@ -60,7 +60,7 @@ class Patcher:
         "prepared",
     )
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Context) -> None:
         self._session = session
         self._rows: tuple[Point, ...] = ()
         self._undo: dict[str, Undo] = {}
@@ -73,11 +73,9 @@ class Patcher:
         self.prepared: Undo | None = None
         """Undoes what is being set just now; a signal handler may raise in the middle of it."""
 
-    def install(self) -> None:
+    def install(self, points: tuple[Point, ...]) -> None:
         """Set every point whose module is there, and wait for the other modules."""
-        from ..points import TABLE
-
-        self._rows = TABLE
+        self._rows = points
         for name in dict.fromkeys(row.module for row in self._rows):
             module = sys.modules.get(name)
             if module is None:
@@ -154,7 +152,7 @@ def attribute(path: str, wrap: Wrap) -> Install:
         wrap: Makes the replacement out of the original function and the session.
     """
 
-    def install(module: ModuleType, session: Session) -> Undo:
+    def install(module: ModuleType, session: Context) -> Undo:
         holder: Any = module
         *owners, name = path.split(".")
         for owner in owners:

@@ -24,10 +24,6 @@ RENDEZVOUS = "_mpwatch_hook"
 ARRIVAL = "mpwatch_path_loader"
 """The `__name__` under which executing this text brings the hook in at once."""
 
-IMPORTED_LATER = ("checks.overhead",)
-"""Modules that the hook's own thread would import, from their files, when the compiled ones are
-gone; another thread may fork then."""
-
 reason = ""
 """Why the last `load` did not bring the hook in."""
 
@@ -65,9 +61,6 @@ def load(
             package = _import(hook_directory, unpacked)
             if version is not None:
                 vars(package)["known_version"] = version
-            if unpacked is not None:
-                for name in IMPORTED_LATER:
-                    importlib.import_module(f"{RENDEZVOUS}.{name}")
         if not package.enter(started_by, birth):
             reason = getattr(package, "refusal", "") or "the hook refused"
             return None

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 
-def _on_init(module: ModuleType, session: Session) -> Undo:
+def _on_init(module: ModuleType, session: Context) -> Undo:
     """Be called when the program initialises CUDA: torch keeps a list for exactly that.
 
     `_queued_calls` holds pairs of a function and the stack that queued it, torch 2.1 to 2.15; once
@@ -42,7 +42,7 @@ def _on_init(module: ModuleType, session: Session) -> Undo:
     return undo
 
 
-def _allocator(module: ModuleType, session: Session) -> Undo:
+def _allocator(module: ModuleType, session: Context) -> Undo:
     """Allocator readings, once the program has initialised CUDA, and only for a request that asks.
 
     `torch._C._cuda_memoryStats` takes the lock of the caching allocator and keeps the GIL meanwhile

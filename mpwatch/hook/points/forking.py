@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..session import Session
+    from ..context import Context
 
 
-def _fork(original: Callable[[], Any], session: Session) -> Callable[[], Any]:
+def _fork(original: Callable[[], Any], session: Context) -> Callable[[], Any]:
     def returned(result: Any) -> Any:
         # In the child this does nothing: there the hook sleeps until something happens.
         session.resume()
@@ -39,7 +39,7 @@ def _fork(original: Callable[[], Any], session: Session) -> Callable[[], Any]:
     return functools.partial(next, map(returned, iter(original, None)))
 
 
-def _alone(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _alone(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     def alone(*args: Any, **kwargs: Any) -> Any:
         session.stop_thread()
         try:
@@ -49,7 +49,7 @@ def _alone(original: Callable[..., Any], session: Session) -> Callable[..., Any]
             raise
         finally:
             if session.state == "on":
-                session.server.start()
+                session.start_thread()
 
     return alone
 

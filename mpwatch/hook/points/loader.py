@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from .. import wire
-from ..checks.iterable_samples import BATCHES, FirstSamples
-from ..checks.rng import note_states
+from .. import checks, wire
 from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
@@ -22,18 +20,18 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
     from ..state.loader_state import LoaderState
 
 
-def _begin(session: Session, reading: LoaderState, iterator: Any) -> None:
+def _begin(session: Context, reading: LoaderState, iterator: Any) -> None:
     # A wrapper that somebody wrapped in turn is still called after the hook has left.
     if session.state != "off":
         reading.begin(iterator)
 
 
-def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _next_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_NEXT
     find, of = session.loaders.find, session.loaders.of
 
@@ -61,7 +59,7 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
     return next_data
 
 
-def _late(module: ModuleType, session: Session) -> Undo:
+def _late(module: ModuleType, session: Context) -> Undo:
     """Hear of iterators that wait already, in a `_next_data` that nobody has wrapped."""
     if not any(_is_in_next_data(frame) for frame in sys._current_frames().values()):
         return nothing_to_undo
@@ -74,7 +72,7 @@ def _is_in_next_data(frame: Any) -> bool:
     return frame is not None
 
 
-def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _try_get_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     of, now = session.loaders.of, session.system.monotonic_ns
 
     def try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -99,7 +97,7 @@ def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..
     return try_get_data
 
 
-def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _try_put_index(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_PUT_INDEX
     find, of = session.loaders.find, session.loaders.of
 
@@ -120,7 +118,7 @@ def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[.
     return try_put_index
 
 
-def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _reset(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
@@ -140,7 +138,7 @@ def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]
     return reset
 
 
-def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _shutdown_workers(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
@@ -163,9 +161,9 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
     return shutdown_workers
 
 
-def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _fetch(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
-    begins, ends, head = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, FirstSamples()
+    begins, ends, first = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, _FirstBatches()
 
     def fetch(self: Any, indices: Any) -> Any:
         if not worker.is_worker and not _recognise(session):
@@ -173,7 +171,7 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         began_ns = now()
         fetched = worker.fetched
         if not fetched:
-            _guard(session, note_states, session, self.dataset, worker.number)
+            _guard(session, _note_states, session, self.dataset, worker.number)
             _guard(session, session.origins.begin_worker, self.dataset, self.collate_fn)
         worker.since_ns = began_ns
         number, task, loader = worker.number, worker.task, worker.loader
@@ -191,14 +189,35 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         worker.since_ns = None
         worker.fetched = fetched + 1
         record(ends, began_ns, 0, 0, loader, number, task)
-        if fetched < BATCHES and fetched == head.batches and hasattr(self, "dataset_iter"):
-            _guard(session, head.take, session, worker, self.dataset, result)
+        if fetched < FIRST_BATCHES and fetched == first.count and hasattr(self, "dataset_iter"):
+            _guard(session, first.take, session, worker, self.dataset, result)
         return result
 
     return fetch
 
 
-def _recognise(session: Session) -> bool:
+class _FirstBatches:
+    """Has the first batches of an iterable dataset looked at: see `checks.iterable_samples`."""
+
+    __slots__ = ("_samples", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._samples: Any = None
+
+    def take(self, session: Context, worker: Any, dataset: Any, batch: Any) -> None:
+        """Look at one batch."""
+        self.count += 1
+        if self._samples is None:
+            self._samples = checks.load("iterable_samples").FirstSamples()
+        self._samples.take(session, worker, dataset, batch)
+
+
+def _note_states(session: Context, dataset: Any, worker_id: int) -> None:
+    checks.load("rng").note_states(session, dataset, worker_id)
+
+
+def _recognise(session: Context) -> bool:
     """Whether this is a worker after all: the hook may have come in long after its birth."""
     info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
     if info is None or getattr(info, "worker_method", "multiprocessing") != "multiprocessing":
@@ -207,7 +226,7 @@ def _recognise(session: Session) -> bool:
     return True
 
 
-def _gauges(module: ModuleType, session: Session) -> Undo:
+def _gauges(module: ModuleType, session: Context) -> Undo:
     session.gauges["loaders"] = session.loaders.show
     session.gauges["worker"] = session.worker.show
 
@@ -218,7 +237,7 @@ def _gauges(module: ModuleType, session: Session) -> Undo:
     return undo
 
 
-def _guard(session: Session, look: Callable[..., Any], *args: Any) -> None:
+def _guard(session: Context, look: Callable[..., Any], *args: Any) -> None:
     """Look at torch's private state; a torch that keeps it elsewhere costs that reading only."""
     try:
         look(*args)
@@ -228,6 +247,8 @@ def _guard(session: Session, look: Callable[..., Any], *args: Any) -> None:
         session.patcher.missing[f"loader {look.__name__}"] = f"{type(error).__name__}: {error}"
 
 
+FIRST_BATCHES = 2
+"""Of each worker, as many as `checks.iterable_samples` needs."""
 _ITERATOR = "_MultiProcessingDataLoaderIter"
 _DATALOADER = "torch.utils.data.dataloader"
 _FETCH = "torch.utils.data._utils.fetch"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 _TASKS, _WORKERS, _RESULTS = 0, 3, -1
 """Positions in the arguments of `Pool._terminate_pool`, Python 3.10 to 3.15."""
@@ -112,7 +112,7 @@ def _executors() -> Iterator[dict[str, Any]]:
         }
 
 
-def _gauge(module: ModuleType, session: Session) -> Undo:
+def _gauge(module: ModuleType, session: Context) -> Undo:
     session.gauges["pools"] = _pools
     return lambda: session.drop_gauges("pools")
 

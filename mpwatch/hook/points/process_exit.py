@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 
-def _run(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _run(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     now = session.system.monotonic_ns
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ def _exits_with_failure(error: BaseException) -> bool:
     return bool(code) if is_atom(code) else True
 
 
-def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _bootstrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
         session.wake()
         known = attributes(self)
@@ -74,7 +74,7 @@ def _bootstrap(original: Callable[..., Any], session: Session) -> Callable[..., 
     return bootstrap
 
 
-def _exit_at_once(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _exit_at_once(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """Note which code ends a process by `os._exit`: no traceback will show it."""
 
     def _exit(*args: Any, **kwargs: Any) -> Any:
@@ -107,7 +107,7 @@ def _is_usual_end(caller: FrameType) -> bool:
     return caller.f_globals.get("__name__") in _USUAL_ENDS
 
 
-def _main_ended(module: ModuleType, session: Session) -> Undo:
+def _main_ended(module: ModuleType, session: Context) -> Undo:
     """Be called as the main thread has ended, before the interpreter waits for other threads.
 
     It may wait for ever, and the exception that ended the main thread should be known by then.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 
 from .. import wire
-from ..checks.call_sites import place_here
 from ..lifecycle.patcher import Point, attribute
-from ..requests import start_method
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, full_name, in_class
+from ..state.call_sites import place_here
+from .start_method import start_method
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
 """`aux` of PROCESS_START."""
@@ -27,7 +28,7 @@ _WORKER_ID, _RESULT_QUEUE = 10, 3
 """Positions in the arguments of `_worker_loop`, torch 2.1 to 2.15."""
 
 
-def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _start(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
     births, get_ident, here = session.births, session.system.get_ident, session.here
     handed, views = session.items.handed, session.items.views
@@ -72,7 +73,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
     return start
 
 
-def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _join(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
 
     def join(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -91,7 +92,7 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return join
 
 
-class Stowaway:
+class HookLoader:
     """An entry of the preparation data that brings the hook into the child that reads it.
 
     Its pickle is a call of `exec` with the text of `path_loader.py`, so the child needs to find
@@ -110,9 +111,9 @@ class Stowaway:
         return exec, (self._text, {"__name__": "mpwatch_path_loader", "arrival": arrival})
 
 
-def _get_preparation_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _get_preparation_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     with open(f"{_directory()}/lifecycle/path_loader.py", encoding="utf-8") as file:
-        text = file.read()
+        text = zlib.compress(file.read().encode())
 
     def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
         data = original(*args, **kwargs)
@@ -121,13 +122,13 @@ def _get_preparation_data(original: Callable[..., Any], session: Session) -> Cal
         # environment and not their parent's, so what the parent forbids is looked at here.
         is_wanted = wire.disabled_by(os.environ) is None
         if birth is not None and session.state == "on" and is_wanted:
-            data["mpwatch"] = Stowaway(text, birth["method"], birth)
+            data["mpwatch"] = HookLoader(zlib.decompress(text).decode(), birth["method"], birth)
         return data
 
     return get_preparation_data
 
 
-def _describe(process: Any, session: Session) -> dict[str, Any]:
+def _describe(process: Any, session: Context) -> dict[str, Any]:
     """What parent and observer want to know about a process that is about to start."""
     known = attributes(process)
     target = known.get("_target")
@@ -159,7 +160,7 @@ def _directory() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def _handed(module: ModuleType, session: Session) -> Undo:
+def _handed(module: ModuleType, session: Context) -> Undo:
     return session.items.handed.leave
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 POLL_NS = 1_000_000
 """An empty-handed `get` shorter than this is polling, and not worth a record."""
@@ -32,7 +32,7 @@ _VARIADIC = 0x04 | 0x08
 """`co_flags` of code with `*args` or `**kwargs` (CO_VARARGS, CO_VARKEYWORDS)."""
 
 
-def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _put(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     if not _takes(original, "self", "obj", "block", "timeout"):
         return _any(original, session, wire.QUEUE_PUT)
     now, items, known = session.system.monotonic_ns, session.items, session.items.known
@@ -60,7 +60,7 @@ def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return put
 
 
-def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _get(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     if not _takes(original, "self", "block", "timeout"):
         return _any(original, session, wire.QUEUE_GET)
     now, items, known = session.system.monotonic_ns, session.items, session.items.known
@@ -88,7 +88,7 @@ def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     return get
 
 
-def _any(original: Callable[..., Any], session: Session, kind: int) -> Callable[..., Any]:
+def _any(original: Callable[..., Any], session: Context, kind: int) -> Callable[..., Any]:
     """Wrap a `put` or `get` of whatever arguments."""
     now, items, worker = session.system.monotonic_ns, session.items, session.worker
     count, is_get = itertools.count(), kind == wire.QUEUE_GET
@@ -132,7 +132,7 @@ def _takes(function: Any, *names: str) -> bool:
     return bool(are_its_own and function.__defaults__ == (True, None))
 
 
-def _taken(session: Session, queue: Any, result: Any) -> None:
+def _taken(session: Context, queue: Any, result: Any) -> None:
     """Remember what a worker of a DataLoader or of a pool has taken from a queue."""
     worker = session.worker
     if worker.is_worker and type(result) is tuple and result and type(result[0]) is int:
@@ -142,7 +142,7 @@ def _taken(session: Session, queue: Any, result: Any) -> None:
         _begin_job(session, result)
 
 
-def _begin_job(session: Session, taken: Any) -> None:
+def _begin_job(session: Context, taken: Any) -> None:
     """Remember what the worker of a pool has just taken up; never raises."""
     try:
         session.worker.begin_job(taken, session.system.monotonic_ns())
@@ -151,14 +151,14 @@ def _begin_job(session: Session, taken: Any) -> None:
             raise
 
 
-def _gauges(module: ModuleType, session: Session) -> Undo:
+def _gauges(module: ModuleType, session: Context) -> Undo:
     session.gauges["sites"] = session.items.show
     session.gauges["queues"] = session.items.depths.show
     session.gauges["job"] = session.worker.show_job
     return lambda: session.drop_gauges("sites", "queues", "job")
 
 
-def _failed(session: Session, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
+def _failed(session: Context, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
     """Record an exception of a queue; an empty or full queue is an answer, not a failure."""
     if not (is_a(error, Empty) or is_a(error, Full)):
         session.failed(kind, began_ns, error, queue=id(queue))
@@ -166,7 +166,7 @@ def _failed(session: Session, kind: int, queue: Any, began_ns: int, error: BaseE
         session.record(kind, began_ns, wire.FLAG_RAISED, 0, id(queue))
 
 
-def _on_feeder_error(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _on_feeder_error(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     def _on_queue_feeder_error(error: Any, item: Any, *args: Any) -> Any:
         task = item[0] if type(item) is tuple and item and type(item[0]) is int else None
         session.note(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 GRACE_NS = 5_000_000_000
 NAME = "_create_c10d_store"
@@ -34,7 +34,7 @@ class Failure:
         self.fields: dict[str, Any] | None = None
 
 
-def _wrap(original: Callable[..., Any], session: Session, failure: Failure) -> Callable[..., Any]:
+def _wrap(original: Callable[..., Any], session: Context, failure: Failure) -> Callable[..., Any]:
     def create_store(*args: Any, **kwargs: Any) -> Any:
         try:
             store = original(*args, **kwargs)
@@ -56,7 +56,7 @@ def _wrap(original: Callable[..., Any], session: Session, failure: Failure) -> C
     return create_store
 
 
-def _install(module: ModuleType, session: Session) -> Undo:
+def _install(module: ModuleType, session: Context) -> Undo:
     """Wrap the function, and look at what became of a failure whenever gauges are asked for."""
     failure = Failure()
     undo = attribute(NAME, lambda original, session: _wrap(original, session, failure))(

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 
-def _detach(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _detach(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     here, now = session.here, session.system.monotonic_ns
 
     def detach(self: Any) -> Any:
@@ -38,7 +38,7 @@ def _detach(original: Callable[..., Any], session: Session) -> Callable[..., Any
     return detach
 
 
-def _gauge(module: ModuleType, session: Session) -> Undo:
+def _gauge(module: ModuleType, session: Context) -> Undo:
     sharer: Any = module._resource_sharer
     if not isinstance(sharer._cache, dict):
         raise TypeError("the resource sharer keeps its tickets elsewhere")

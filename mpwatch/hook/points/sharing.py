@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 _REDUCTIONS = "torch.multiprocessing.reductions"
 _SWEPT_LIMIT = 4096
@@ -50,7 +50,7 @@ def size_of(reference: Any) -> int:
     return 0 if storage is None else int(storage.nbytes())
 
 
-def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _reduce_storage(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     reductions: Any = sys.modules[_REDUCTIONS]
     record, now, here = session.record, session.system.monotonic_ns, session.here
     origins, sampled, suspect = session.origins, session.origins.shared, session.items.views.suspect
@@ -103,7 +103,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
 
 
 def _shared_otherwise(
-    session: Session, storage: Any, flags: int, began_ns: int, arguments: Any
+    session: Context, storage: Any, flags: int, began_ns: int, arguments: Any
 ) -> None:
     """Record a storage that goes by name, or that has no bytes."""
     own = session.here.own
@@ -123,7 +123,7 @@ def _unknown(storage: Any) -> bool:
     return False
 
 
-def _register(module: ModuleType, session: Session) -> Undo:
+def _register(module: ModuleType, session: Context) -> Undo:
     """Put the wrapper into ForkingPickler's table, wherever torch's own function stands."""
     original = module.reductions.reduce_storage
     pickler = sys.modules["multiprocessing.reduction"].ForkingPickler
@@ -144,7 +144,7 @@ def _register(module: ModuleType, session: Session) -> Undo:
     return undo
 
 
-def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _making(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     origins, made, now = session.origins, session.origins.made, session.system.monotonic_ns
     suspect = session.items.views.suspect
 
@@ -171,7 +171,7 @@ def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any
     return make_shared
 
 
-def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _setitem(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
     alive, rebuild = sys.modules["torch"].UntypedStorage._new_with_weak_ptr, wire.REBUILD
 
@@ -206,7 +206,7 @@ def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., An
 
 
 def _rebuilt_otherwise(
-    session: Session, began_ns: int, cache_key: Any, size: int, flags: int
+    session: Context, began_ns: int, cache_key: Any, size: int, flags: int
 ) -> None:
     """Record what came by name, or from a GPU."""
     kind, entries = wire.REBUILD, len(sys.modules[_REDUCTIONS].shared_cache)
@@ -217,7 +217,7 @@ def _rebuilt_otherwise(
     session.record(kind, began_ns, flags, size, *keys_of(cache_key), entries)
 
 
-def _sweep(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _sweep(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now = session.record, session.system.monotonic_ns
 
     def free_dead_references(self: Any) -> Any:
@@ -234,7 +234,7 @@ def _sweep(original: Callable[..., Any], session: Session) -> Callable[..., Any]
     return free_dead_references
 
 
-def _storage_from_cache(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _storage_from_cache(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     record, now, here = session.record, session.system.monotonic_ns, session.here
     rebuild, cached = wire.REBUILD, wire.FLAG_CACHED
     entries = sys.modules[_REDUCTIONS].shared_cache.__len__
@@ -264,7 +264,7 @@ def _storage_from_cache(original: Callable[..., Any], session: Session) -> Calla
     return storage_from_cache
 
 
-def _cache_gauge(module: ModuleType, session: Session) -> Undo:
+def _cache_gauge(module: ModuleType, session: Context) -> Undo:
     cache = module.shared_cache
     is_expired = sys.modules["torch"].UntypedStorage._expired
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 
-from ..checks.call_sites import place_here
 from ..lifecycle.patcher import Point
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a, text
+from ..state.call_sites import place_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,13 +16,23 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Undo
-    from ..session import Session
 
 METHODS = ("set_start_method", "get_start_method", "get_context")
 """The methods that fix it; to ask for it, or to make a queue, fixes it as well."""
 HOLDERS = ("multiprocessing", "multiprocessing.spawn", "torch.multiprocessing")
 """Modules that hold methods bound to the default context."""
+
+
+def start_method() -> str | None:
+    """The start method in force, or `None` while nobody chose or needed one.
+
+    The attribute is read directly: asking `get_start_method` would fix the default.
+    """
+    context = sys.modules.get("multiprocessing.context")
+    actual = getattr(getattr(context, "_default_context", None), "_actual_context", None)
+    return getattr(actual, "_name", None)
 
 
 class Choice:
@@ -34,7 +44,7 @@ class Choice:
         self.site: str | None = None
 
 
-def _wrap(original: Callable[..., Any], session: Session, choice: Choice) -> Callable[..., Any]:
+def _wrap(original: Callable[..., Any], session: Context, choice: Choice) -> Callable[..., Any]:
     def choose(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = self._actual_context
         try:
@@ -53,7 +63,7 @@ def _wrap(original: Callable[..., Any], session: Session, choice: Choice) -> Cal
 
 
 def _too_late(
-    session: Session, choice: Choice, fixed: Any, asked: str, error: BaseException
+    session: Context, choice: Choice, fixed: Any, asked: str, error: BaseException
 ) -> None:
     """Note that somebody did not get the start method asked for; the same one does no harm."""
     method = getattr(fixed, "_name", None)
@@ -72,7 +82,7 @@ def _too_late(
     )
 
 
-def _install(module: ModuleType, session: Session) -> Undo:
+def _install(module: ModuleType, session: Context) -> Undo:
     kind, default = module.DefaultContext, module._default_context
     choice = Choice()
     theirs = {name: vars(kind)[name] for name in METHODS}

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from types import ModuleType, TracebackType
     from typing import Any
 
+    from ..context import Context
     from ..lifecycle.patcher import Install, Undo
-    from ..session import Session
 
 
-def _excepthook(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _excepthook(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     def excepthook(args: Any, /) -> Any:
         error = args.exc_value
         if is_a(error, BaseException):
@@ -42,7 +42,7 @@ class Told:
     standard library's `code` does), and whoever replaces it later is asked as before.
     """
 
-    def __init__(self, session: Session, where: str) -> None:
+    def __init__(self, session: Context, where: str) -> None:
         self.__dict__["_session"] = session
         self.__dict__["_where"] = where
 
@@ -78,7 +78,7 @@ def _told(where: str, born: str | None = None) -> Install:
         born: Only in processes that came about like this.
     """
 
-    def install(module: ModuleType, session: Session) -> Undo:
+    def install(module: ModuleType, session: Context) -> Undo:
         if module.sys is not sys:
             raise LookupError(f"{module.__name__} has another sys")
         if born is not None and session.identity.started_by != born:

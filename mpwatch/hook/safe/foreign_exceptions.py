@@ -7,14 +7,8 @@ an exception belongs to the program.
 What passes a wrapper is as it would be without: its type, text, cause, and the lines of its
 traceback, from which `unframe` takes the wrapper's own.
 
-On Python 3.10 that takes more than a new `__traceback__`. There a bare `raise` puts back the
-traceback that was the exception's as the `except` began (`do_raise` of its ceval.c), whatever it
-has now, and of the entry that this begins with only `tb_next` can be set. Any other way to let an
-exception out of a function written in Python, `raise error` or a generator's `throw`, adds an entry
-for that function. One written in C would add none, but what stands in the place of a function has
-to be one itself: it is bound to instances, pickled by name, and its signature asked for. So what
-was put aside is replaced, by the interpreter's own `PyErr_SetExcInfo`. That is called through
-ctypes, which torch and `forks` import there; on a Python built without it the line stays.
+On Python 3.10 one line of the wrapper may stay: there a bare `raise` puts back the traceback that
+was the exception's as the `except` began (`do_raise` of its ceval.c).
 """
 
 from __future__ import annotations
@@ -92,7 +86,7 @@ def _number_in(frame: FrameType, numbers: list[int]) -> int:
     return numbers[0]
 
 
-def _unframe(error: BaseException) -> None:
+def unframe(error: BaseException) -> None:
     """Take the wrapper's own line off a traceback that passes through it.
 
     Call it in the wrapper's `except` clause, right before a bare `raise`.
@@ -101,62 +95,6 @@ def _unframe(error: BaseException) -> None:
     if step is not None:
         # Nothing remains of a call that did not even begin, with arguments that do not fit.
         _set_traceback(error, step.tb_next)
-
-
-def _unframe_and_replace(error: BaseException) -> None:
-    """Do so on Python 3.10, where each thread and generator has put a traceback aside."""
-    _, handled, step = sys.exc_info()
-    if handled is error and step is not None:
-        cut(error, step.tb_next)
-
-
-_PUTS_ASIDE = sys.version_info[:2] == (3, 10) and sys.implementation.name == "cpython"
-unframe = _unframe_and_replace if _PUTS_ASIDE else _unframe
-
-
-def cut(error: BaseException, step: TracebackType | None) -> None:
-    """Let an exception go on with this traceback: in an `except` clause, before a bare `raise`."""
-    global _replacing
-    _set_traceback(error, step)
-    if not _PUTS_ASIDE or sys.exc_info()[1] is not error:
-        return
-    if _replacing is None:
-        _replacing = _functions_for_it()
-    if _replacing:
-        new_reference, set_handled = _replacing
-        # It takes over the references. They are made in the same step of the interpreter, so that
-        # no signal handler gets in between: one that raises would have left them for ever.
-        set_handled(*map(new_reference, (type(error), error, step)))
-
-
-_replacing: tuple[Any, ...] | None = None
-"""`Py_NewRef` and `PyErr_SetExcInfo`; empty if they cannot be called, `None` while not looked for.
-
-Both work on addresses. The second steals its references, and may replace what is handled only from
-where that was caught: by a function called there and not by a generator, which has its own.
-"""
-
-
-def _functions_for_it() -> tuple[Any, ...] | None:
-    """What `_replacing` should be."""
-    ctypes: Any = sys.modules.get("ctypes")
-    library = getattr(ctypes, "PyDLL", None)
-    if library is None:
-        return None
-    try:
-        # An instance of our own: the types set on functions of `ctypes.pythonapi` are everybody's.
-        api = library(None)
-        none = ctypes.c_char.in_dll(api, "_Py_NoneStruct")
-        if ctypes.addressof(none) != id(None):
-            return ()  # the process holds another Python as well
-        address = ctypes.c_void_p
-        api.Py_NewRef.argtypes, api.Py_NewRef.restype = (ctypes.py_object,), address
-        api.PyErr_SetExcInfo.argtypes, api.PyErr_SetExcInfo.restype = (address,) * 3, None
-    except Exception as failure:
-        if signal_behind(failure) is not None:
-            raise
-        return ()
-    return api.Py_NewRef, api.PyErr_SetExcInfo
 
 
 def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:

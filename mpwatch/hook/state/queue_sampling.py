@@ -9,17 +9,20 @@ import sys
 import weakref
 
 from .. import wire
-from ..checks.dangling_views import DanglingViews
-from ..checks.shared_parameters import SharedParameters
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
+from .handed_models import HandedModels
+from .moved_views import MovedViews
 from .queue_depth import QueueDepths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from ..session import Session
+    from ..safe.unpatched import System
+    from .call_sites import CallSites
+    from .thread_state import Worker
 
 EVERY = 16
 """One `put` in so many is looked at; a power of two."""
@@ -37,8 +40,11 @@ class QueueSampling:
     """Looks at some of the items a process puts into queues."""
 
     __slots__ = (
-        "_session",
+        "_call_sites",
+        "_note",
+        "_record",
         "_sites",
+        "_system",
         "_watched",
         "depths",
         "get_due_ns",
@@ -48,11 +54,21 @@ class QueueSampling:
         "views",
     )
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        system: System,
+        record: Callable[..., None],
+        note: Callable[..., None],
+        call_sites: CallSites,
+        worker: Worker,
+    ) -> None:
+        self._system = system
+        self._record = record
+        self._note = note
+        self._call_sites = call_sites
         self.depths = QueueDepths()
-        self.handed = SharedParameters(session)
-        self.views = DanglingViews(session)
+        self.handed = HandedModels(note, worker)
+        self.views = MovedViews(note)
         self.put_due_ns = self.get_due_ns = 0
         """The next call after this moment is recorded."""
         self.known = self.depths.known
@@ -71,9 +87,9 @@ class QueueSampling:
             number: How many came before it.
             item: What was put.
         """
-        session, key = self._session, id(queue)
-        session.record(kind, began_ns, 0, 0, key, 0, number + 1)
-        due_ns = session.system.monotonic_ns() + APART_NS
+        key = id(queue)
+        self._record(kind, began_ns, 0, 0, key, 0, number + 1)
+        due_ns = self._system.monotonic_ns() + APART_NS
         if kind == wire.QUEUE_GET:
             self.get_due_ns = due_ns
         else:
@@ -109,7 +125,7 @@ class QueueSampling:
         tensors = list(itertools.islice(_tensors(item), _TENSORS))
         if not tensors:
             return
-        self._session.origins.will_be_shared(tensors[0])
+        self._call_sites.will_be_shared(tensors[0])
         site = _site()
         row = self._sites.get(site)
         if row is None:
@@ -128,7 +144,7 @@ class QueueSampling:
             if tensor is None:
                 continue
             if tensor._version > version:
-                self._session.note(
+                self._note(
                     "written-after-put",
                     function=site[0],
                     file=site[1],

@@ -13,9 +13,53 @@ from ..safe.one_call import room
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
-    from ..session import Session
+    from ..safe.unpatched import System
+    from .notes import Notes
+    from .ring import Ring
+
+    class Owner(Protocol):
+        """What the server and its connections need of the hook that they serve."""
+
+        system: System
+        ring: Ring
+        notes: Notes
+        patcher: Any
+        is_on_disk: bool
+
+        def itself(self) -> Owner:
+            """The hook behind a proxy."""
+            raise NotImplementedError
+
+        def hello(self) -> dict[str, Any]:
+            """The first frame."""
+            raise NotImplementedError
+
+        def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
+            """The reply to a request."""
+            raise NotImplementedError
+
+        def note(self, kind: str, **fields: Any) -> None:
+            """Add an event with text."""
+            raise NotImplementedError
+
+        def work(self) -> None:
+            """Do what was left for the thread."""
+            raise NotImplementedError
+
+        def finish(self) -> None:
+            """Do what has to be done as the thread ends."""
+            raise NotImplementedError
+
+        def patience_ms(self) -> int:
+            """How long the thread may sleep without an observer."""
+            raise NotImplementedError
+
+        def call_with_next_record(self, call: Callable[[], None]) -> None:
+            """Call something with the next record."""
+            raise NotImplementedError
+
 
 _PEER = struct.Struct("3i")
 """pid, uid, gid: `struct ucred` of SO_PEERCRED."""
@@ -45,7 +89,7 @@ class Connection:
         "sock",
     )
 
-    def __init__(self, sock: Any, session: Session) -> None:
+    def __init__(self, sock: Any, session: Owner) -> None:
         self.sock = sock
         self._session = session
         self._inode: int = session.system.os.fstat(sock.fileno()).st_ino

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..session import Session
+    from .connection import Owner
 
 _AF_UNIX, _SOCK_STREAM, _SHUT_RDWR = 1, 1, 2
 _POLLIN, _POLLOUT = 1, 4
@@ -73,7 +73,7 @@ class Server:
         "path",
     )
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Owner) -> None:
         self._session = session
         self._listener: Any = None
         self.path: str | None = None

@@ -33,6 +33,7 @@ COLUMNS = (
     ScreenColumn("PROCESS", 14, keep=9, most=24),
     ScreenColumn("USED", 5, align="right", keep=9, letter="F"),
     ScreenColumn("LIMIT", 5, align="right", keep=8),
+    ScreenColumn("HARD", 5, align="right", keep=3),
     ScreenColumn("OF LIMIT", 12, keep=5),
     ScreenColumn("TREND", 6, align="right", keep=7, spreads=TREND_WIDTH),
     ScreenColumn("TORCH", 5, align="right", keep=8, letter="T"),
@@ -73,6 +74,7 @@ def _row(process: Process, view: SnapshotView) -> Row:
             cell(view.name(process.process), "title"),
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
+            cell(short_count(fds.hard_limit), "dim"),
             gauge(share, 12, share_tone(share)),
             Trend(process.trends.fds, least_span=16),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
@@ -186,6 +188,7 @@ PAGE: Page[Process] = Page(
     },
     help=(
         "Open file descriptors of each process against its soft limit, nearest to it first.",
+        "HARD  the value to which the soft limit can be raised without root.",
         "TORCH  tensors shared by file_descriptor; closed when the tensor is freed.",
         "TREND  shows change, not the absolute value. READ  age of the kinds: counts are always",
         "       current, kinds are read again only when the count changes.",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from rich.cells import cell_len, set_cell_size
+
 from mpwatch.describe.frames import frame_words, place_words
 from mpwatch.describe.states import state_word
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
@@ -113,22 +115,33 @@ def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line
     )
 
 
+PLACE_LIMIT = 46
+"""Cells for the path and line of a frame."""
+
+
+def shortened_path(path: str, width: int) -> str:
+    """The last folders of a path that fit: `…/demo/programs/straggler_worker.py:21`."""
+    while cell_len(path) > width and "/" in path[2:]:
+        path = f"…/{path[2:].partition('/')[2]}"
+    return path if cell_len(path) <= width else f"…{path[-width + 1 :]}"
+
+
 def stack_lines(
     frames: Sequence[Frame], width: int, source: SourceLine | None = None
 ) -> tuple[Line, ...]:
     """A stack, innermost first, as columns: function, place, source line; locals below."""
     name_width = min(28, max((len(f.function) for f in frames), default=0)) + 2
-    place_width = min(44, max((len(place_words(f.file, f.line)) for f in frames), default=0)) + 2
+    places = [shortened_path(place_words(frame.file, frame.line), PLACE_LIMIT) for frame in frames]
+    place_width = max(map(cell_len, places), default=0) + 2
     lines: list[Line] = []
-    for depth, frame in enumerate(frames):
+    for depth, (frame, place) in enumerate(zip(frames, places, strict=True)):
         text = source(frame.file, frame.line).strip() if source else ""
         head = frame.function[: name_width - 1].ljust(name_width)
-        place = place_words(frame.file, frame.line)[-place_width + 1 :]
         lines.append(
             line(
                 "   ",
                 (head, "title" if depth == 0 else ""),
-                (place.ljust(place_width), "accent"),
+                (set_cell_size(place, place_width), "accent"),
                 (text, "dim"),
             )
         )

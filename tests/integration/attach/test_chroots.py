@@ -98,7 +98,7 @@ def test_a_target_in_another_root_takes_a_copy_of_the_hook(
 
 
 @pytest.mark.parametrize("is_disabled", [False, True])
-def test_beside_its_target_the_best_method_is_used(chroot: Path, is_disabled: bool) -> None:
+def test_on_the_targets_python_the_best_method_is_used(chroot: Path, is_disabled: bool) -> None:
     environment = '{"PYTHON_DISABLE_REMOTE_DEBUG": "1"}' if is_disabled else "{}"
     done = subprocess.run(
         ["chroot", str(chroot), "python3", "/mpwatch-test/inside.py", environment],

@@ -44,7 +44,7 @@ def settle(running: Running, is_in: bool) -> None:
         assert {each.state for each in gone} == {"absent"}, gone
 
 
-def test_every_original_is_back_by_identity_and_captured_wrappers_still_work(
+def test_originals_are_restored_by_identity_and_captured_wrappers_still_work(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_originals")
@@ -66,7 +66,7 @@ def test_every_original_is_back_by_identity_and_captured_wrappers_still_work(
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-def test_the_only_modules_that_stay_are_the_hooks_and_the_standard_librarys(start: Start) -> None:
+def test_only_modules_of_the_hook_and_the_standard_library_stay_loaded(start: Start) -> None:
     running = start("attach_originals")
     settle(running, True)
     ask(running)
@@ -106,14 +106,14 @@ def holdings(pid: int) -> dict[str, int]:
     }
 
 
-def test_visits_to_a_loading_job_leave_fds_threads_maps_memory_and_sums_as_they_were(
+def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_loader")
     samples = family(running)
     assert len(samples) == 3
 
-    def visit() -> None:
+    def attach_and_detach() -> None:
         outcomes: tuple[Attached | Detached, ...]
         outcomes = inject_tree(samples, lambda outcome: None, timeout_s=20)
         assert [o.state for o in outcomes] == ["ready"] * 3, outcomes
@@ -134,12 +134,12 @@ def test_visits_to_a_loading_job_leave_fds_threads_maps_memory_and_sums_as_they_
 
     before = lowest()
     for _ in range(WARM_UP):  # the first ones import modules that stay
-        visit()
+        attach_and_detach()
     for was, warm in zip(before, lowest(), strict=True):
         was["files mapped"] = warm["files mapped"]
     memory = [resident_kib(each.process.pid) for each in samples]
     for _ in range(VISITS):
-        visit()
+        attach_and_detach()
     assert eventually(lambda: lowest() == before), (lowest(), before)
     grown = [resident_kib(s.process.pid) - kib for s, kib in zip(samples, memory, strict=True)]
     assert max(grown) < 4096, grown
@@ -153,7 +153,7 @@ def faults(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[7])
 
 
-def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start) -> None:
+def test_a_forked_process_still_shares_the_heap_with_its_parent(start: Start) -> None:
     running = start("attach_forked")
     child = int(running.line())
     heap_pages = resident_kib(running.pid) // 4
@@ -174,7 +174,7 @@ def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start)
         ("forkserver", 3, [".notes", ".ring"] * 2),
     ],
 )
-def test_children_that_got_the_hook_while_they_ran_end_like_those_that_started_with_it(
+def test_children_injected_while_running_exit_like_those_started_with_the_hook(
     start: Start, runtime: Path, method: str, code: int, kept: list[str]
 ) -> None:
     running = start("attach_children", method, str(code))

@@ -66,14 +66,14 @@ def test_a_hook_is_found_and_detached_where_the_environment_lies(
     assert presence.left_files(sample, found.folder) == []
 
 
-def test_a_process_that_never_had_a_hook_is_not_said_to_have_lost_one(start: Start) -> None:
+def test_a_process_without_a_hook_is_not_reported_as_detached(start: Start) -> None:
     running = start("attach_plain", "idle")
     done = run_detach(running.pid)
     assert (done.returncode, done.stdout) == (0, f"{running.pid}: there is no hook in it\n")
     assert not detach(running.process).had_hook
 
 
-def test_a_hook_that_cannot_leave_is_not_reported_as_detached(start: Start) -> None:
+def test_a_hook_that_cannot_be_unloaded_is_not_reported_as_detached(start: Start) -> None:
     running = start("attach_plain", "busy")
     assert inject(running.process, timeout_s=5).state == "ready"
     os.kill(running.pid, 19)

@@ -110,7 +110,7 @@ def test_an_observer_whose_filter_refuses_ptrace_says_so(start: Start) -> None:
     assert "--security-opt seccomp=unconfined" in fix
 
 
-def test_a_loader_and_its_workers_take_the_hook_and_go_on_with_the_same_sums(start: Start) -> None:
+def test_a_loader_and_its_workers_compute_the_same_sums_with_the_hook(start: Start) -> None:
     running = start("attach_loader")
     with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
         workers = [int(pid) for pid in file.read().split()]

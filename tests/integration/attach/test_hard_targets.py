@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 THREADS, CHILDREN = 200, 64
 
 
-def test_a_target_with_two_hundred_threads_takes_the_hook_and_keeps_its_threads(
+def test_a_target_with_two_hundred_threads_is_injected_and_keeps_its_threads(
     start: Start,
 ) -> None:
     running = start("attach_many", "threads", str(THREADS))
@@ -38,9 +38,7 @@ def test_a_target_with_two_hundred_threads_takes_the_hook_and_keeps_its_threads(
         assert read_stat(int(tid))[1] in "RS"
 
 
-def test_a_tree_of_sixty_four_workers_gets_the_hook_everywhere_and_loses_it_everywhere(
-    start: Start, runtime: Path
-) -> None:
+def test_all_of_sixty_four_workers_are_injected_and_detached(start: Start, runtime: Path) -> None:
     running = start("attach_many", "children", str(CHILDREN))
     samples = [sample(running.pid), *(sample(child.pid) for child in children(running.pid))]
     assert len(samples) == CHILDREN + 1
@@ -70,7 +68,7 @@ def test_a_target_in_uninterruptible_sleep_is_refused_and_goes_on(
     assert inject(running.process, timeout_s=20).state == "ready"
 
 
-def test_a_target_that_falls_into_uninterruptible_sleep_is_let_go_again(
+def test_a_target_in_uninterruptible_sleep_is_released(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mpwatch.attach import methods

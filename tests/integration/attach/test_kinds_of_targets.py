@@ -31,7 +31,7 @@ PYTHONS = sorted(
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", ["busy", "spin", "idle", "threads"])
-def test_every_interpreter_of_this_machine_takes_the_hook_and_gives_it_back(
+def test_every_interpreter_of_this_machine_is_injected_and_detached(
     start: Start, runtime: Path, python: str, what: str
 ) -> None:
     running = start("attach_plain", what, python=python)
@@ -71,7 +71,7 @@ def test_the_hook_leaves_no_name_in_main_and_sys_path_as_it_was(
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_a_process_that_was_started_this_very_moment_survives_and_gets_the_hook(
+def test_a_process_that_has_just_started_survives_and_is_injected(
     python: str, runtime: Path
 ) -> None:
     for _ in range(10):
@@ -145,7 +145,9 @@ def sample(pid: int, **changes: object) -> ProcSample:
     return ProcSample(**values)  # type: ignore[arg-type]
 
 
-def test_in_a_tree_one_that_refuses_stops_nobody_and_helpers_are_left_alone(start: Start) -> None:
+def test_one_refusal_in_a_job_affects_no_other_process_and_helpers_are_excluded(
+    start: Start,
+) -> None:
     good = [start("attach_plain", "idle") for _ in range(3)]
     stopped, tracker = start("attach_plain", "idle"), start("attach_plain", "idle")
     os.kill(stopped.pid, signal.SIGSTOP)

@@ -32,7 +32,7 @@ def born_before(process: ProcessId, at_s: float) -> bool:
     return process.start_ticks / TICKS_PER_S + 0.02 < at_s
 
 
-def test_a_child_forked_after_the_listing_and_before_its_parents_hook_gets_it_too(
+def test_a_child_forked_between_the_listing_and_the_injection_of_its_parent_is_injected(
     start: Start,
 ) -> None:
     running = start("attach_births", "0.1", "20")

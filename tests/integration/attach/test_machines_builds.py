@@ -175,7 +175,7 @@ SHARED = sorted(glob.glob("/usr/lib/*/libpython3.1[0-9].so.1.0"))
 
 @pytest.mark.skipif(not SHARED, reason="no shared libpython is installed")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-def test_a_program_that_embeds_a_shared_python_takes_the_hook(tmp_path: Path) -> None:
+def test_a_program_that_embeds_a_shared_python_is_injected(tmp_path: Path) -> None:
     (tmp_path / "app.c").write_text(EMBEDDING)
     program = str(tmp_path / "app")
     subprocess.run(["gcc", "-o", program, str(tmp_path / "app.c"), SHARED[-1]], check=True)

@@ -15,7 +15,7 @@ pytestmark = [
 
 FROM_MANY_THREADS = """
 import ctypes, random, signal, threading, time
-from mpwatch.attach import x86_64
+from mpwatch.attach.arch import x86_64
 
 class Unhurried(ctypes.CDLL):
     def __getitem__(self, name):  # between the handler's arrival and the signal
@@ -24,7 +24,7 @@ class Unhurried(ctypes.CDLL):
 
 ctypes.CDLL = Unhurried
 for _ in range(20):
-    x86_64._look_at_a_frame.cache_clear()
+    x86_64._measure_frame.cache_clear()
     together = threading.Barrier(8)
     def look():
         together.wait()
@@ -38,7 +38,7 @@ print(signal.getsignal(signal.SIGRTMAX), x86_64.own_signal_layout()[1] > 0)
 """
 
 
-def test_threads_that_learn_it_at_the_same_moment_do_not_end_the_observer() -> None:
+def test_concurrent_measurements_of_the_signal_frame_do_not_end_the_observer() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FROM_MANY_THREADS], capture_output=True, text=True, timeout=60
     )

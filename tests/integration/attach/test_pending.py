@@ -24,7 +24,7 @@ BLOCKED = re.compile(
 )
 
 
-def test_a_main_that_waits_for_a_queue_is_named_and_gets_the_hook_with_the_next_item(
+def test_a_main_thread_that_waits_for_a_queue_is_injected_with_the_next_item(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_queue")
@@ -43,7 +43,7 @@ def test_a_main_that_waits_for_a_queue_is_named_and_gets_the_hook_with_the_next_
     assert list((runtime / "mpwatch").glob("attach-*")) == []
 
 
-def test_a_signal_that_the_program_handles_by_itself_brings_the_hook_into_a_blocked_main(
+def test_a_signal_that_the_program_handles_completes_a_pending_injection(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_queue")
@@ -58,7 +58,7 @@ def test_a_signal_that_the_program_handles_by_itself_brings_the_hook_into_a_bloc
     assert is_well(running)
 
 
-def test_a_hook_that_is_still_pending_can_be_called_off(start: Start, runtime: Path) -> None:
+def test_a_pending_injection_can_be_cancelled(start: Start, runtime: Path) -> None:
     running = start("attach_queue")
     assert eventually(lambda: is_blocked(running.pid))
     assert inject(running.process, timeout_s=0.1).state == "pending"
@@ -105,7 +105,7 @@ def test_a_call_that_came_in_the_middle_of_an_import_is_made_once_more(
     wait_for_sockets(runtime, 1)
 
 
-def test_a_call_that_was_called_off_is_not_made_once_more(start: Start, runtime: Path) -> None:
+def test_a_cancelled_injection_is_not_repeated(start: Start, runtime: Path) -> None:
     running = start("attach_queue")
     assert eventually(lambda: is_blocked(running.pid))
     assert inject(running.process, timeout_s=0.1).state == "pending"

@@ -51,20 +51,20 @@ def attach_and_die_after(process: ProcessId, count: int) -> bool:
         os._exit(0)
 
 
-def steps_of_a_visit(process: ProcessId) -> list[str]:
+def steps_of_an_attach(process: ProcessId) -> list[str]:
     """What an undisturbed attach does, step by step; the hook is taken out again.
 
     Now and then the thread is stopped in a bad place and let go to be stopped again.
     """
-    visits: list[list[str]] = []
+    rounds: list[list[str]] = []
     for _ in range(4):
         steps: list[str] = []
         inject(process, timeout_s=0.1, step=steps.append)
         detach(process, timeout_s=0.1)
         if "interrupt" in steps:
-            visits.append(steps)
-    assert visits
-    return min(visits, key=len)
+            rounds.append(steps)
+    assert rounds
+    return min(rounds, key=len)
 
 
 def require_right_digest(line: str) -> None:
@@ -79,7 +79,7 @@ def require_right_digest(line: str) -> None:
 @pytest.mark.parametrize("what", ["busy", "idle", "blocked", "threads"])
 def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)
-    steps = steps_of_a_visit(running.process)
+    steps = steps_of_an_attach(running.process)
     killed = 0
     for count in range(len(steps) + 1):
         # If not, it was ready sooner: a call queued by a dead observer had brought it in.
@@ -97,7 +97,7 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
         assert eventually(lambda: inject(running.process).state == "ready")
 
 
-def test_vector_registers_survive_a_hundred_visits(start: Start) -> None:
+def test_vector_registers_survive_a_hundred_attaches(start: Start) -> None:
     running = start("attach_vectors")
     for _ in range(100):
         assert inject(running.process, timeout_s=20).state == "ready"
@@ -124,11 +124,11 @@ def resident_kib(pid: int) -> int:
     return int(status(pid, "VmRSS").split()[0])
 
 
-def test_two_hundred_visits_under_load_leave_nothing_behind(start: Start) -> None:
+def test_two_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> None:
     running = start("attach_plain", "busy")
     stderr_before = os.readlink(f"/proc/{running.pid}/fd/2")
 
-    def visit() -> None:
+    def attach_and_detach() -> None:
         attached = inject(running.process, timeout_s=5)
         assert attached.state == "ready", attached
         detached = detach(running.process, timeout_s=5)
@@ -142,18 +142,18 @@ def test_two_hundred_visits_under_load_leave_nothing_behind(start: Start) -> Non
         return counts(running.pid)
 
     for _ in range(10):  # the first ones import modules that stay
-        visit()
+        attach_and_detach()
     before, memory_before = settled(), resident_kib(running.pid)
     anonymous_before = anonymous_count(running.pid)
     for _ in range(200):
-        visit()
+        attach_and_detach()
     assert settled() == before
     assert resident_kib(running.pid) - memory_before < 2048
     assert anonymous_count(running.pid) - anonymous_before < 20
     assert os.readlink(f"/proc/{running.pid}/fd/2") == stderr_before
 
 
-def test_threads_other_than_the_borrowed_one_keep_running(start: Start) -> None:
+def test_threads_other_than_the_stopped_one_keep_running(start: Start) -> None:
     running = start("attach_plain", "threads")
     for _ in range(20):
         assert inject(running.process, timeout_s=5).state == "ready"
@@ -335,7 +335,7 @@ def hook_threads(pid: int) -> list[str]:
 @pytest.mark.parametrize("what", ["busy", "blocked"])
 def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)
-    steps = steps_of_a_visit(running.process)
+    steps = steps_of_an_attach(running.process)
     killed = 0
     for count in range(steps.index("seize"), len(steps)):
         seen: list[str] = []

@@ -1,4 +1,4 @@
-"""After detach, upgrade and attach, the new hook runs; what visits leave behind is bounded."""
+"""Upgrades between two attaches: the new hook runs, and what stays of the old one is bounded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ attached = inject(process, timeout_s=20)
 assert attached.state == "ready", attached
 with discovery.connect(read_target(process).sample()) as client:
     print(read_frame(client, 1, 5).get("marker"))
-if sys.argv[2] == "leave":
+if sys.argv[2] == "detach":
     assert detach(process, timeout_s=5).state == "absent"
 """
 
@@ -44,7 +44,7 @@ def installation(folder: Path, marker: str) -> Path:
     """A copy of this mpwatch whose hook says a word in its hello."""
     source = Path(mpwatch.__file__).parent
     shutil.copytree(source, folder / "mpwatch", ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "mpwatch" / "hook" / "answers.py"
+    file = folder / "mpwatch" / "hook" / "requests.py"
     text = file.read_text()
     changed = text.replace('"protocol":', f'"marker": "{marker}", "protocol":', 1)
     assert changed != text
@@ -52,7 +52,7 @@ def installation(folder: Path, marker: str) -> Path:
     return folder
 
 
-def visit(folder: Path, running: Running, then: str) -> str:
+def attach_with(folder: Path, running: Running, then: str) -> str:
     """What the hook says that an installation has attached."""
     others = [path for path in sys.path if "site-packages" in path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *others])}
@@ -72,9 +72,9 @@ def visit(folder: Path, running: Running, then: str) -> str:
 def test_after_detach_upgrade_and_attach_the_new_hook_runs(start: Start, tmp_path: Path) -> None:
     running = start("attach_plain", "idle")
     old, new = (installation(tmp_path / word, word) for word in ("old", "new"))
-    assert visit(old, running, "leave") == "old"
-    assert visit(new, running, "leave") == "new"
-    assert visit(new, running, "stay") == "new"
+    assert attach_with(old, running, "detach") == "old"
+    assert attach_with(new, running, "detach") == "new"
+    assert attach_with(new, running, "stay") == "new"
     # This mpwatch is a third version, and says so of the hook that is there.
     assert "of another version" in " ".join(problems(running))
     assert detach(running.process, timeout_s=5).state == "absent"

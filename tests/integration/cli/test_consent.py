@@ -100,9 +100,12 @@ def test_yes_injects_and_leaving_detaches(
     terminal = dashboard()
     terminal.read_until(ASKED)
     assert hook_threads(job.pid) == 0
-    time.sleep(0.6)  # an answer counts once the question could be read
-    terminal.press("y")
-    assert eventually(lambda: hook_threads(job.pid) == 1)
+
+    def is_accepted() -> bool:
+        terminal.press("y")  # ignored until the question has been readable for half a second
+        return eventually(lambda: hook_threads(job.pid) == 1, 1.0)
+
+    assert eventually(is_accepted)
     terminal.read_until("1/1")
 
     if isinstance(leaving, str):
@@ -165,9 +168,8 @@ def test_nothing_is_injected_without_consent(
     terminal = dashboard(*(each for each in options if each != "never"))
     terminal.read_until("0/1")
     for _ in range(3):
-        time.sleep(0.3)
         terminal.press("y")
-    assert hook_threads(job.pid) == 0
+        assert not eventually(lambda: hook_threads(job.pid) > 0, 0.3)
     terminal.press("q")
 
     assert terminal.wait() == 0
@@ -248,7 +250,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
     assert log_lines(variables) == []
 
 
-def test_a_dry_run_tells_why_a_process_is_left_out(variables: dict[str, str]) -> None:
+def test_a_dry_run_says_why_a_process_is_excluded(variables: dict[str, str]) -> None:
     popen = idle_program({**variables, "MPWATCH_DISABLE": "1"})
     try:
         text = mpwatch("attach", str(popen.pid), "--dry-run", variables=variables).stdout

@@ -128,7 +128,7 @@ def test_nothing_outlives_the_terminal(start: Callable[..., Job], tmp_path: Path
         job.terminal.read_until("LIVE")
     if way == "closed dashboard":
         job.terminal.press("q")
-        job.terminal.read_until("this is its output")
+        job.terminal.read_until("the program still runs")
 
     job.terminal.hang_up()
 

@@ -43,9 +43,6 @@ def test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_invisible_threa
     )
 
 
-@pytest.mark.xfail(
-    reason="1.13 MiB: modules that walk the program's objects are loaded before anybody asks"
-)
 def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte() -> None:
     with Guest("weight") as guest:
         code, said = guest.finish()

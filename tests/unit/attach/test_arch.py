@@ -75,7 +75,7 @@ def test_the_frame_holds_the_mask_and_leaves_the_alternate_stack_alone() -> None
     assert flags not in (0, 1, 2)  # SS_ONSTACK, SS_DISABLE and none would be obeyed
 
 
-def test_the_vector_state_is_marked_so_that_the_kernel_takes_all_of_it() -> None:
+def test_the_vector_state_is_marked_so_that_the_kernel_restores_all_of_it() -> None:
     frame = X8664().frame(x86_context(x86_registers()), RETURN_TO)
     (address,) = struct.unpack_from("<Q", frame.content, 8 + 40 + 184)
     assert address % 64 == 0
@@ -166,7 +166,7 @@ def arm_call(number: int, first: int, second: int = 0, *, after: int = ARM_PC) -
     return (number, first, second, 0, 0, 0, 0, ARM_SP, after)
 
 
-def test_arm_calls_that_say_eintr_when_stopped_are_made_again_with_their_argument() -> None:
+def test_arm_calls_that_a_stop_fails_with_eintr_are_repeated_with_their_argument() -> None:
     general = arm_registers(x0=-4, x8=22)
     words = aarch64._to_restore(arm_context(general, call=arm_call(22, 77)))
     assert (words[0], words[32]) == (77, ARM_PC - 4)
@@ -180,7 +180,7 @@ def test_arm_calls_that_say_eintr_when_stopped_are_made_again_with_their_argumen
     ("first", "second", "number"),
     [(1, 0, 115), (0x7000, 0, 101), (0x7000, 0x7010, 101), (0x7000, 0x89, 98), (0x7000, 128, 98)],
 )
-def test_arm_calls_that_were_restarted_before_are_made_again_under_their_own_number(
+def test_arm_calls_that_were_restarted_before_are_repeated_under_their_own_number(
     first: int, second: int, number: int
 ) -> None:
     general = arm_registers(x0=first, x1=second, x8=128)
@@ -190,7 +190,7 @@ def test_arm_calls_that_were_restarted_before_are_made_again_under_their_own_num
 
 
 @pytest.mark.parametrize("has_signal", [True, False])
-def test_arm_calls_are_interrupted_by_a_signal_that_came_meanwhile(has_signal: bool) -> None:
+def test_arm_calls_are_interrupted_by_a_signal_during_the_diversion(has_signal: bool) -> None:
     class Borrowed(Tracee):
         def __init__(self) -> None:
             pass
@@ -247,7 +247,7 @@ GOT = {0x7000: 0x9000}
         ("31 c0 c3", None),
     ],
 )
-def test_x86_getters_are_understood_or_left_alone(code: str, expected: int | None) -> None:
+def test_x86_getters_are_decoded_or_refused(code: str, expected: int | None) -> None:
     found = X8664().loaded_from(bytes.fromhex(code), 0x1000, GOT.__getitem__)
     assert found == expected
 

@@ -42,7 +42,7 @@ def test_a_process_that_had_a_hook_keeps_it_with_its_children() -> None:
     assert descended(job, {process(1)}, {process(2)}) == [process(1), process(4)]
 
 
-def test_an_injected_child_of_a_process_that_had_a_hook_loses_its_own() -> None:
+def test_an_injected_child_of_a_process_with_an_earlier_hook_is_detached() -> None:
     job = [sample(1, 0), sample(2, 1), sample(3, 2)]
 
     assert descended(job, {process(2)}, {process(1)}) == [process(2), process(3)]

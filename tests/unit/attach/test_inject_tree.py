@@ -38,7 +38,7 @@ def test_processes_that_run_the_program_get_the_hook(role: Role) -> None:
         ("compile-worker", "compile workers"),
     ],
 )
-def test_helpers_of_the_libraries_are_left_alone_with_a_reason(role: Role, word: str) -> None:
+def test_helper_processes_are_excluded_with_a_reason(role: Role, word: str) -> None:
     assert word in str(why_not(sample(role)))
 
 

@@ -129,7 +129,7 @@ def test_a_full_disk_is_told_and_stops_nothing(
     assert log.problem == f"{log.path} cannot be written: No space left on device"
 
 
-def test_a_home_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_reported_and_prevents_nothing(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("not a directory")
     log = InjectionLog(str(tmp_path / "home" / "state" / "mpwatch"))
     log.injected(READY, [])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpwatch.attach.late_children import GROWN_UP_S, late_children
+from mpwatch.attach.late_children import MIN_AGE_S, late_children
 from mpwatch.attach.target import age_s, read_stat
 from mpwatch.model.ids import ProcessId
 
@@ -23,14 +23,14 @@ def child() -> Iterator[ProcessId]:
     popen.communicate()
 
 
-def test_a_child_that_is_in_no_list_is_found_once_it_is_grown_up(child: ProcessId) -> None:
+def test_an_unlisted_child_is_found_once_it_is_old_enough(child: ProcessId) -> None:
     found = late_children([process(os.getpid())])
 
     assert child in {sample.process for sample in found}
-    assert age_s(child.pid) >= GROWN_UP_S
+    assert age_s(child.pid) >= MIN_AGE_S
 
 
-def test_a_child_that_was_looked_after_is_not_found_again(child: ProcessId) -> None:
+def test_a_handled_child_is_not_found_again(child: ProcessId) -> None:
     found = late_children([process(os.getpid()), child])
 
     assert child not in {sample.process for sample in found}

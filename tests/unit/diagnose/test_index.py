@@ -18,10 +18,11 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.registry import RULES
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Frame, WaitedOn
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import LogEntry, Process
 from tests.unit.diagnose.worlds import (
     IDLE_FEEDER,
     IDLE_WORKER,
@@ -29,6 +30,7 @@ from tests.unit.diagnose.worlds import (
     WAITING_MAIN,
     fds,
     frames,
+    log,
     main,
     pid,
     pipe,
@@ -189,3 +191,22 @@ def test_edges_follow_a_semaphore_that_another_process_maps() -> None:
     for shared in (semaphore, alone, semaphore):
         job = world(main(), waiter, process(201, "spawned"), segments=(shared,))
         assert wait_graph(Index(job)).edges[0].providers == shared.mappers[1:]
+
+
+def test_all_rules_together_search_the_log_once() -> None:
+    class Log(tuple[LogEntry, ...]):
+        """Counts how often it is searched."""
+
+        searches = 0
+
+        def __iter__(self) -> Iterator[LogEntry]:
+            type(self).searches += 1
+            return super().__iter__()
+
+    entries = Log(log("birth", MAIN, "started", method="forkserver", fds=3) for _ in range(2000))
+    index = Index(replace(world(*loader_job()), log=entries))
+    Log.searches = 0
+    for rule in RULES:
+        list(rule.check(index))
+
+    assert Log.searches == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.known_errors import tags_of
+from mpwatch.diagnose.registry import RULES
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
 from mpwatch.model.host import CgroupSample, HostSample, RoomSample
@@ -278,7 +280,33 @@ Check = Callable[[Index], Iterator[Finding]]
 
 
 def found(check: Check, snapshot: Snapshot, past: History = NO_HISTORY) -> list[Finding]:
-    return list(check(Index(snapshot, past)))
+    """The findings of a rule, which are the same after any other rule and however often it runs."""
+    findings = list(check(Index(snapshot, past)))
+    index = Index(snapshot, past)
+    for rule in RULES:
+        list(rule.check(index))
+    assert list(check(index)) == findings
+    for listener in _listeners:
+        listener(snapshot, past)
+    return findings
+
+
+_listeners: list[Callable[[Snapshot, History], None]] = []
+
+
+@contextmanager
+def worlds_of_tests() -> Iterator[list[tuple[Snapshot, History]]]:
+    """Collects the snapshots and histories that tests give to rules meanwhile."""
+    seen: list[tuple[Snapshot, History]] = []
+
+    def note(snapshot: Snapshot, past: History) -> None:
+        seen.append((snapshot, past))
+
+    _listeners.append(note)
+    try:
+        yield seen
+    finally:
+        _listeners.remove(note)
 
 
 def only(check: Check, snapshot: Snapshot, past: History = NO_HISTORY) -> Finding:

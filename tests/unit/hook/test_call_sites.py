@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.checks import call_sites
-from mpwatch.hook.checks.call_sites import (
+from mpwatch.hook.session import Session
+from mpwatch.hook.state import call_sites
+from mpwatch.hook.state.call_sites import (
     APART_NS,
     BURST_NS,
     EVERY_BYTES,
@@ -15,7 +16,6 @@ from mpwatch.hook.checks.call_sites import (
     IN_VAIN_NS,
     definition,
 )
-from mpwatch.hook.session import Session
 from mpwatch.hook.transport.notes import LIMIT, PASSING_LIMIT
 
 KEY = (7, 27)

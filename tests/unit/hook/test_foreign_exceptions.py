@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import ctypes  # as torch and `forks` do where it is needed
 import gc
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from types import FrameType, SimpleNamespace
-from typing import Any
+from types import FrameType
 
 import pytest
 
 from mpwatch.hook.safe import foreign_exceptions
-
-only_3_10 = pytest.mark.skipif(sys.version_info[:2] != (3, 10), reason="others need no ctypes")
 
 
 class Handler:
@@ -255,73 +251,3 @@ def test_exceptions_that_passed_leave_no_reference_behind() -> None:
     gc.collect()
     after = sys.getrefcount(ValueError), sys.getrefcount(None)
     assert all(abs(new - old) < 500 for new, old in zip(after, before, strict=True))
-
-
-def test_outside_an_except_clause_nothing_becomes_the_exception_that_is_handled() -> None:
-    error = caught(lambda: original(1))
-    foreign_exceptions.unframe(error)
-    foreign_exceptions.cut(error, None)
-    assert sys.exc_info() == (None, None, None)
-
-
-def refuses(*_: object) -> None:
-    raise PermissionError("an audit hook refuses")
-
-
-def somewhere_else(*_: object) -> int:
-    return 1
-
-
-class Nothing:
-    def __getattr__(self, name: str) -> object:
-        raise AttributeError(name)
-
-
-UNFIT = {
-    "absent": None,
-    "half imported": SimpleNamespace(),
-    "refused": SimpleNamespace(PyDLL=refuses),
-    "of another Python": SimpleNamespace(
-        PyDLL=lambda _: Nothing(),
-        c_char=SimpleNamespace(in_dll=somewhere_else),
-        addressof=somewhere_else,
-    ),
-}
-
-
-@only_3_10
-@pytest.mark.parametrize("unfit", UNFIT.values(), ids=UNFIT)
-def test_where_ctypes_does_not_serve_one_line_of_the_wrapper_stays(
-    unfit: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(foreign_exceptions, "_replacing", None)
-    monkeypatch.setitem(sys.modules, "ctypes", unfit)
-    assert names_in(caught(lambda: wrapper(0)))[-4:] == [
-        "<lambda>", "wrapper", "original", "innermost",
-    ]  # fmt: skip
-
-    # What is not there yet may come; what does not serve is not tried again.
-    is_final = foreign_exceptions._replacing == ()
-    assert is_final is (getattr(unfit, "PyDLL", None) is not None)
-
-
-@only_3_10
-def test_the_types_of_everybodys_functions_stay_as_they_are() -> None:
-    caught(lambda: wrapper(0))
-    assert foreign_exceptions._replacing
-    assert ctypes.pythonapi.Py_NewRef.argtypes is None
-    assert ctypes.pythonapi.PyErr_SetExcInfo.restype is ctypes.c_int
-
-
-@only_3_10
-def test_a_handler_that_raises_while_the_functions_are_looked_for_is_let_through(
-    handler: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    struck = SimpleNamespace(PyDLL=lambda _: signal.raise_signal(signal.SIGUSR1))
-    monkeypatch.setattr(foreign_exceptions, "_replacing", None)
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "ctypes", struck)
-        error = caught(lambda: wrapper(0))
-    assert foreign_exceptions.signal_behind(error) == signal.SIGUSR1
-    assert isinstance(error.__context__, ValueError)
-    assert "wrapper" not in names_in(caught(lambda: wrapper(0)))

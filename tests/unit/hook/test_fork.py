@@ -13,7 +13,7 @@ import pytest
 
 from mpwatch.hook import wire
 from mpwatch.hook.checks import fork_risks
-from mpwatch.hook.checks.fork_risks import ForkRisks
+from mpwatch.hook.checks.fork_risks import note_risks
 from mpwatch.hook.lifecycle.fork import ForkSteps, _shielded, counts_late
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport.server import Server
@@ -141,7 +141,7 @@ def test_functions_for_forks_that_nobody_holds_any_more_end_in_silence(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[object] = []
-    steps: list[Session] = []
+    steps: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     forks = ForkSteps()
     forks.session = session
@@ -223,7 +223,7 @@ def test_what_a_fork_copies_is_noted_down_to_the_pools_of_libraries(
     for name, module in (("torch", torch), ("torch.cuda", cuda), ("lmdb", ModuleType("lmdb"))):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    ForkRisks().take(session, 4)
+    note_risks(session, 4, set())
 
     ((_, data),) = session.notes.since(0)
     note = json.loads(data)
@@ -234,24 +234,24 @@ def test_what_a_fork_copies_is_noted_down_to_the_pools_of_libraries(
 def test_threads_that_only_differ_in_their_numbers_are_one_risk(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = ForkRisks()
+    noted: set[int] = set()
     for number in range(200):
         names = [f"Thread-{number} (work)", "QueueFeederThread"][: 1 + number % 2]
         monkeypatch.setattr(fork_risks, "python_threads", lambda names=names: names)
-        found.take(session, 2)
+        note_risks(session, 2, noted)
 
     assert [json.loads(data)["kind"] for _, data in session.notes.since(0)] == ["fork", "fork"]
-    found.restart()
-    found.take(session, 2)
+    noted.clear()
+    note_risks(session, 2, noted)
     assert len(session.notes.since(0)) == 3
 
 
 def test_a_program_of_ever_new_risks_does_not_fill_its_notes_with_them(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = ForkRisks()
+    noted: set[int] = set()
     for number in range(200):
         monkeypatch.setattr(fork_risks, "python_threads", lambda number=number: ["x" * number])
-        found.take(session, 2)
+        note_risks(session, 2, noted)
 
     assert len(session.notes.since(0)) <= fork_risks.NOTED

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.hook.context import Context
 from mpwatch.hook.lifecycle.patcher import Patcher, Point, attribute
 from mpwatch.hook.session import Session
 
@@ -20,7 +21,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def wrap(original: Any, session: Session) -> Any:
+def wrap(original: Any, session: Context) -> Any:
     return lambda: f"wrapped {original()}"
 
 
@@ -31,7 +32,7 @@ def install(session: Session, *points: Point) -> Patcher:
     return patcher
 
 
-def fail(module: ModuleType, session: Session) -> Any:
+def fail(module: ModuleType, session: Context) -> Any:
     raise TypeError("kept elsewhere")
 
 
@@ -95,7 +96,7 @@ def test_a_wrapper_over_ours_stays_and_ours_only_calls_the_original(
 def test_an_exception_that_the_program_raised_meanwhile_is_not_swallowed(
     module: ModuleType, session: Session
 ) -> None:
-    def interrupted(module: ModuleType, session: Session) -> Any:
+    def interrupted(module: ModuleType, session: Context) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -133,13 +133,9 @@ def test_while_compiled_modules_are_loaded_no_finder_of_the_program_is_asked(
     code = "import zipapp\ndef enter(started_by, birth): return zipapp\n"
     modules = {
         "": ("/x/__init__.py", True, code.encode()),
-        "checks": ("/x/checks/__init__.py", True, b""),
-        "checks.overhead": ("/x/checks/overhead.py", False, b""),
     }
     package = path_loader["load"]("/x", "attach", compiled=modules)
     assert package is not None, path_loader["reason"]
     assert package.__name__ == name
     assert asked == []
     assert sys.meta_path == finders
-    sys.modules.pop(f"{name}.checks.overhead")
-    sys.modules.pop(f"{name}.checks")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import sys
 from types import ModuleType
+
+import pytest
 
 from mpwatch.hook.strip_docs import strip_package
 
@@ -72,3 +75,28 @@ def test_functions_lose_their_docstrings_and_say_what_they_said() -> None:
     assert told.__doc__ is made.__doc__ is None
     constants = [*told.__code__.co_consts, *made.__code__.co_consts]
     assert not [each for each in constants if isinstance(each, str) and each.startswith("It ")]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no table of columns")
+def test_functions_and_those_in_them_have_one_line_and_raise_and_return_what_they_did() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.words", package)
+    lines = "".join(f"    number += {n}\n" for n in range(40))
+    within = "    def within():\n        return 1 / number\n    return within\n"
+    text = f"def outer(number):\n{lines}{within}"
+    exec(compile(text, "words.py", "exec"), vars(inner))
+    outer = vars(inner)["outer"]
+    before = len(outer.__code__.co_linetable)
+
+    strip_package(package)
+
+    assert outer(0)() == 1 / sum(range(40))
+    with pytest.raises(ZeroDivisionError) as raised:
+        outer(-sum(range(40)))()
+    step = raised.value.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    assert step is not None
+    assert (step.tb_frame.f_code.co_filename, step.tb_lineno) == ("words.py", 42)
+    assert {line for *_, line in outer.__code__.co_lines()} == {1}
+    assert len(outer.__code__.co_linetable) < before / 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.model.samples import Frame
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.snapshot_view import SnapshotView
@@ -75,3 +77,16 @@ def test_source_lines_and_locals_are_shown_beside_their_frames() -> None:
 
     assert "img = open(path)" in text_of(lines[0])
     assert "path = 'a.png'" in text_of(lines[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("train.py:5", "train.py:5"),
+        ("/home/ada/train/data.py:31", "/home/ada/train/data.py:31"),
+        ("/home/ada/projects/a/train/data.py:31", "…/ada/projects/a/train/data.py:31"),
+        ("/a_very_long_file_name_of_a_program.py:31", "…long_file_name_of_a_program.py:31"),
+    ],
+)
+def test_a_long_path_of_a_frame_is_cut_at_a_folder(path: str, shown: str) -> None:
+    assert threads.shortened_path(path, 34) == shown

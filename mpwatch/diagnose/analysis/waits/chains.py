@@ -18,7 +18,7 @@ from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitGraph, WaitLin
 
 CHAINS_LIMIT = 64
 SETTLED_S = 2.0
-"""A circle younger than this may be the moment between a put and a get."""
+"""A cycle younger than this may be the time between a put and a get."""
 
 
 class _Found(NamedTuple):
@@ -26,7 +26,7 @@ class _Found(NamedTuple):
 
     chain: WaitChain
     is_circle: bool = False
-    """Nothing but a circle, without anybody who waits for its members and is not one of them."""
+    """The chain is a cycle from its first link on, without a process that leads into it."""
 
 
 class ChainBuilder:
@@ -50,14 +50,14 @@ class ChainBuilder:
         self._steps = self._steps_to_an_end()
 
     def _among_known(self, edge: WaitEdge) -> WaitEdge:
-        """An edge without providers that were forgotten since what leads to them was read."""
+        """An edge without providers that are no longer in the snapshot."""
         if all(map(self._processes.__contains__, edge.providers)):
             return edge
         known = tuple(process for process in edge.providers if process in self._processes)
         return replace(edge, providers=known)
 
     def chains(self) -> tuple[WaitChain, ...]:
-        """All chains worth reading: stuck ones first, none that is part of another."""
+        """All chains: stalled ones first, none that is part of another."""
         starts = [
             process
             for process, edges in self._edges.items()
@@ -67,7 +67,7 @@ class ChainBuilder:
         return tuple(each.chain for each in sorted(found, key=_rank)[:CHAINS_LIMIT])
 
     def _steps_to_an_end(self) -> dict[ProcessId, int]:
-        """How many steps each process is away from one that can move; stuck ones are missing."""
+        """Links from each process to one that can progress; stalled processes are missing."""
         steps = {process: 0 for process, end in self._ends.items() if end.verdict != "dead-end"}
         waiting = {
             process: {p for edge in edges for p in edge.providers} - {process}
@@ -104,17 +104,17 @@ class ChainBuilder:
         return _Found(circle, is_circle=circle.verdict == "cycle" and at == start)
 
     def _deciding_edge(self, process: Process) -> WaitEdge:
-        """The edge to follow: one towards somebody who can move, else any that leads on."""
+        """The edge to follow: towards a process that can progress, else to any other."""
         outside = [
             edge for edge in self._edges[process.process] if set(edge.providers) - {process.process}
         ]
         return next((e for e in outside if any(p in self._steps for p in e.providers)), outside[0])
 
     def _next(self, process: Process, edge: WaitEdge) -> ProcessId:
-        """Whom to follow: whoever is nearest to moving, else one at a dead end, else the first.
+        """The process to follow: the one nearest to progress, else at a dead end, else the first.
 
-        A forked child holds the ends that its elder siblings talk to their parent with, and never
-        uses them: so the parent or a child comes before anybody else.
+        A forked child inherits the pipe ends of siblings started before it, and never uses them:
+        so its parent and its children are preferred.
         """
         others = [p for p in edge.providers if p != process.process]
         movable = [p for p in others if p in self._steps]
@@ -131,7 +131,7 @@ class ChainBuilder:
         )
 
     def _step(self, process: Process, first: WaitEdge, edge: WaitEdge) -> Iterable[WaitLink]:
-        """The step along an edge; where not the main thread waits, by way of the one that does."""
+        """The link along an edge; two links where another thread than the main one decides."""
         name = self._names[process.process]
         if edge is not first:
             thread = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
@@ -148,7 +148,7 @@ class ChainBuilder:
 
 
 def _names(processes: Iterable[Process]) -> dict[ProcessId, str]:
-    """What to call each process: with its pid where another one is called the same."""
+    """A name for each process, with its pid where the label is not unique."""
     processes = tuple(processes)
     count = Counter(process.label for process in processes)
     return {
@@ -165,9 +165,9 @@ def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
 
 
 def _circle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
-    """A chain that came back to where it has been.
+    """A chain whose last link leads back to an earlier one.
 
-    How long those before that point have waited for the circle says nothing about it.
+    The waits before that link do not belong to the cycle, nor do their times.
     """
     start = next(n for n, link in enumerate(links) if link.process == back_at)
     members = links[start:]
@@ -195,16 +195,16 @@ _ORDER: Mapping[Verdict, int] = {
 
 
 def _rank(found: _Found) -> tuple[int, bool, int]:
-    """Sort key: stuck ones first, of these circles before those who wait for them, longer first."""
+    """Sort key: stalled first, cycles before chains that lead into them, longer first."""
     chain = found.chain
     return (_ORDER[chain.verdict], not found.is_circle, -len(chain.links))
 
 
 def _without_parts(chains: Sequence[_Found]) -> list[_Found]:
-    """Drop chains that are the end of a longer one, and circles entered at another point.
+    """Drop chains that are the end of a longer one, and cycles entered at another point.
 
-    A circle is told from the process that comes first of its members, which is main where main is
-    one, and it is told even where others wait for it: it is the reason.
+    A cycle begins with the first of its processes in the snapshot, which is main where it belongs
+    to the cycle. It is kept where other chains lead into it: it is their reason.
     """
     kept: list[_Found] = []
     last_links: set[WaitLink] = set()

@@ -28,7 +28,7 @@ Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
 
 STUCK_S = 6.0
 CERTAIN_S = 3.0
-"""Enough where the call itself shows a wait without limit that nobody in the process can end."""
+"""Enough where the call shows a wait without timeout that no thread of the process can end."""
 FUTEX_WAIT = 0
 """Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
 _OPENMP_FILES = ("libgomp", "libiomp")
@@ -71,7 +71,7 @@ class ForkedAlone:
 
 
 def forked_alone(index: Index, reason: Reason) -> Iterator[ForkedAlone]:
-    """The children that stand for one of the reasons; each child has exactly one."""
+    """The children stalled for one of the reasons; each child has exactly one reason."""
     for process, thread in _waiting_alone(index):
         found = _examine(index, process, thread)
         if found is not None and found.reason == reason:
@@ -88,13 +88,13 @@ def _waiting_alone(index: Index) -> tuple[tuple[Process, Thread], ...]:
         (process, threads[0])
         for process in index.snapshot.living()
         if process.sample.start_method == "fork"
-        and len(threads := own_threads(process)) == 1
+        and len(threads := own_threads(index, process)) == 1
         and _waits_inside(threads[0])
     )
 
 
 def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | None:
-    """Whether such a child has stood for long enough, and why."""
+    """The finding about such a child, if it has been stalled for long enough."""
     quiet = quiet_s(process, index)
     needed = STUCK_S if thread.waits_on is None else CERTAIN_S
     if quiet is None or quiet < needed:
@@ -163,7 +163,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class UnreadPipe:
-    """Who stands, who could end it, and in which pipe."""
+    """A reader and a writer that wait for each other, and the full pipe between them."""
 
     reader: Process
     writer: Process
@@ -173,13 +173,13 @@ class UnreadPipe:
 
     @property
     def evidence(self) -> str:
-        """What was seen of the writer."""
+        """What the writer does."""
         held = "" if self.queued_bytes is None else f", where {bytes_text(self.queued_bytes)} lie"
         return f"{called(self.writer)} is blocked writing to {self.stream}{held}"
 
     @property
     def cause(self) -> str:
-        """Why neither of them moves."""
+        """Why neither makes progress."""
         return (
             f"{called(self.reader)} waits for something else from {called(self.writer)}, and does "
             "not read that pipe meanwhile. It is full, so the writer waits for ever, and so does "
@@ -188,7 +188,7 @@ class UnreadPipe:
 
 
 def unread_pipe(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain) -> UnreadPipe | None:
-    """What stands at the end of a chain that is a circle; `None` if it is something else."""
+    """The full pipe at the end of a cycle; `None` if the cycle has another reason."""
     if chain.verdict != "cycle" or len(chain.links) < 2:
         return None
     ends = {(link.process, link.tid) for link in chain.links[-2:]}
@@ -199,7 +199,7 @@ def unread_pipe(snapshot: Snapshot, waits: WaitGraph, chain: WaitChain) -> Unrea
 
 
 def unread_by(snapshot: Snapshot, waits: WaitGraph, process: ProcessId) -> UnreadPipe | None:
-    """What a process stands before as the one that does not read."""
+    """The full pipe that a process does not read; `None` without one."""
     found = (unread_pipe(snapshot, waits, chain) for chain in waits.chains)
     return next((each for each in found if each and each.reader.process == process), None)
 

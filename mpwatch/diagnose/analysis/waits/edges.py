@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     collective_of,
     main_thread,
     own_threads,
-    shape_of,
+    shape_in,
 )
 from mpwatch.diagnose.analysis.waits.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -25,10 +25,10 @@ from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
 BUSY_PERCENT = 3.0
-"""A thread that uses more than this moves, even if caught waiting; one that polls does not."""
+"""A thread that uses more than this is running, even if found waiting; a poll uses less."""
 
 LOCK_FILE = "a lock file"
-"""How a wait in the package filelock is called, on which the hub clients of models rely."""
+"""The name of a wait in the package filelock, which clients of model hubs use."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
@@ -40,14 +40,14 @@ _OUTSIDE: frozenset[WaitKind] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """What edges are resolved against, indexed once for a snapshot."""
+    """The data from which edges are derived, indexed once for a snapshot."""
 
     index: Index
     pipes: PipeEnds
     workers: dict[ProcessId, tuple[Process, ...]]
     """DataLoader workers by the process that started them."""
     heads: dict[ProcessId, ProcessId]
-    """Who started a DataLoader worker."""
+    """The process that started each DataLoader worker."""
     by_pid: dict[int, Process]
     ranks: tuple[Process, ...]
     """Processes that take part in collectives now."""
@@ -133,7 +133,7 @@ def _edge(
 ) -> WaitEdge | None:
     """The edge of one thread; `None` where its waiting says nothing."""
     wait = thread.waits_on
-    shape = shape_of(thread.stack)
+    shape = shape_in(around.index, thread.stack)
     if thread.state in ("T", "t"):
         by = "a signal" if thread.state == "T" else "a debugger or tracer"
         return _made(process, thread, "stopped", f"stopped by {by}", (), is_ordinary=True)
@@ -162,7 +162,7 @@ def _is_telling(wait: WaitedOn, thread: Thread) -> bool:
 
 
 def _service_edge(process: Process, thread: Thread) -> WaitEdge | None:
-    """Helpers of multiprocessing wait for orders all their life."""
+    """Helpers of multiprocessing are idle until another process needs them."""
     if thread.waits_on is None:
         return None
     return _made(process, thread, thread.waits_on.kind, "orders", (), is_ordinary=True)
@@ -187,7 +187,7 @@ def _edge_from_stack(
             process, thread, kind, "its queue's feeder thread", (process.process,), "stack"
         )
     if shape == "lock-file":
-        # It looks again every few milliseconds: its sleep says nothing.
+        # It polls every few milliseconds: its sleep says nothing.
         return _made(process, thread, "unknown", LOCK_FILE, (), "stack")
     if shape == "debugger":
         return _made(
@@ -232,7 +232,7 @@ def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> Wait
     if found is None:
         return None
     edge = _made(process, thread, kind, *found, "stack" if thread.stack else "")
-    # Who looks again and again seems to begin anew each time.
+    # A poll begins anew each time.
     looks = thread.waits_on is not None and thread.waits_on.kind == "timer"
     return replace(edge, since_s=None) if looks else edge
 
@@ -260,7 +260,11 @@ def _edge_from_call(
         # Only a thread of this very process can end it.
         what = "a lock or condition of its own process"
         return _made(
-            process, thread, wait.kind, what, (own,) if len(own_threads(process)) > 1 else ()
+            process,
+            thread,
+            wait.kind,
+            what,
+            (own,) if len(own_threads(around.index, process)) > 1 else (),
         )
     what = ", ".join(_target_words(ends, wait)[:3]) or wait.call
     is_ordinary = wait.kind in _OUTSIDE and not is_main
@@ -283,10 +287,10 @@ def _read_edge(
     wait: WaitedOn,
     channels: tuple[int, ...],
 ) -> WaitEdge:
-    """A wait for something to read: from whoever holds the other end.
+    """A wait for something to read, from the processes that hold the other end.
 
-    Forked workers inherit write ends that they never use, so where the family says who really
-    writes, that counts: main feeds its workers, and workers feed main.
+    Forked workers inherit write ends that they never use. So between main and its workers, only
+    main counts as the writer for its workers, and only the workers for main.
     """
     writers = {
         holder: None
@@ -304,7 +308,7 @@ def _read_edge(
 
 
 def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:
-    """One by its name, more of them by their number."""
+    """The name of one channel, or the number of several."""
     if len(channels) == 1:
         if channels[0] not in ends.addresses and targets[0].startswith("socket:"):
             return f"socket {channels[0]}"

@@ -17,14 +17,14 @@ from mpwatch.model.snapshot import Loader, Process, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class LoaderStall:
-    """Main waits for a batch and nothing has come for a while."""
+    """A main process that has waited for a batch for long."""
 
     owner: Process
     workers: tuple[Process, ...]
     """Its living workers."""
     quiet_s: float
     loader: Loader | None
-    """What its hook says about the iterator it waits in."""
+    """The iterator it waits in, from its hook."""
 
     @property
     def batch(self) -> str:
@@ -35,11 +35,11 @@ class LoaderStall:
 
 
 def loader_stalls(index: Index, at_least_s: float = STANDING_S) -> Iterator[LoaderStall]:
-    """All loaders whose main process stands waiting for a batch."""
+    """All loaders whose main process is stalled waiting for a batch."""
     writers: Mapping[int, tuple[ProcessId, ...]] | None = None
     for owner, workers in loader_owners(index):
         if owner.sample.state in ("T", "t"):
-            continue  # somebody stopped it: it does not wait, it is held
+            continue  # stopped by a signal or a debugger
         loader = _waiting_loader(index.snapshot, owner)
         waited_s = _waited_s(owner, loader, index)
         if waited_s is None or waited_s < at_least_s:

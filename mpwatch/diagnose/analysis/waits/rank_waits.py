@@ -59,10 +59,10 @@ def rank_wait(
     is_at_store = _is_at_store(process, ends)
     call = joining_call(process)
     others = [rank for rank in ranks if rank.process != process.process and not rank.is_gone]
-    # The one that has the store in itself looks again and again whether all are there.
+    # The rank that hosts the store polls until all ranks have joined.
     has_port = "MASTER_PORT" in process.sample.environment
     if call is not None and (is_at_store or wait.kind == "timer" or not has_port):
-        # Who is past it may be waited for by nobody, or by others of its group.
+        # A rank past the call may be waited for by other ranks of its group, or by none.
         late = [r for r in others if joining_call(r) != call and _collective(r) is None]
         return f"{OTHERS}{call}", _ids(late)
     if not is_at_store:
@@ -92,7 +92,7 @@ def world_size(process: Process) -> int | None:
 
 
 def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | None:
-    """What would end a wait of this kind that nobody who is seen can end; `None` for others."""
+    """What would end a wait that no observed process can end; `None` for other kinds of wait."""
     if what == MACHINES:
         return (
             "As many machines as --nnodes says have to join, each by a launcher of its own: the"

@@ -1,4 +1,4 @@
-"""Where a chain of waits ends: at something that moves, at nobody, or outside of what is seen."""
+"""How a chain of waits ends: in progress, at a dead end, or outside of the processes observed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -86,7 +87,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "Ordinary waiting.")
     if edge.kind == "futex":
-        return _end_of_futex(process, words)
+        return _end_of_futex(around.index, process, words)
     ranks = conclusion(process, edge.what, around.ranks)
     if ranks is not None:
         return WaitEnd("unknown", words, ranks)
@@ -116,7 +117,7 @@ def _is_new(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
 
 
 def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
-    """Whether nobody else, inside this job or outside, can end a wait.
+    """Whether no other process, of this job or outside, can end a wait.
 
     A read blocks only while somebody can write: if the reader itself holds a write end, that is
     why; if it does not, then a writer exists outside of the job, such as a shell.
@@ -126,7 +127,7 @@ def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     if not around.is_complete or wait is None or wait.timeout_s is not None:
         return False
     if edge.kind == "semaphore":
-        return len(own_threads(process)) == 1
+        return len(own_threads(around.index, process)) == 1
     is_write = edge.kind in ("pipe-write", "socket-write")
     ends = around.pipes.readers if is_write else around.pipes.writers
     channels = channels_among(wait.targets)
@@ -135,13 +136,13 @@ def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     return all(process.process in ends.get(channel, ()) for channel in channels)
 
 
-def _end_of_futex(process: Process, words: str) -> WaitEnd:
+def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
     """A lock of its own process: hopeless only where no other thread is left to release it."""
     thread = main_thread(process)
     timeout_s = thread.waits_on.timeout_s if thread is not None and thread.waits_on else None
     if timeout_s is not None:
         return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
-    if is_forked_alone(process):
+    if is_forked_alone(index, process):
         conclusion = (
             "Only a thread that was not forked with this process could end this wait, by releasing "
             "a lock or joining a barrier. It does not exist here."
@@ -150,9 +151,9 @@ def _end_of_futex(process: Process, words: str) -> WaitEnd:
     return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")
 
 
-def is_forked_alone(process: Process) -> bool:
-    """Whether it is a forked child with one thread of its own: nobody in it can wake that one."""
-    return len(own_threads(process)) == 1 and process.sample.start_method == "fork"
+def is_forked_alone(index: Index, process: Process) -> bool:
+    """Whether it is a forked child with one own thread, which no other thread of it can wake."""
+    return len(own_threads(index, process)) == 1 and process.sample.start_method == "fork"
 
 
 def where(process: Process) -> str:

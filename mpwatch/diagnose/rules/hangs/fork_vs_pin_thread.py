@@ -17,10 +17,10 @@ RULE = "fork-vs-pin-thread"
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each child that stands so, and where it could have happened.
+    """Yield a finding for each child blocked this way; without one, for each loader at risk.
 
     A loader's own workers are forked before its pin thread starts; only those of a second loader
-    are younger than it.
+    are younger than the thread.
     """
     stuck_children = set()
     for stuck in forked_alone(index, "pin-thread"):
@@ -46,26 +46,27 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _pin_threads(owner: Process) -> list[ThreadSample]:
-    """Its threads that pin memory."""
+    """The threads of a process that pin memory."""
     return [t for t in owner.sample.threads or () if t.name.startswith(PIN_THREAD)]
 
 
 def _is_older(thread: ThreadSample, worker: Process) -> bool:
-    """Whether a thread was there when a worker was forked."""
+    """Whether a thread existed when a worker was forked."""
     if worker.sample.start_method != "fork" or thread.start_ticks is None:
         return False
     return thread.start_ticks < worker.process.start_ticks
 
 
 def _risk(owner: Process, exposed: list[Process]) -> Finding:
-    """What may happen at every such fork."""
+    """The finding for a fork that happened while another loader pinned memory."""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=owner.process,
         summary=f"{called(owner)} forks DataLoader workers while another loader pins memory",
         evidence=(
-            f"{all_called(exposed)} are younger than a living thread {PIN_THREAD} of it",
+            f"{all_called(exposed)} are younger than a living {PIN_THREAD} thread of "
+            f"{called(owner)}",
             "they were started by fork",
         ),
         cause=_CAUSE,

@@ -22,30 +22,33 @@ _CAUSE = (
     "not exist here."
 )
 _OR_TWICE = (
-    "No other thread of the parent is known from that time; the line above may as well take a "
-    "plain lock that this very thread holds already."
+    "No other thread of the parent is known from that time; the line above may instead take a "
+    "plain lock that this same thread holds already."
 )
 _CAUSE_WOKEN = (
-    "A fork copies only the thread that forks. This one waits to be woken, as for the result of a "
-    "thread pool, for an Event or for a queue, and what would wake it is a thread of its parent, "
-    "which does not exist here: a pool or queue made before the fork takes work and nobody does it."
+    "A fork copies only the thread that forks. This thread waits on a condition (the result of a "
+    "thread pool, an Event, a queue) that only a thread of the parent would signal, and that "
+    "thread does not exist here: a pool made before the fork accepts work and has no threads."
 )
 _ADVICE = (
-    "Start the workers before starting threads, or start them with "
-    'multiprocessing_context="forkserver" or "spawn" (everything is pickled, start-up '
-    "takes seconds), or make the lock in each process. This child can only be killed; "
-    "main then raises 'exited unexpectedly'."
+    "Start the processes before starting threads, or start them by {how} (everything is pickled, "
+    "start-up takes seconds), or make the lock in each process. This child can only be killed{then}"
 )
 _ADVICE_WOKEN = (
-    "Make the thread pool, or the queue and the thread behind it, in each process: at its first "
-    "use there, or in worker_init_fn. Or start the processes with "
-    'multiprocessing_context="forkserver" or "spawn", which pickles everything and takes seconds. '
-    "This child can only be killed; main then raises 'exited unexpectedly'."
+    "Make the thread pool, or the queue and its thread, in each process at its first use{init}. Or "
+    "start the processes by {how}, which pickles everything and takes seconds. This child can only "
+    "be killed{then}"
 )
+_FOR_LOADER = {
+    "how": 'multiprocessing_context="forkserver" or "spawn"',
+    "init": ", or in worker_init_fn",
+    "then": "; main then raises 'exited unexpectedly'.",
+}
+_FOR_OTHERS = {"how": 'mp.get_context("forkserver") or "spawn"', "init": "", "then": "."}
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for the forked children of each parent that stand alike."""
+    """Yield one finding for all forked children of a parent that are blocked in the same way."""
     by_head: defaultdict[tuple[ProcessId | None, bool], list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(index, "lock"):
         head = family_head(index, stuck.process)
@@ -56,7 +59,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Finding:
-    """Put the first into words, with the names of those that stand as it does."""
+    """The finding for children blocked alike, at the first of them, with the others named."""
     stuck, others = alike[0], [each.process for each in alike[1:]]
     who, have, were = called(stuck.process), "has", "it was"
     if others:
@@ -68,6 +71,7 @@ def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Findin
     if waits_to_be_woken:
         waits_for = f"a thread that was not forked with {'them' if others else 'it'}"
         cause, advice = _CAUSE_WOKEN, _ADVICE_WOKEN
+    is_loader = stuck.process.role == "loader-worker"
     so_do = (f"so do {len(others)} more: {all_called(others)}",) if others else ()
     shortest = min(each.quiet_s for each in alike)
     return Finding(
@@ -78,11 +82,11 @@ def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Findin
         summary=f"{who} {have} waited {seconds_text(shortest)} for {waits_for}",
         evidence=(*stuck.evidence, *so_do),
         cause=cause,
-        advice=advice,
+        advice=advice.format_map(_FOR_LOADER if is_loader else _FOR_OTHERS),
     )
 
 
 def _waits_to_be_woken(stuck: ForkedAlone) -> bool:
-    """Whether it waits for a condition, and not to get a lock."""
+    """Whether the thread waits on a condition rather than for a lock."""
     frames = own_frames(stuck.thread.stack)
     return calls(frames[:1], "threading.py:wait") and bool(frames)

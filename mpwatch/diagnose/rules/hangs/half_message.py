@@ -1,4 +1,4 @@
-"""A writer was killed in the middle of a message, and the reader waits for the rest."""
+"""A reader waits for the rest of a message that no process is writing."""
 
 from __future__ import annotations
 
@@ -87,22 +87,22 @@ def _finding(
     quiet: float,
     dead: tuple[Process, ...],
 ) -> Finding:
-    """Put it into words."""
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
         tid=thread.tid,
-        summary=f"{called(process)} waits for the rest of a message whose writer was killed",
+        summary=f"{called(process)} waits for the rest of a message "
+        + ("whose writer was killed" if dead else "that no process is writing"),
         evidence=(
             f"it has waited {seconds_text(quiet)} for {bytes_text(wait.wanted_bytes)} more from "
             f"{', '.join(wait.targets)}, which is empty",
             *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
         ),
         cause=(
-            "A message is its length and its body. A writer killed in between leaves a partial "
-            "message; the reader gets no EOF because an inherited write end of the pipe is still "
-            "open."
+            "A message is its length and its body. A writer that ends in between leaves a partial "
+            "message; the reader gets no EOF while any write end of the pipe is open, its own "
+            "inherited one included."
         ),
         advice=(
             "Restart the job. Close unused pipe ends in each process, so that the reader gets EOF "

@@ -1,4 +1,4 @@
-"""JoinableQueue.join waits for tasks that nobody will report as done."""
+"""JoinableQueue.join waits for tasks that no consumer will report as done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STUCK_S = 6.0
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each `JoinableQueue.join` while every child stands or is gone."""
+    """Yield a finding for each `JoinableQueue.join` while no child makes progress."""
     for process, thread in threads_calling(index, "queues.py:join"):
         frames = own_frames(thread.stack)
         if not calls(frames, "synchronize.py:wait", "queues.py:join"):
@@ -38,11 +38,11 @@ def check(index: Index) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             process=process.process,
             tid=thread.tid,
-            summary=f"{called(process)} waits for queued tasks that nobody works on",
+            summary=f"{called(process)} waits for queued tasks that no process works on",
             evidence=(
                 f"in JoinableQueue.join for {seconds_text(quiet)}{at}",
                 *gone,
-                f"{len(living)} consumers live and do nothing",
+                f"{len(living)} living consumers are blocked or idle",
             ),
             cause=(
                 "join() waits until task_done() was called for every item. A consumer that "
@@ -56,7 +56,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _wakes_by_itself(consumer: Process) -> bool:
-    """Whether it sleeps, as in the middle of a task that takes its time."""
+    """Whether it is in a timed sleep, which may be part of a task."""
     thread = main_thread(consumer)
     wait = thread.waits_on if thread is not None else None
     return wait is not None and wait.kind == "timer"

@@ -1,4 +1,4 @@
-"""A Pool waits for a task whose worker died."""
+"""A process waits for a Pool task that was lost with its worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
-from mpwatch.diagnose.analysis.stack_patterns import calls, shape_of, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import calls, shape_in, shape_of, user_frame
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -24,12 +24,12 @@ REPLACED_S = 0.5
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that waits for a Pool's result after a worker's death.
 
-    The Pool has replaced the worker, so nothing looks wrong: all its workers are idle. While any of
-    them works, the result may be on its way. A death that nobody saw shows in a worker that is
-    younger than the others.
+    The Pool has replaced the worker, and all its workers are idle. While any of them is running,
+    the result may still arrive. A death that was not observed shows as a worker that is younger
+    than the others.
     """
     for process in index.snapshot.living():
-        waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
+        waits = [t for t in process.threads if shape_in(index, t.stack) == "pool-result"]
         quiet = quiet_s(process, index) if waits else None
         if quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
@@ -39,7 +39,8 @@ def check(index: Index) -> Iterator[Finding]:
         if pools is not None and not any(number_of(pool, "outstanding") for pool in pools):
             continue
         lost = list(_lost(pools or (), living))
-        deaths = [*_seen_deaths(children), *_replaced(living), *lost]
+        seen = list(_seen_deaths(children))
+        deaths = [*seen, *_replaced(living), *lost]
         if not deaths or not all(stands(p, index, STUCK_S / 2) for p in living):
             continue
         frame = user_frame(own_frames(waits[0].stack))
@@ -48,26 +49,27 @@ def check(index: Index) -> Iterator[Finding]:
             rule=RULE,
             severity=Severity.CRITICAL,
             process=process.process,
-            summary=f"{called(process)} waits for a Pool task whose worker died",
+            summary=f"{called(process)} waits for a Pool task "
+            + ("whose worker died" if seen else "that no worker has any more"),
             evidence=(
                 f"waiting for a result for {seconds_text(quiet)}{at}",
                 *deaths[:3],
-                f"its living workers, {len(living)}, do nothing",
+                f"{counted(len(living), 'living worker')} idle",
             ),
             cause=(
-                "A Pool replaces a worker that died, but not the task that died with it. Its "
-                "result never comes, and get() without a timeout waits for ever."
+                "A Pool replaces a worker that exited, but does not run the worker's task again. "
+                "The result never arrives, and get() without a timeout waits for ever."
             ),
             advice=(
                 "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool, or "
                 "wait with a timeout (get, or next of imap) and submit again, which needs tasks "
-                "that may run twice. Find why the worker died: see the other findings."
+                "that may run twice. See the other findings for the reason of the worker's exit."
             ),
         )
 
 
 def _is_fed(process: Process) -> bool:
-    """Whether the user's code is at work on the next task: imap takes them from an iterator."""
+    """Whether user code is producing the next task: imap takes tasks from an iterator."""
     return any(
         calls(frames := own_frames(thread.stack), "pool.py:_handle_tasks")
         and user_frame(frames) is not None
@@ -76,7 +78,7 @@ def _is_fed(process: Process) -> bool:
 
 
 def _pools(process: Process) -> list[Mapping[str, object]] | None:
-    """What its hook says of its pools; `None` without a hook or without such a reading."""
+    """The pools its hook reports; `None` without a hook or without that gauge."""
     reading = process.gauges.get("pools")
     if not isinstance(reading, list):
         return None
@@ -84,7 +86,7 @@ def _pools(process: Process) -> list[Mapping[str, object]] | None:
 
 
 def _lost(pools: Iterable[Mapping[str, object]], living: Sequence[Process]) -> Iterator[str]:
-    """Calls that no worker has and that are not queued either, in words."""
+    """A sentence for each pool with calls that are neither queued nor running in a worker."""
     for pool in pools:
         pids, outstanding = pool.get("pids"), number_of(pool, "outstanding")
         if not outstanding or number_of(pool, "queued") != 0 or not isinstance(pids, list):
@@ -93,24 +95,24 @@ def _lost(pools: Iterable[Mapping[str, object]], living: Sequence[Process]) -> I
         is_known = len(workers) == len(pids) and all(p.hook.state == "ready" for p in workers)
         if is_known and not any(_has_job(worker) for worker in workers):
             calls_lost = counted(outstanding, "call")
-            yield f"{calls_lost} without a result, not queued, and no worker is at one"
+            yield f"{calls_lost} without a result, not queued, and no worker is running one"
 
 
 def _has_job(worker: Process) -> bool:
-    """Whether its hook says that it is at a call."""
+    """Whether its hook reports a running call."""
     job = worker.gauges.get("job")
     return isinstance(job, Mapping) and job.get("since_ns") is not None
 
 
 def _seen_deaths(children: Iterable[Process]) -> Iterator[str]:
-    """The children that were killed, crashed, or left with an error, in words."""
+    """A sentence for each child that was killed, crashed or exited with an error."""
     for process in children:
         if process.ended is not None and death_of(process.ended) in ("killed", "crash", "failed"):
             yield f"{called(process)} ended: {process.ended.words}"
 
 
 def _replaced(living: Sequence[Process]) -> Iterator[str]:
-    """Idle workers born well after the first ones, in words: a Pool starts all of its at once."""
+    """A sentence for each idle worker started well after the first: a Pool starts all at once."""
     idle = [p for p in living if any(shape_of(t.stack) == "pool-idle" for t in p.threads)]
     if not idle or len(idle) < len(living):
         return

@@ -1,4 +1,4 @@
-"""A parent waits for a child that cannot end before the parent has read its queue."""
+"""A parent joins a child that cannot exit before the parent has read its queue."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ def _joins(parent: Process, child: Process) -> bool:
 
 
 def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child: Process) -> bool:
-    """Whether anybody besides these two may read the pipe."""
+    """Whether a busy process other than these two may read the pipe."""
     others = [snapshot.get(reader) for reader in readers - {parent.process, child.process}]
     return any(p is not None and any(is_busy(t) for t in p.threads) for p in others)
 
 
 def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) -> Finding:
-    """Put it into words."""
     wait = feeder.waits_on
     queued = "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} unread"
     pipe = "" if wait is None else ", ".join(wait.targets)
@@ -76,18 +75,18 @@ def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) ->
         severity=Severity.CRITICAL,
         process=parent.process,
         subject=str(child.pid),
-        summary=f"{called(parent)} joins {called(child)} before reading what that has queued",
+        summary=f"{called(parent)} joins {called(child)} before reading what the child has queued",
         evidence=(
             f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
             f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
         ),
         cause=(
-            "A process that has put something on a queue waits at its end until all of it is in "
-            "the pipe, and a pipe holds 64 KiB. The parent, which should read it, waits for that "
-            "end. Small results hide this for years."
+            "Before it exits, a process that has put items on a queue waits until all of them are "
+            "in the pipe, and a pipe holds 64 KiB. The parent, which should read the pipe, waits "
+            "for the child's exit. Results smaller than the pipe do not show the fault."
         ),
         advice=(
             "Take everything off the queue first, then join. cancel_join_thread() lets the child "
-            "go and loses the data; a Manager queue works in any order and is slower."
+            "exit and loses the data; a Manager queue works in any order and is slower."
         ),
     )

@@ -27,14 +27,14 @@ from mpwatch.model.units import seconds_text
 RULE = "queue-lock-held-by-dead"
 STUCK_S = 6.0
 UNSEEN_S = 12.0
-"""Without a stack the semaphore may be that of an event, which the next look will show."""
+"""Without a stack the semaphore may be that of an event; the next stack sample shows which."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each semaphore at zero whose holder can only be a dead process.
 
-    Healthy readers of one queue: one holds the lock and reads, the others wait for the lock. Here
-    nobody reads, everybody waits, and one of the family was killed.
+    In a healthy queue one reader holds the lock and reads, and the others wait for the lock. Here
+    all wait, none reads, and a sibling was killed.
     """
     waiters = _waiters(index)
     if not waiters:
@@ -57,7 +57,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _waiters(index: Index) -> dict[SegmentId, list[Process]]:
-    """Processes whose main thread stands at a semaphore that is zero, by semaphore."""
+    """Processes whose main thread waits for a semaphore that is zero, by semaphore."""
     found: defaultdict[SegmentId, list[Process]] = defaultdict(list)
     for process in index.snapshot.living():
         thread = main_thread(process)
@@ -73,36 +73,36 @@ def _waiters(index: Index) -> dict[SegmentId, list[Process]]:
 
 
 def _is_shown(thread: Thread, quiet_s: float) -> bool:
-    """Whether its stack was taken since it stands: an older one is of something else."""
+    """Whether its stack was sampled during this wait; an older one shows something else."""
     return bool(thread.stack) and (thread.stack_age_s or 0.0) <= quiet_s
 
 
 def _is_signalled(frames: Sequence[Frame]) -> bool:
-    """Whether it is inside of a Condition or Event, whose semaphores count and are not held."""
+    """Whether it is inside a Condition or Event, whose semaphores count and have no holder."""
     return innermost(frames, "synchronize.py:notify", "synchronize.py:wait") is not None
 
 
 def _reads_in(process: Process) -> tuple[str, str] | None:
-    """The file and function of the user's that a process takes from a queue in."""
+    """The file and function of the user code that reads the queue."""
     thread = main_thread(process)
     frame = user_frame(thread.stack) if thread is not None else None
     return None if frame is None else (frame.file, frame.function)
 
 
 def _takes_a_lock(process: Process) -> bool:
-    """Whether it is about to enter `with lock:`, which whoever is inside gives back.
+    """Whether it is entering `with lock:`, which the holder releases.
 
-    A semaphore may be one that others count up, and be at zero because none of them has.
+    Another semaphore may be at zero because no process has released it yet.
     """
     thread = main_thread(process)
     return thread is not None and calls(own_frames(thread.stack), "synchronize.py:__enter__")
 
 
 def _holds_nothing(process: Process) -> bool:
-    """Whether it only waits for its children to end, as who stops one of them does then.
+    """Whether it only waits for its children to exit, as a process that stops one of them does.
 
-    Anybody else may be asleep inside of `with lock:`. A terminated process is no sign of a lock
-    that was taken along, as a killed one is, so nobody may be left who could hold it.
+    Any other process may sleep inside `with lock:`. That a process was terminated is weaker
+    evidence than that it was killed, so no other possible holder may remain.
     """
     return process.role in SERVICE_ROLES or main_shape(process) == "joins-process"
 
@@ -159,7 +159,7 @@ def _finding(
 
 
 def _is_in_a_queue(process: Process) -> bool:
-    """Whether the lock is that of a queue, or may be for want of a stack."""
+    """Whether the lock belongs to a queue; also true without a stack."""
     thread = main_thread(process)
     frames = own_frames(thread.stack) if thread is not None else ()
     return not frames or innermost(frames, "queues.py:get", "queues.py:put") is not None

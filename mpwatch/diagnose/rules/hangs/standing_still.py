@@ -48,7 +48,7 @@ def check(index: Index) -> Iterator[Finding]:
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, told):
             continue
-        certain = _certain_end(index.snapshot, chain)
+        certain = _certain_end(index, chain)
         links = chain.links if certain is None else chain.links[-1:]
         stood = _stood_s(index, links)
         needed = STANDING_S if certain is None else CERTAIN_S
@@ -80,10 +80,10 @@ def _only_writes(waits: WaitGraph, chain: WaitChain) -> bool:
     return all((link.process, link.tid) in writing for link in chain.links)
 
 
-def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:
+def _certain_end(index: Index, chain: WaitChain) -> Process | None:
     """The end of a chain if it waits, alone in its process, for a thread that does not exist."""
-    process = snapshot.get(chain.links[-1].process)
-    is_certain = process is not None and not process.is_gone and is_forked_alone(process)
+    process = index.snapshot.get(chain.links[-1].process)
+    is_certain = process is not None and not process.is_gone and is_forked_alone(index, process)
     return process if is_certain and chain.verdict == "dead-end" else None
 
 

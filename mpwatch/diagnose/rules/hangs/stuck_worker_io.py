@@ -1,4 +1,4 @@
-"""A worker is blocked in input or output, or in one sample, far beyond its usual time."""
+"""A loader worker is blocked in a file or socket, or needs far longer than usual for a batch."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _OUTSIDE: frozenset[WaitKind] = frozenset(("socket-read", "socket-write", "disk"
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each worker that is blocked in a file or socket, or in one sample.
 
-    An idle worker polls its pipe of work: that is neither. Sleeping and computing are slow, not
-    blocked, unless the hook knows that a task takes many times longer than ever before.
+    A worker that polls its index queue is idle. A worker that sleeps or computes is slow, not
+    blocked, unless the hook measured that its batch takes many times longer than those before.
     """
     for worker in of_role(index.snapshot, "loader-worker"):
         thread = main_thread(worker)
@@ -41,13 +41,13 @@ def check(index: Index) -> Iterator[Finding]:
         if quiet is not None and quiet >= BLOCKED_S:
             waits = wait_graph(index)
             unread = unread_by(index.snapshot, waits, worker.process)
-            yield _finding(worker, thread, quiet, unread)
+            yield _blocked(worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
-            yield _finding(worker, thread, since, None)
+            yield _slow_batch(worker, thread, since)
 
 
 def _is_blocked(worker: Process, thread: Thread) -> bool:
-    """Whether a thread waits for the world outside: state D, a socket, or a call in a sample."""
+    """Whether a thread is in state D, waits on a socket, or waits in a call inside a sample."""
     if thread.state == "D":
         return True
     wait = thread.waits_on
@@ -62,7 +62,7 @@ def _is_blocked(worker: Process, thread: Thread) -> bool:
 
 
 def _task_too_long_s(worker: Process) -> float | None:
-    """How long the hook has seen it in one task, if that is many times its usual."""
+    """Seconds the worker has spent on its batch, if that is many times its usual time."""
     load = worker.loader
     if load is None or load.task_since_s is None or load.fetch_p99_s is None:
         return None
@@ -70,8 +70,8 @@ def _task_too_long_s(worker: Process) -> float | None:
     return load.task_since_s if is_long else None
 
 
-def _finding(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe | None) -> Finding:
-    """The finding for one worker.
+def _blocked(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe | None) -> Finding:
+    """The finding for a worker that has been blocked for `since_s` seconds.
 
     Args:
         worker: The blocked worker.
@@ -79,47 +79,119 @@ def _finding(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe
         since_s: Seconds without progress.
         unread: The full pipe that the worker does not read, where that blocks it for ever.
     """
-    wait = thread.waits_on
-    evidence = [
-        f"{called(worker)} has made no progress for {seconds_text(since_s)}, state {thread.state}"
-    ]
-    if wait is not None:
-        evidence.append(f"in {wait.call} on {', '.join(wait.targets[:3]) or 'nothing visible'}")
-    if thread.wchan:
-        evidence.append(f"kernel wait channel {thread.wchan}")
-    frame = user_frame(thread.stack)
-    if frame is not None:
-        evidence.append(f"at {frame_words(frame)}")
-    if worker.loader is not None and worker.loader.task is not None:
-        index = "" if worker.loader.index is None else f", index {worker.loader.index}"
-        evidence.append(f"in batch {worker.loader.task}{index}")
+    evidence = (
+        f"{called(worker)} has made no progress for {seconds_text(since_s)}, state {thread.state}",
+        *_place(worker, thread),
+    )
     if unread is not None:
         return _of_unread(worker, unread, since_s, (*evidence, unread.evidence))
-    is_hopeless = since_s >= HOPELESS_S
-    hint = "" if worker.hook.state == "ready" else " Attach the hook to see which sample it is."
+    cause, advice = _cause_and_advice(thread)
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL if is_hopeless else Severity.WARNING,
+        severity=_severity(since_s),
         process=worker.process,
         summary=f"{called(worker)} has been blocked for {seconds_text(since_s)}",
-        evidence=tuple(evidence),
+        evidence=evidence,
+        cause=f"{cause} {_CAUSE_LOADER}",
+        advice=f"{advice} {_ADVICE_LOADER}{_hint(worker)}",
+    )
+
+
+def _slow_batch(worker: Process, thread: Thread, since_s: float) -> Finding:
+    """The finding for a worker that has worked on one batch for `since_s` seconds."""
+    load = worker.loader
+    usual_s = None if load is None else load.fetch_p99_s
+    usual = "" if usual_s is None else f"; 99 % of its batches took at most {seconds_text(usual_s)}"
+    return Finding(
+        rule=RULE,
+        severity=_severity(since_s),
+        process=worker.process,
+        summary=f"{called(worker)} has worked on one batch for {seconds_text(since_s)}",
+        evidence=(
+            f"in this batch for {seconds_text(since_s)}, state {thread.state}{usual}",
+            *_place(worker, thread),
+        ),
         cause=(
-            "Network storage that does not answer and has no timeout, a file server or FUSE mount "
-            "that is down, or a corrupt file that keeps a decoder busy. A DataLoader without a "
-            "timeout waits for the worker for ever. State D ignores signals, SIGKILL included."
+            f"One batch takes more than {TASK_FACTOR:.0f} times its usual time: a sample is far "
+            f"larger than the others, or the code that reads it does not end. {_CAUSE_LOADER}"
         ),
         advice=(
-            "Give the DataLoader a timeout beyond its worst case, and the storage client one of "
-            "its own; read with retries or from a local copy. A process in state D continues "
-            "only when the storage answers." + hint
+            "Load the samples of this batch alone, in one process, to find the one that takes so "
+            f"long; skip or repair it. {_ADVICE_LOADER}{_hint(worker)}"
         ),
     )
+
+
+def _severity(since_s: float) -> Severity:
+    return Severity.CRITICAL if since_s >= HOPELESS_S else Severity.WARNING
+
+
+def _hint(worker: Process) -> str:
+    is_ready = worker.hook.state == "ready"
+    return "" if is_ready else " Attach the hook to see which sample it is."
+
+
+def _place(worker: Process, thread: Thread) -> Iterator[str]:
+    """The system call, kernel wait channel, line and batch where a worker is, as far as known."""
+    wait = thread.waits_on
+    if wait is not None:
+        yield f"in {wait.call} on {', '.join(wait.targets[:3]) or 'nothing visible'}"
+    if thread.wchan:
+        yield f"kernel wait channel {thread.wchan}"
+    frame = user_frame(thread.stack)
+    if frame is not None:
+        yield f"at {frame_words(frame)}"
+    if worker.loader is not None and worker.loader.task is not None:
+        index = "" if worker.loader.index is None else f", index {worker.loader.index}"
+        yield f"in batch {worker.loader.task}{index}"
+
+
+def _cause_and_advice(thread: Thread) -> tuple[str, str]:
+    """Cause and fix for the kind of wait that was observed."""
+    kind = None if thread.waits_on is None else thread.waits_on.kind
+    if thread.state == "D":
+        return (
+            "The worker is in an uninterruptible wait (state D) in the kernel, usually for a disk, "
+            "or for a network or FUSE file system whose server does not answer. State D ignores "
+            "signals, SIGKILL included.",
+            "Check the storage that the line reads (dmesg, mount); the process continues only "
+            "when the storage answers. Read from a local copy where the storage is unreliable.",
+        )
+    if kind == "disk":
+        return (
+            "The worker waits for a file: the disk or file system does not deliver it.",
+            "Check the storage that the line reads, or read from a local copy.",
+        )
+    if kind in ("socket-read", "socket-write"):
+        return (
+            "The worker waits on a socket: the peer does not answer, and the call has no timeout "
+            "that would have ended the wait by now.",
+            "Check the server at the other end, and give the client that opens this connection a "
+            "timeout and retries.",
+        )
+    if kind == "pipe-read":
+        return (
+            "The worker reads a pipe inside a sample, and the process that should write to it "
+            "sends nothing.",
+            "Check the process at the other end of the pipe, and read with a timeout.",
+        )
+    return (
+        "The worker waits in a system call inside a sample, and the call does not return.",
+        "Look at the line where it waits, and give that call a timeout.",
+    )
+
+
+_CAUSE_LOADER = "A DataLoader without a timeout waits for the worker for ever."
+_ADVICE_LOADER = (
+    "DataLoader(timeout=...) makes the main process raise instead of waiting; it has to be longer "
+    "than the slowest batch."
+)
 
 
 def _of_unread(
     worker: Process, unread: UnreadPipe, since_s: float, evidence: tuple[str, ...]
 ) -> Finding:
-    """Put into words that a worker and a program it started wait for each other."""
+    """The finding for a worker and a program it started that wait for each other."""
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,

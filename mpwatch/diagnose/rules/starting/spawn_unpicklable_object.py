@@ -1,4 +1,4 @@
-"""Something that cannot be pickled is handed to a spawned process."""
+"""An argument of a new process cannot be pickled."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PATH_NAMES = ("path", "paths", "culprit", "what")
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process that could not pickle what it wanted to send.
+    """Yield a finding for each process that failed to pickle an argument.
 
     The exception names the type of the innermost object only; the hook walks the object and notes
-    the way to it.
+    the path to it.
     """
     for entry in tagged(index.snapshot, RULE):
         process = index.snapshot.get(entry.process)
@@ -31,9 +31,10 @@ def check(index: Index) -> Iterator[Finding]:
             summary=f"{who} cannot pickle an argument of a new process{where}",
             evidence=(*evidence_of(entry), *(f"found at {way}" for way in ways[:3])),
             cause=(
-                "Spawn and forkserver (the default from Python 3.14) pickle the dataset, "
-                "collate_fn, worker_init_fn and sampler inside Process.start(). Lambdas, local "
-                "functions, open files, locks, database handles and generators cannot be pickled."
+                "Spawn and forkserver (the default from Python 3.14) pickle the target and all "
+                "arguments in Process.start(); for a DataLoader these are the dataset, collate_fn "
+                "and worker_init_fn. Lambdas, local functions, open files, locks, database "
+                "handles and generators cannot be pickled."
             ),
             advice=(
                 "Use functions and classes of a module; open files and databases in the worker at "

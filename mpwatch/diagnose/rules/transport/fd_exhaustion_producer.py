@@ -1,4 +1,4 @@
-"""A sender runs out of file descriptors because nobody fetches what it sent."""
+"""A sender runs out of file descriptors because its tensors are not received or are kept."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from mpwatch.model.units import rate_text
 
 RULE = "fd-exhaustion-producer"
 A_PIPE_HOLDS = 190
-"""64 KiB of messages of 340 bytes, one tensor each (torch 2.13); tensors sent together need less
-room, down to 66 bytes each, so that a pipe may hold a thousand."""
+"""64 KiB of messages of 340 bytes, one tensor each (torch 2.13). Tensors sent in one message need
+down to 66 bytes each, so that a pipe may hold a thousand."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose sent, unfetched tensors use up its descriptors.
 
-    A ticket holds a descriptor and no mapping, so tensors in transit are descriptors minus
-    mappings. A bounded queue settles; a loader worker holds a few batches at most.
+    A tensor in transit holds a descriptor and no mapping in its sender, so tensors in transit are
+    descriptors minus mappings. With a bounded queue the count settles.
     """
     for process in index.snapshot.living():
         held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
@@ -43,7 +43,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _is_sender(process: Process, held: int, used: int) -> bool:
-    """Whether torch's descriptors prevail and are its own: in transit, or kept by their maker."""
+    """Whether most descriptors are torch segments that this process made."""
     if held < 0.5 * used:
         return False
     mapped = torch_maps(process)
@@ -54,7 +54,6 @@ def _is_sender(process: Process, held: int, used: int) -> bool:
 
 
 def _finding(process: Process, held: int, near: Approach) -> Finding:
-    """Put the numbers into words."""
     used, limit, mapped = int(near.used), int(near.limit), torch_maps(process)
     is_in_transit = mapped is None or mapped < 0.7 * held
     what = "tensors sent and not yet fetched" if is_in_transit else "tensors it made and keeps"
@@ -89,7 +88,7 @@ def _finding(process: Process, held: int, near: Approach) -> Finding:
             "(it then runs at their speed), and send fewer and larger tensors. Raising the soft "
             "limit to the hard one is free and buys time only."
             if is_in_transit
-            else "Let go of tensors once they were sent, or pack many small ones into few. "
+            else "Drop tensors after sending them, or pack many small ones into few. "
             "Raising the soft limit to the hard one is free and buys time only."
         ),
         eta_s=near.eta_s,
@@ -98,9 +97,9 @@ def _finding(process: Process, held: int, near: Approach) -> Finding:
 
 _CAUSE = (
     "Each tensor in a queue keeps a descriptor open in its sender until the receiver fetches it. "
-    "The producer is faster than its consumers and nothing slows it down. With the table full its "
-    "feeder thread drops items silently and good ones can no longer be fetched: the consumer gets "
-    "EOFError or waits for ever."
+    "The producer is faster than its consumers, and the queue does not limit it. When the "
+    "descriptor table is full, its feeder thread drops items, and queued items can no longer be "
+    "fetched: the consumer gets EOFError or waits for ever."
 )
 _CAUSE_KEPT = (
     "Every tensor moved to shared memory costs its maker one descriptor for as long as it lives, "
@@ -109,7 +108,7 @@ _CAUSE_KEPT = (
 
 
 def _queued_words(process: Process) -> tuple[str, ...]:
-    """Unread bytes of the pipes its threads write to, where that was seen."""
+    """Unread bytes in the pipes its threads write to, where known."""
     return tuple(
         f"{thread.waits_on.queued_bytes} unread bytes in the pipe thread {thread.name} writes to"
         for thread in process.threads

@@ -28,7 +28,7 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose received tensors use up its descriptors, or did.
 
     A received storage costs one descriptor and one mapping, so both counts move together; a
-    sender's tickets have no mapping. A count that settles at prefetch times tensors is normal.
+    tensor in transit has no mapping in its sender. A count that settles is normal.
     """
     failed = {entry.process: entry for entry in tagged(index.snapshot, RULE)}
     for process in index.snapshot.living():
@@ -46,7 +46,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _is_receiver(process: Process, held: int, used: int) -> bool:
-    """Whether torch's descriptors prevail, are mapped as well, and came from other processes."""
+    """Whether most descriptors are mapped torch segments made by other processes."""
     mapped = torch_maps(process)
     if held < 0.5 * used or (mapped is not None and mapped < 0.7 * held):
         return False
@@ -55,7 +55,7 @@ def _is_receiver(process: Process, held: int, used: int) -> bool:
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
-    """A receiver that could not take in a descriptor: the kernel dropped it for want of room."""
+    """The finding for a receiver whose full descriptor table made the kernel drop a descriptor."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
     evidence = list(evidence_of(entry))
@@ -78,7 +78,6 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
 def _finding(
     snapshot: Snapshot, process: Process, held: int, near: Approach, said_so: tuple[str, ...]
 ) -> Finding:
-    """Put the numbers into words."""
     used, limit, mapped = int(near.used), int(near.limit), torch_maps(process)
     evidence = [f"{used} of {limit} descriptors in use, {held} on torch segments"]
     if mapped is not None:
@@ -105,7 +104,6 @@ def _finding(
 
 
 def _hook_advice(process: Process) -> str:
-    """What only the hook can add."""
     if process.hook.state == "ready":
         return ""
     return " Attach the hook to see which line of code holds them."

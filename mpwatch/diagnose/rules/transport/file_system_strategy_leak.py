@@ -1,4 +1,4 @@
-"""Named torch segments that nobody will ever remove."""
+"""Named torch segments whose creator has exited and that no process removes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ SETTLED_S = 10.0
 """torch_shm_manager removes what its clients left 2 s after the last of them is gone."""
 WORTH_BYTES = 2**20
 WORTH_FILES = 100
-"""Less than this is litter of no consequence."""
+"""Less than this is not reported."""
 WORTH_WARNING = 0.1
-"""Part of /dev/shm from which what leaked matters."""
+"""Part of /dev/shm from which leaked segments are a warning."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for named segments whose maker is dead and that nobody maps.
+    """Yield a finding for named segments whose creator has exited and that no process maps.
 
-    One is for what this job left and one for what others on the machine did.
-
-    A segment that some process still maps may have outlived its maker on purpose: that is what the
-    strategy is for.
+    One finding is for segments of this job, one for those of other jobs on the machine. A segment
+    that a process still maps may outlive its creator on purpose: the strategy is made for that.
     """
     in_use = {s.segment for s in index.snapshot.segments if s.mappers or s.holders}
     left = {
@@ -52,12 +50,12 @@ def _held_bytes(left: Sequence[Segment | SegmentUse]) -> int:
 
 
 def _is_worth(left: Sequence[Segment | SegmentUse]) -> bool:
-    """Whether it is more than litter."""
+    """Whether the segments are worth a finding."""
     return len(left) >= WORTH_FILES or _held_bytes(left) >= WORTH_BYTES
 
 
 def _ours(snapshot: Snapshot, left: Sequence[Segment | SegmentUse]) -> Finding:
-    """What ended processes of this job left."""
+    """The finding for segments of this job."""
     total, shm = _held_bytes(left), snapshot.host.shm
     is_much = shm is not None and total >= WORTH_WARNING * shm.total_bytes
     return Finding(
@@ -74,7 +72,7 @@ def _ours(snapshot: Snapshot, left: Sequence[Segment | SegmentUse]) -> Finding:
 
 
 def _others(left: Sequence[Segment | SegmentUse]) -> Finding:
-    """What was there before, or comes from beside: this job is not at fault, whatever it holds."""
+    """The finding for segments of other jobs: information only, as this job is not at fault."""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -94,7 +92,7 @@ def _count(left: Sequence[Segment | SegmentUse]) -> str:
 
 
 def _evidence(left: Sequence[Segment | SegmentUse], who: str) -> tuple[str, ...]:
-    """Who made them, and one of them."""
+    """The processes that made the segments, and one example."""
     makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
     return (
         f"made by {', '.join(map(str, makers[:6]))}: {who}",
@@ -103,24 +101,24 @@ def _evidence(left: Sequence[Segment | SegmentUse], who: str) -> tuple[str, ...]
 
 
 _CAUSE = (
-    "Under the strategy file_system a shared tensor is a named file. A process that crashes leaves "
-    "it to torch_shm_manager, and when the whole tree is killed at once (container stop, "
-    "scheduler, kill of the group) that dies too."
+    "Under the strategy file_system a shared tensor is a named file. If a process crashes, "
+    "torch_shm_manager removes its files; if the whole process tree is killed at once (container "
+    "stop, scheduler, kill of the group), the manager is killed too and the files stay."
 )
 _ADVICE = (
-    "mpwatch clean lists what nobody maps and whose maker is dead, mpwatch clean --yes removes it; "
-    "where containers share a /dev/shm pids are ambiguous, so look at the list first. Prefer the "
+    "mpwatch clean lists segments that no process maps, mpwatch clean --yes removes them; "
+    "where containers share /dev/shm pids are ambiguous, so check the list first. Prefer the "
     "strategy file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
 )
 
 
 def _is_old(snapshot: Snapshot, use: SegmentUse) -> bool:
-    """Whether a file has lain there long enough for a cleaner to have come by."""
+    """Whether a file is older than torch_shm_manager takes to remove it."""
     return use.changed_wall_s is None or snapshot.wall_s - use.changed_wall_s >= SETTLED_S
 
 
 def _is_left(snapshot: Snapshot, segment: Segment) -> bool:
-    """Whether a segment has neither maker nor user."""
+    """Whether a segment has no living creator, no mapping and no descriptor."""
     if segment.kind != "torch-named" or not segment.is_linked:
         return False
     if segment.mappers or segment.holders or segment.creator_pid is None:

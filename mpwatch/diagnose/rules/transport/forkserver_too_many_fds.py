@@ -1,4 +1,4 @@
-"""More descriptors are handed to a new process than the fork server accepts."""
+"""A new process needs more descriptors than the fork server accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAR_FDS = 200
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose hook heard it, or saw that not much is missing."""
+    """Yield a finding for a reported refusal, else for a start that came near the limit."""
     refused = next(tagged(index.snapshot, RULE), None)
     if refused is None:
         yield from _near(index)
@@ -64,11 +64,11 @@ def _near(index: Index) -> Iterator[Finding]:
 _CAUSE = (
     "The fork server passes all descriptors of a new process in one message and "
     "refuses more than 251. Each separate tensor in the dataset or model is "
-    "one. The limit is fixed in CPython: ulimit has nothing to do with it. Fork "
+    "one. The limit is fixed in CPython; ulimit does not change it. Fork "
     "server is the default from Python 3.14 on."
 )
 _ADVICE = (
-    "Pack the tensors into few (one tensor and offsets), or pass "
-    'multiprocessing_context="fork" or "spawn" explicitly; the strategy '
+    "Pack the tensors into few (one tensor and offsets), or "
+    'use mp.get_context("fork") or "spawn" explicitly; the strategy '
     "file_system also works, with its leaks on a kill."
 )

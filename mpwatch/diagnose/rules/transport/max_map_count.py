@@ -48,7 +48,6 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _finding(index: Index, process: Process, near: Approach) -> Finding:
-    """Put the numbers into words."""
     used, limit, of_torch = int(near.used), int(near.limit), torch_maps(process) or 0
     evidence = [f"{used} of {limit} mappings in use, {of_torch} of torch segments"]
     makers = creators_in_words(index.snapshot, process) if of_torch else None
@@ -73,7 +72,7 @@ def _finding(index: Index, process: Process, near: Approach) -> Finding:
         + (
             ""
             if process.hook.state == "ready"
-            else " Bring the hook in to see which attribute or line holds so many tensors."
+            else " Attach the hook to see which attribute or line holds so many tensors."
         ),
         eta_s=near.eta_s,
     )
@@ -91,6 +90,6 @@ _CAUSE_OTHER = (
 _ADVICE = (
     "Pack many small tensors into one (a tensor and offsets) or keep them as numpy arrays. "
     "Starting workers by fork avoids sharing the dataset at all, with fork's own risks for "
-    "threads. Raising vm.max_map_count needs root, holds for the whole host and only moves the "
-    "wall. Changing the sharing strategy does not help."
+    "threads. Raising vm.max_map_count needs root, holds for the whole host and only "
+    "postpones the error. Changing the sharing strategy does not help."
 )

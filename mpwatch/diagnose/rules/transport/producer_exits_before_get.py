@@ -1,4 +1,4 @@
-"""Tensors were sent by a process that ended before they were fetched."""
+"""A process that sent tensors exited before they were received."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mpwatch.model.units import seconds_text
 RULE = "producer-exits-before-get"
 SAME_LOOK_S = 0.3
 SETTLED_S = 2.0
-"""By then it shows whether whoever started it goes on with a loader's next workers."""
+"""After this time it shows whether the parent starts the next workers of a loader."""
 RECENT_S = 60.0
-"""What was not fetched by then is hardly waited for."""
+"""Tensors not received by then are unlikely to be awaited."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process that redeemed a void ticket.
+    """Yield a finding for each process that failed to receive a tensor from a dead sender.
 
-    Tickets outstanding when a producer ends are ordinary: a DataLoader's workers leave with what
-    they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
+    Unreceived tensors at a producer's exit are ordinary where DataLoader workers shut down with
+    prefetched batches, and a pin thread may still ask for them meanwhile.
     """
     entries = [e for e in tagged(index.snapshot, RULE) if not _is_shutdown(index, e)]
     for entry in entries:
@@ -38,10 +38,10 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _unfetched(index: Index) -> Iterator[Finding]:
-    """Producers that ended while tensors they had sent lay unfetched, as far as that shows.
+    """Producers that exited while tensors they had sent were not yet received.
 
-    A descriptor without a mapping is a tensor on its way. That it was still wanted cannot be seen
-    from outside, so this is no more than information. Where a parent has DataLoader workers, one
+    A descriptor without a mapping is a tensor in transit. Whether a consumer waits for it cannot
+    be observed, so the finding is information. Where a parent has DataLoader workers, one
     that lived only briefly may not have been known as such.
     """
     loading = {head.process for p in index.snapshot.processes if (head := _loads_for(index, p))}
@@ -87,7 +87,7 @@ def _loads_for(index: Index, process: Process) -> Process | None:
 
 
 def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:
-    """A producer that was in a hurry."""
+    """The finding for a producer that exited with unreceived tensors."""
     tensors = "a tensor it had sent was" if count == 1 else f"{count} tensors it had sent were"
     return Finding(
         rule=RULE,
@@ -95,10 +95,10 @@ def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapsh
         process=process.process,
         summary=f"{called(process)} ended while {tensors} not yet fetched",
         evidence=(
-            f"{count} of its segments were open in nobody else when it was last seen",
+            f"{count} of its segments were open in no other process when it was last read",
             f"{called(process)} ended {seconds_text(snapshot.at_s - ended.at_s)} ago: "
             f"{ended.words}",
-            "no living process has them: whoever takes them from the queue now gets an error",
+            "no living process has them: receiving them from the queue now raises an error",
         ),
         cause=_CAUSE,
         advice=_ADVICE,
@@ -106,7 +106,7 @@ def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapsh
 
 
 def _is_shutdown(index: Index, entry: LogEntry) -> bool:
-    """Whether all that was gone by then are loader workers that left as their main told them."""
+    """Whether all processes gone by then are loader workers that their main process shut down."""
     gone = [
         (process, process.ended)
         for process in index.snapshot.processes
@@ -124,13 +124,13 @@ def _is_shutdown(index: Index, entry: LogEntry) -> bool:
 
 
 def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:
-    """A receiver that found nobody."""
+    """The finding for a receiver whose sender has exited."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
     address = entry.details.get("address")
     evidence = evidence_of(entry)
     if isinstance(address, str):
-        evidence = (*evidence, f"the ticket names the socket {address}")
+        evidence = (*evidence, f"the sender's socket was {address}")
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -143,13 +143,13 @@ def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:
 
 
 _CAUSE = (
-    "Under the strategy file_descriptor a queue carries tickets, not tensors: the receiver fetches "
-    "the memory from its sender. If that has ended, FileNotFoundError means it ended normally, "
-    "ConnectionRefusedError that it crashed. A cleaner that removes pymp-* directories from TMPDIR "
-    "looks like the former."
+    "Under the strategy file_descriptor a queue carries handles, not tensors: the receiver fetches "
+    "the memory from its sender. If the sender has exited, FileNotFoundError means that it exited "
+    "normally (or that its pymp-* directory in TMPDIR was removed), ConnectionRefusedError that it "
+    "crashed."
 )
 _ADVICE = (
     "Keep producers alive until consumers have taken everything: an Event, a Barrier, or join "
-    "them last. Small results can be sent as numpy arrays, which travel whole. The strategy "
-    "file_system lets tensors outlive their producer, at the price of files that leak on a kill."
+    "them last. Small results can be sent as numpy arrays, which are sent whole. The strategy "
+    "file_system lets tensors outlive their producer, but leaks files when the job is killed."
 )

@@ -25,7 +25,7 @@ GROWS_BY_NEW = 0.5
 
 
 class _Room(NamedTuple):
-    """One of the two things that can run out."""
+    """A resource of the file system that can run out: bytes or files."""
 
     subject: str
     used: float
@@ -53,7 +53,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
-    """What the job itself said when it could not have the memory."""
+    """The finding for an error that the job itself reported."""
     process, shm = snapshot.get(entry.process), snapshot.host.shm
     total = "" if shm is None else f" ({bytes_text(shm.total_bytes)})"
     who = called(process) if process is not None else "a process of the job"
@@ -63,16 +63,16 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
         subject="bytes",
         summary=f"/dev/shm{total} was full when {who} shared a tensor",
         evidence=evidence_of(entry),
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=_cause(snapshot),
+        advice=_advice(snapshot),
     )
 
 
 def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
-    """Segments that got no memory: the call that fails leaves an empty file of the full size.
+    """Segments without memory: the call that fails leaves an empty file of the full size.
 
-    Torch reserves a segment as a whole when it makes it, so one without a single page for which
-    there is no room now is one that failed.
+    torch allocates all pages of a segment when it makes it, so a segment without any page that
+    does not fit now is one whose allocation failed.
     """
     return [
         s
@@ -84,7 +84,7 @@ def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
 
 
 def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -> Finding:
-    """Segments were refused although there is some room left: they are larger than it."""
+    """The finding for segments that are larger than the free space."""
     largest = max(refused, key=lambda s: s.size_bytes or 0)
     made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
     evidence = (
@@ -102,8 +102,8 @@ def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -
             f"{bytes_text(largest.size_bytes)}: {bytes_text(shm.free_bytes)} are free"
         ),
         evidence=evidence,
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=_cause(snapshot),
+        advice=_advice(snapshot),
     )
 
 
@@ -120,7 +120,7 @@ def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:
 
 
 def _ends_by_itself(index: Index, room: _Room, near: Approach) -> bool:
-    """Whether what rises only fills segments that are there, all of which have room to be full.
+    """Whether the rise only fills existing segments, and there is room for all of their pages.
 
     `multiprocessing.shared_memory` takes its pages when they are first written.
     """
@@ -144,7 +144,6 @@ def _ends_by_itself(index: Index, room: _Room, near: Approach) -> bool:
 
 
 def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -> Finding:
-    """Put the numbers into words."""
     filled = f"{room.text(room.used)} of {room.text(room.total)}"
     noun = "" if room.subject == "bytes" else " files"
     evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, room)]
@@ -161,14 +160,14 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
         subject=room.subject,
         summary=summary,
         evidence=tuple(evidence),
-        cause=_CAUSE,
-        advice=_ADVICE if room.subject == "bytes" else _ADVICE_FILES,
+        cause=_cause(snapshot),
+        advice=_advice(snapshot) if room.subject == "bytes" else _ADVICE_FILES,
         eta_s=near.eta_s,
     )
 
 
 def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
-    """How much of it this job holds, and who made the most."""
+    """How much of it this job holds, and which processes made the most."""
     own = [s for s in snapshot.segments if s.kind != "semaphore"]
     if room.subject != "bytes":
         yield f"{len(own)} segments of this job"
@@ -187,18 +186,34 @@ def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
         yield "made by " + ", ".join(f"{who}: {bytes_text(segment_bytes(s))}" for who, s in most)
 
 
+def _has_loader(snapshot: Snapshot) -> bool:
+    return any(process.role == "loader-worker" for process in snapshot.processes)
+
+
+def _cause(snapshot: Snapshot) -> str:
+    return _CAUSE + (_CAUSE_LOADER if _has_loader(snapshot) else "")
+
+
+def _advice(snapshot: Snapshot) -> str:
+    return _ADVICE + (_ADVICE_LOADER if _has_loader(snapshot) else "")
+
+
 _CAUSE = (
-    "Tensors on their way between processes live in /dev/shm, and a container gives it 64 MiB "
-    "unless told otherwise. Needed is about workers x prefetch_factor x bytes of a batch, plus "
-    "what main still holds. Full, sharing a tensor fails with 'No space left on device (28)'; in "
-    "a worker's feeder thread the batch is lost silently and main waits for ever."
+    "Tensors sent between processes occupy /dev/shm until their receivers release them; in a "
+    "container its default size is 64 MiB. When it is full, sharing a tensor fails with 'No space "
+    "left on device (28)'; where this happens in a queue's feeder thread, the item is lost and the "
+    "consumer waits for it for ever."
+)
+_CAUSE_LOADER = (
+    " DataLoader workers need about num_workers x prefetch_factor x bytes of a batch, plus what "
+    "main still holds."
 )
 _ADVICE = (
-    "Give the container more: docker run --shm-size=8g or --ipc=host (which shares it with the "
-    "host), a memory-backed volume in Kubernetes; it counts as memory of the job. Or need less: "
-    "lower prefetch_factor or num_workers (less read-ahead), smaller types (uint8 images, cast "
-    "after the transfer), and keep no batches."
+    "Make /dev/shm larger: in a container docker run --shm-size=8g or --ipc=host (which shares the "
+    "host's), in Kubernetes a memory-backed volume; it counts as memory of the job. Or use less: "
+    "send smaller types (uint8 images, cast after the transfer), and do not keep received tensors."
 )
+_ADVICE_LOADER = " Lower prefetch_factor or num_workers, which reads less ahead."
 _ADVICE_FILES = (
     "Each shared tensor is one file: collate many small tensors into few, and keep none. The "
     "number of files is a mount option of the tmpfs (nr_inodes) and needs root to raise."

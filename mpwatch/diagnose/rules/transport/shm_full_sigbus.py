@@ -1,4 +1,4 @@
-"""A process died of a bus error: the memory behind a mapping was not there."""
+"""A process died of SIGBUS: it touched a mapped page that had no memory or file behind it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import sparse_bytes
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import RoomSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.units import bytes_text
 
 RULE = "shm-full-sigbus"
+FULL_SHARE = 0.01
+"""Part of /dev/shm; with less than this free it counts as full."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each death by SIGBUS, and one where shared memory is over-committed.
 
-    torch reserves its space at creation since late 2025; other users of /dev/shm only promise it,
-    so what they have not touched yet may not be there.
+    torch allocates a segment's pages when it makes the segment since late 2025. Other users of
+    /dev/shm only set the size, so the pages are allocated on first use, which may fail.
     """
     for process, ended in ended_python(index.snapshot):
         if ended.signal == Signals.SIGBUS:
@@ -29,28 +32,34 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _death(snapshot: Snapshot, process: Process) -> Finding:
-    """A bus error that has happened."""
+    """The finding for a process that SIGBUS ended."""
     evidence = [f"{called(process)} ended by signal 7 (SIGBUS)"]
     shm = snapshot.host.shm
     if shm is not None:
         free, total = bytes_text(shm.free_bytes), bytes_text(shm.total_bytes)
         evidence.append(f"{shm.path} has {free} of {total} free")
-    sparse = _sparse(snapshot)
-    if sparse:
-        evidence.append(f"{bytes_text(sparse_bytes(sparse))} are promised and not yet allocated")
+    missing = sparse_bytes(_sparse(snapshot))
+    if missing:
+        evidence.append(f"{bytes_text(missing)} of segments are not yet allocated")
+    is_short = shm is not None and (missing > shm.free_bytes or _is_full(shm))
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
         summary=f"{called(process)} died of a bus error",
         evidence=tuple(evidence),
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=_CAUSE_FULL if is_short else _CAUSE_UNKNOWN,
+        advice=_ADVICE_FULL if is_short else _ADVICE_UNKNOWN,
     )
 
 
+def _is_full(shm: RoomSample) -> bool:
+    """Whether the file system has too little room for one more tensor of any size."""
+    return shm.free_bytes < FULL_SHARE * shm.total_bytes
+
+
 def _promise(snapshot: Snapshot) -> Iterator[Finding]:
-    """Files that will not fit once they are touched."""
+    """A finding where the unallocated parts of the segments exceed the free space."""
     shm, sparse = snapshot.host.shm, _sparse(snapshot)
     missing = sparse_bytes(sparse)
     if shm is None or not snapshot.living() or missing <= shm.free_bytes or not missing:
@@ -61,24 +70,24 @@ def _promise(snapshot: Snapshot) -> Iterator[Finding]:
         severity=Severity.WARNING,
         subject="promise",
         summary=(
-            f"{bytes_text(missing)} of shared memory are promised and {bytes_text(shm.free_bytes)} "
-            "are free: touching the rest ends in a bus error"
+            f"{bytes_text(missing)} of shared memory are not yet allocated and only "
+            f"{bytes_text(shm.free_bytes)} are free: using the rest ends in SIGBUS"
         ),
         evidence=(
-            f"{len(sparse)} files in {shm.path} are larger than what they occupy",
+            f"{len(sparse)} segments in {shm.path} are only partly allocated",
             f"the largest: {largest.path}, {bytes_text(largest.allocated_bytes)} of "
             f"{bytes_text(largest.size_bytes)} allocated",
             f"{bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",
         ),
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=_CAUSE_SPARSE,
+        advice=_ADVICE_FULL,
     )
 
 
 def _sparse(snapshot: Snapshot) -> list[Segment]:
     """Mapped segments with less memory than their size, by more than a page or two.
 
-    What nobody maps nobody touches: torch leaves the empty file of a share that failed behind.
+    Segments without a mapping do not count: torch leaves an empty file when a share fails.
     """
     return [
         segment
@@ -87,14 +96,24 @@ def _sparse(snapshot: Snapshot) -> list[Segment]:
     ]
 
 
-_CAUSE = (
-    "A mapped file had no memory behind the page that was touched: /dev/shm was full when a file "
-    "that only promised its size was used for the first time (multiprocessing.shared_memory, NCCL, "
-    "numpy memory maps, torch before late 2025), or a mapped data file was truncated, replaced or "
-    "lost with its network volume."
+_CAUSE_SPARSE = (
+    "Some programs (multiprocessing.shared_memory, NCCL, numpy memory maps, torch before late "
+    "2025) set only the size of a file in /dev/shm; each page is allocated on first use. If there "
+    "is no room then, the kernel sends SIGBUS."
 )
-_ADVICE = (
-    "Give /dev/shm more room (docker --shm-size, --ipc=host), or allocate what is promised: fill "
-    "multiprocessing.shared_memory once after making it, or posix_fallocate it, so that it fails "
-    "early with an exception. Never overwrite mapped data files in place."
+_CAUSE_FULL = f"/dev/shm has no room for the segments mapped here. {_CAUSE_SPARSE}"
+_CAUSE_UNKNOWN = (
+    "The process used a mapped page that the kernel could not provide. The mapped file was "
+    "truncated or replaced, its storage failed, or /dev/shm was full at that moment; /dev/shm "
+    "is not known to be full now."
+)
+_ADVICE_FULL = (
+    "Give /dev/shm more room (docker --shm-size, --ipc=host), or allocate the pages early: fill "
+    "multiprocessing.shared_memory once after making it, or call posix_fallocate, so that it "
+    "raises an exception instead; both take the memory at once."
+)
+_ADVICE_UNKNOWN = (
+    "Find the file behind the address in a core dump or with faulthandler. Replace data files by "
+    "writing a new one and renaming it, never in place while they are mapped. If the job fills "
+    "/dev/shm at its peak, give it more room (docker --shm-size, --ipc=host)."
 )

@@ -87,6 +87,17 @@ def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself
     assert "holds already" in finding.cause
 
 
+@pytest.mark.parametrize("role", ["spawned", "loader-worker"])
+def test_only_a_loader_worker_gets_the_advice_for_a_dataloader(role: Any) -> None:
+    child = replace(alone(), role=role)
+
+    finding = only(fork_with_threads_lock.check, world(threaded_main("prefetcher"), child))
+
+    is_worker = role == "loader-worker"
+    assert ("multiprocessing_context" in finding.advice) is is_worker
+    assert ("exited unexpectedly" in finding.advice) is is_worker
+
+
 AWAITS = ("threading.py:wait", "concurrent/futures/_base.py:result", "data.py:fetch:19")
 
 
@@ -97,7 +108,7 @@ def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_
 
     assert "has waited 60 s for a thread that was not forked with it" in finding.summary
     assert "lock" not in finding.summary + finding.cause
-    assert "worker_init_fn" in finding.advice
+    assert "in each process at its first use" in finding.advice
     assert "at data.py:19 fetch" in finding.evidence
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from mpwatch.diagnose.rules.transport import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity
+from mpwatch.model.ids import Role
 from mpwatch.model.snapshot import Hook, Segment
 from tests.unit.diagnose.worlds import (
     MAIN,
@@ -106,6 +107,15 @@ def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
     assert any("7 segments of this job hold 56.0M" in each for each in finding.evidence)
     assert any("loader-worker 200: 56.0M" in each for each in finding.evidence)
     assert "--shm-size" in finding.advice
+
+
+@pytest.mark.parametrize("role", ["spawned", "loader-worker"])
+def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: Role) -> None:
+    job = world(main(), process(200, role), shm=room(64 * MIB, MIB))
+
+    finding = only(shm_full_enospc.check, job)
+
+    assert ("prefetch_factor" in finding.cause + finding.advice) is (role == "loader-worker")
 
 
 def test_a_dev_shm_filled_by_others_says_so() -> None:

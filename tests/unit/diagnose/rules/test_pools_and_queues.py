@@ -54,7 +54,7 @@ def test_a_pool_that_lost_a_task_is_named() -> None:
 
     finding = only(pool_hang_after_worker_death.check, job)
 
-    assert "its living workers, 1, do nothing" in finding.evidence
+    assert "1 living worker idle" in finding.evidence
     assert "at train.py:1 f" in finding.evidence[0]
 
 
@@ -92,6 +92,7 @@ def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
     finding = only(pool_hang_after_worker_death.check, job)
 
     assert "spawned 301 (301) was started 2.5 s after the others" in finding.evidence
+    assert "died" not in finding.summary
 
 
 def test_a_pool_of_one_age_or_with_one_at_work_is_quiet() -> None:
@@ -154,10 +155,14 @@ def test_a_torn_message_is_named() -> None:
 
     assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
     assert "SIGKILL" in finding.evidence[1]
+    assert "was killed" in finding.summary
 
 
 def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
-    assert len(only(half_message.check, world(reader(*RECV))).evidence) == 1
+    finding = only(half_message.check, world(reader(*RECV)))
+
+    assert len(finding.evidence) == 1
+    assert "killed" not in finding.summary
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,43 @@ def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
     assert only(stuck_worker_io.check, job).severity is Severity.WARNING
 
 
+@pytest.mark.parametrize(
+    ("kind", "state", "named", "not_named"),
+    [
+        ("disk", "D", ("state D", "file system"), ("socket", "decoder")),
+        ("socket-read", "S", ("socket",), ("state D", "FUSE", "corrupt", "decoder")),
+        ("pipe-read", "S", ("pipe",), ("state D", "FUSE", "socket")),
+    ],
+)
+def test_the_cause_names_only_the_observed_kind_of_wait(
+    kind: str, state: str, named: tuple[str, ...], not_named: tuple[str, ...]
+) -> None:
+    job = world(main(), blocked(kind, *FETCHING_WORKER, state=state))
+
+    finding = only(stuck_worker_io.check, job)
+
+    text = f"{finding.cause} {finding.advice}"
+    assert all(each in text for each in named)
+    assert not any(each in text for each in not_named)
+
+
+def test_a_long_sample_is_not_explained_by_storage() -> None:
+    load = WorkerLoad(0, fetch_p99_s=0.2, task=41, task_since_s=45.0)
+    busy = process(
+        200,
+        threads=[thread(200, state="R", still_s=None)],
+        hook=Hook("ready"),
+        more={"loader": load},
+    )
+
+    finding = only(stuck_worker_io.check, world(main(), busy))
+
+    assert "blocked" not in finding.summary
+    assert "45 s" in finding.summary
+    assert "state D" not in f"{finding.cause} {finding.advice}"
+    assert "times its usual time" in finding.cause
+
+
 def test_a_call_inside_a_sample_counts_where_the_stack_shows_it() -> None:
     job = world(main(), blocked("pipe-read", *FETCHING_WORKER))
 

@@ -106,7 +106,7 @@ def hooked_worker(**job: Any) -> Process:
 def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
     finding = only(pool_hang_after_worker_death.check, world(waiting_for(), hooked_worker()))
 
-    assert "1 call without a result, not queued, and no worker is at one" in finding.evidence
+    assert "1 call without a result, not queued, and no worker is running one" in finding.evidence
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,27 @@ def test_a_bus_error_is_named_with_the_room_there_was() -> None:
 
     assert finding.severity is Severity.CRITICAL
     assert "/dev/shm has 32.0M of 64.0M free" in finding.evidence
-    assert "7.0M are promised and not yet allocated" in finding.evidence
+    assert "7.0M of segments are not yet allocated" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("free", "says_full"),
+    [(0, True), (4 * MIB, True), (32 * MIB, False)],
+    ids=["full", "less free than unallocated", "half free"],
+)
+def test_a_bus_error_blames_a_full_dev_shm_only_where_it_was_read(
+    free: int, says_full: bool
+) -> None:
+    dead = process(200, ended=gone(200, signal=7))
+    sparse = segment(
+        1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
+    )
+    job = world(main(), dead, shm=room(64 * MIB, free), segments=(sparse,))
+
+    finding = next(f for f in found(shm_full_sigbus.check, job) if f.process == pid(200))
+
+    assert ("/dev/shm has no room" in finding.cause) is says_full
+    assert ("not known to be full now" in finding.cause) is not says_full
 
 
 def test_a_bus_error_is_named_where_nothing_else_is_known() -> None:
@@ -69,7 +89,7 @@ def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
     finding = only(shm_full_sigbus.check, job)
 
     assert finding.severity is Severity.WARNING
-    assert "48.0M of shared memory are promised and 32.0M are free" in finding.summary
+    assert "48.0M of shared memory are not yet allocated and only 32.0M" in finding.summary
 
 
 def test_a_promise_that_can_be_kept_is_quiet() -> None:

@@ -59,18 +59,18 @@ def test_a_worker_that_does_not_read_the_errors_of_its_decoder_is_told_so() -> N
     assert "DEVNULL" in finding.advice
 
 
-def test_a_worker_whose_decoder_is_stuck_in_something_else_may_wait_for_storage() -> None:
+def test_a_worker_whose_decoder_sleeps_waits_for_data_from_its_pipe() -> None:
     asleep = process(300, "other", segments=(), fds=fds(3, links=[pipe(1, FRAMES, True)]))
 
     finding = only(stuck_worker_io.check, job(asleep))
 
-    assert "storage" in finding.cause
+    assert "sends nothing" in finding.cause
 
 
 def test_a_pipe_that_is_read_at_the_moment_is_not_an_unread_one() -> None:
     finding = only(stuck_worker_io.check, job(decoder(writes_to=FRAMES)))
 
-    assert "storage" in finding.cause
+    assert "sends nothing" in finding.cause
 
 
 @pytest.mark.parametrize("call", ["read", "poll"])

@@ -17,9 +17,10 @@ from ..safe.exact import class_name, code_of, full_name, in_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from ..session import Session
+    from ..safe.unpatched import System
 
 EVERY_BYTES = 1 << 20
 """One storage is noted for about so many bytes shared."""
@@ -37,10 +38,11 @@ _FRAMES = 64
 class CallSites:
     """Samples storages as they come into shared memory."""
 
-    __slots__ = ("_next_ns", "_session", "_taken", "_usual", "left", "places")
+    __slots__ = ("_next_ns", "_note", "_system", "_taken", "_usual", "left", "places")
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, system: System, note: Callable[..., None]) -> None:
+        self._system = system
+        self._note = note
         self.left = 0
         """Bytes until the next storage is in the sample; the wrapper that shares counts, too."""
         self._taken = 0
@@ -90,9 +92,7 @@ class CallSites:
                 site = self._spend(place_here() or self._usual)
             if site is not None:
                 inode, device = self._identity(cache_key)
-                self._session.note(
-                    "call-site", inode=inode, device=device, site=site[:128], bytes=size
-                )
+                self._note("call-site", inode=inode, device=device, site=site[:128], bytes=size)
         except Exception as error:
             if not foreign_exceptions.is_ours(error):
                 raise
@@ -105,12 +105,12 @@ class CallSites:
 
     def _is_time(self) -> bool:
         """Whether notes may come again; a race costs one too many, no more."""
-        return self._session.system.monotonic_ns() > self._next_ns
+        return self._system.monotonic_ns() > self._next_ns
 
     def _spend(self, site: str | None) -> str | None:
         """Count a storage of the sample; one whose line is not known takes hardly a turn."""
         self.left = EVERY_BYTES
-        now_ns = self._session.system.monotonic_ns()
+        now_ns = self._system.monotonic_ns()
         if site is None:
             self._next_ns = max(self._next_ns, now_ns + IN_VAIN_NS)
             return None
@@ -131,7 +131,7 @@ class CallSites:
         if type(cache_key) is tuple:
             return cache_key
         name = os.fsdecode(cache_key).lstrip("/")
-        status = self._session.system.os.stat(f"/dev/shm/{name}")
+        status = self._system.os.stat(f"/dev/shm/{name}")
         return status.st_ino, status.st_dev
 
 

@@ -1,0 +1,121 @@
+"""Rules are functions of their index: the order, the run and the process make no difference."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TypeAlias
+
+import pytest
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.recording.file import Recording
+from mpwatch.observe.state.fold import Fold
+from tests.unit.diagnose import rules as tests_of_rules
+from tests.unit.diagnose.worlds import worlds_of_tests
+
+World: TypeAlias = tuple[Snapshot, History]
+DATA = Path(__file__).parents[2] / "data"
+ANOTHER_PROCESS = """
+import pickle, sys
+from tests.unit.diagnose.test_purity import findings_of, RULES
+with open(sys.argv[1], "rb") as file:
+    worlds = pickle.load(file)
+sys.stdout.buffer.write(pickle.dumps([findings_of(each, RULES[::-1]) for each in worlds[::-1]]))
+"""
+
+
+def worlds() -> Iterator[World]:
+    """The worlds of all tests of rules without parameters, and a recording at several points."""
+    with worlds_of_tests() as seen:
+        for found in iter_modules(tests_of_rules.__path__, f"{tests_of_rules.__name__}."):
+            for name, test in inspect.getmembers(import_module(found.name), inspect.isfunction):
+                if name.startswith("test_") and not inspect.signature(test).parameters:
+                    test()
+    yield from seen
+    for path in sorted(DATA.glob("*.mpw")):
+        yield from worlds_of_recording(str(path))
+
+
+def worlds_of_recording(path: str) -> Iterator[World]:
+    """The end of a recording, read once."""
+    fold = Fold()
+    with Recording(path) as recording:
+        for each in recording.inputs():
+            fold.apply(each)
+    yield fold.snapshot(), plain(fold.history())
+
+
+def plain(history: History) -> History:
+    """A history that can be pickled."""
+    processes = {key: list(series) for key, series in history.processes.items()}
+    host = {key: list(series) for key, series in history.host.items()}
+    return History(processes, host, history.started_at_s)
+
+
+def findings_of(world: World, rules: Sequence[Rule]) -> dict[str, list[Finding]]:
+    """The findings of each rule, all rules run on one index in the order given."""
+    index = Index(*world)
+    return {rule.id: list(rule.check(index)) for rule in rules}
+
+
+@pytest.fixture(scope="module")
+def all_worlds() -> list[World]:
+    return list(worlds())
+
+
+def test_the_worlds_make_most_rules_find_something(all_worlds: Iterable[World]) -> None:
+    found = {
+        rule
+        for world in all_worlds
+        for rule, findings in findings_of(world, RULES).items()
+        if findings
+    }
+
+    # Rows of the table of known errors have tests with parameters, which are left out here.
+    assert len(found) > 0.7 * len(RULES), sorted({rule.id for rule in RULES} - found)
+
+
+def test_rules_find_the_same_in_any_order_and_again(all_worlds: Iterable[World]) -> None:
+    for world in all_worlds:
+        findings = findings_of(world, RULES)
+        assert findings_of(world, RULES[::-1]) == findings
+        assert findings_of(world, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
+
+
+def test_rules_find_the_same_in_another_process(all_worlds: list[World], tmp_path: Path) -> None:
+    path = tmp_path / "worlds"
+    path.write_bytes(pickle.dumps(all_worlds))
+
+    done = subprocess.run(
+        [sys.executable, "-c", ANOTHER_PROCESS, str(path)],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr.decode()
+    others = pickle.loads(done.stdout)[::-1]
+    assert others == [findings_of(each, RULES) for each in all_worlds]
+
+
+def test_a_snapshot_diagnosed_again_changes_nothing(all_worlds: Iterable[World]) -> None:
+    for world in all_worlds:
+        engine = Engine()
+        first = engine.diagnosed(*world)
+        assert engine.diagnosed(*world) == first
+        assert engine.preview(*world) == first
+        assert Engine().diagnosed(*world) == first

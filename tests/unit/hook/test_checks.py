@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Loads each check in a program with the hook, and prints what else came of that.
+LOAD = """
+import _thread, sys, time, mpwatch
+assert mpwatch.instrument()
+from mpwatch.hook import checks, version
+while version() is None:  # the last thing that the thread of the hook has to do once
+    time.sleep(0.01)
+seen, own = [], _thread.get_ident()
+def hear(event, args):
+    if event in ("open", "import") and _thread.get_ident() == own:
+        seen.append((event, args[0]))
+before = set(sys.modules)
+finders = list(sys.meta_path)
+sys.path_importer_cache.clear()
+sys.path[:] = []
+sys.addaudithook(hear)
+made = [checks.load(name) for name in checks.NAMES]
+again = [checks.load(name) for name in checks.NAMES]
+print(seen, set(sys.modules) - before, made == again, finders == sys.meta_path)
+print(made[0].__name__, made[0].__doc__, made[0].__file__.endswith("/checks/cuda_lent.py"))
+"""
+
+
+def test_checks_are_loaded_without_a_file_or_an_import() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stderr == ""
+    first, second = done.stdout.splitlines()
+    assert first == "[] set() True True"
+    assert second == "mpwatch.hook.checks.cuda_lent None True"
+
+
+def test_a_check_that_was_unloaded_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpwatch.hook import checks
+
+    monkeypatch.delitem(sys.modules, "mpwatch.hook.checks.overhead", raising=False)
+    first = checks.load("overhead")
+
+    checks.unload("overhead")
+
+    assert vars(first) == {}
+    second = checks.load("overhead")
+    assert second is not first
+    assert callable(second.wrapper_ns)
+    checks.unload("overhead")
