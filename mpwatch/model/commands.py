@@ -25,6 +25,13 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
+class Focus:
+    """The cursor is on this process, or on none: its stacks are taken at intervals by their cost."""
+
+    process: ProcessId | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetRefresh:
     """Sample this often."""
 
@@ -72,5 +79,14 @@ class InjectHook:
 
 
 Command: TypeAlias = (
-    InjectHook | TakeStacks | Follow | SetRefresh | Pause | StartRecording | Seek | SetSpeed | Step
+    Focus
+    | Follow
+    | InjectHook
+    | Pause
+    | Seek
+    | SetRefresh
+    | SetSpeed
+    | StartRecording
+    | Step
+    | TakeStacks
 )

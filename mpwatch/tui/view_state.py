@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.model.commands import Command, Follow, Pause, StartRecording
+from mpwatch.model.commands import Command, Focus, Follow, Pause, StartRecording
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.elements.header import Viewing
 from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.focus_stacks import Glance
 from mpwatch.tui.hook_consent import HookQuestion
 from mpwatch.tui.pages.flame import Sampled
 from mpwatch.tui.source_lines import SourceLines
@@ -59,7 +58,7 @@ class Watch:
         self.follows = True
         self.sources = SourceLines()
         self._followed: ProcessId | None = None
-        self._glance = Glance()
+        self._focused: ProcessId | None = None
         self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)
         self._first_at_s: float | None = None
 
@@ -133,13 +132,11 @@ class Watch:
         return self.follows
 
     def glance_at(self, process: ProcessId | None) -> None:
-        """Request stacks of the process under the cursor, at intervals by cost."""
-        if self.moment is None or not self.source.is_live or self.viewing.is_paused:
-            return
-        found = self.moment.by_id.get(process) if process else None
-        command = self._glance.due(found, self.moment.snapshot.at_s)
-        if command is not None:
-            self.source.ask(command)
+        """Tell the source which process the cursor is on; none while the view is paused."""
+        focused = None if self.viewing.is_paused else process
+        if self.source.is_live and focused != self._focused:
+            self._focused = focused
+            self.source.ask(Focus(focused))
 
     def _keep_stack(self, snapshot: Snapshot) -> None:
         process = snapshot.get(self._followed) if self._followed else None

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from mpwatch.model.commands import (
     Command,
+    Focus,
     Follow,
     Pause,
     Seek,
@@ -94,8 +95,8 @@ class ReplaySource:
                 with self._changed:
                     self._wish.change(command, self._tape)
                     self._changed.notify()
-            case Follow():
-                pass  # the stacks that were followed then are followed now
+            case Follow() | Focus():
+                pass  # a recording has the stacks that were taken then
         return None
 
     def _run(self) -> None:

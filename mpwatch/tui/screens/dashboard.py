@@ -56,8 +56,7 @@ class Dashboard(PagesScreen):
         """Follow the process under the cursor on pages with stacks; sample it in the tree."""
         page = self.view.page.name
         self.watch_state.follow(self.current_process if page == "threads" else None)
-        if page == "overview":
-            self.watch_state.glance_at(self.current_process)
+        self.watch_state.glance_at(self.current_process if page == "overview" else None)
 
     async def jump_to(self, process: ProcessId) -> None:
         """Show a process in the tree."""

@@ -114,6 +114,7 @@ class PagesScreen(LiveScreen):
     def look(self) -> None:
         """Request the stacks this screen shows; none by default."""
         self.watch_state.follow(None)
+        self.watch_state.glance_at(None)
 
     # --- drawing ---------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class ProcessScreen(PagesScreen):
     def look(self) -> None:
         """Follow the process this screen is about."""
         self.watch_state.follow(self.process_id)
+        self.watch_state.glance_at(None)
 
     @property
     def current_process(self) -> ProcessId | None:
