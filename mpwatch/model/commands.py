@@ -26,7 +26,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """The cursor is on this process, or on none: its stacks are taken at intervals by their cost."""
+    """Take stacks of the process under the cursor, at intervals by their cost; `None` ends it."""
 
     process: ProcessId | None
 

@@ -44,7 +44,7 @@ HostMetric: TypeAlias = Literal[
 
 
 class Point(NamedTuple):
-    """One value at one moment."""
+    """One value at one time."""
 
     at_s: float
     value: float
@@ -58,22 +58,23 @@ _AT_S = attrgetter("at_s")
 
 
 class Track(Sequence[Point]):
-    """A series kept in two arrays: a job has a quarter of a million points after some minutes.
+    """A series in two arrays, as far as they reached when it was made.
 
-    A point is made when it is asked for. Each of its own took eight times the memory, and the
-    garbage collector visited all of them again and again.
+    It is immutable as long as the owner of the arrays only appends to them. A job has a quarter of
+    a million points after some minutes: as objects they took eight times the memory, and the
+    garbage collector visited all of them again and again. To copy the arrays of 65 processes for a
+    snapshot would take 6 ms, to make their tracks takes 0.6 ms.
     """
 
-    __slots__ = ("moments", "values")
+    __slots__ = ("_count", "_moments", "_values")
 
-    def __init__(
-        self, moments: array[float] | None = None, values: array[float] | None = None
-    ) -> None:
-        self.moments = array("d") if moments is None else moments
-        self.values = array("d") if values is None else values
+    def __init__(self, moments: array[float], values: array[float]) -> None:
+        self._moments = moments
+        self._values = values
+        self._count = len(moments)
 
     def __len__(self) -> int:
-        return len(self.moments)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Point: ...
@@ -81,15 +82,33 @@ class Track(Sequence[Point]):
     def __getitem__(self, index: slice) -> Track: ...
     def __getitem__(self, index: int | slice) -> Point | Track:
         if isinstance(index, slice):
-            return Track(self.moments[index], self.values[index])
-        return Point(self.moments[index], self.values[index])
+            places = slice(*index.indices(self._count))
+            return Track(self._moments[places], self._values[places])
+        place = index + self._count if index < 0 else index
+        if not 0 <= place < self._count:
+            raise IndexError(index)
+        return Point(self._moments[place], self._values[place])
 
     def __iter__(self) -> Iterator[Point]:
         return map(Point, self.moments, self.values)
 
+    @property
+    def moments(self) -> Sequence[float]:
+        """A copy of the times of the points."""
+        return self._moments[: self._count]
+
+    @property
+    def values(self) -> Sequence[float]:
+        """A copy of the values of the points."""
+        return self._values[: self._count]
+
+    def first_at(self, at_s: float) -> int:
+        """The place of the first point at or after a time."""
+        return bisect_left(self._moments, at_s, 0, self._count)
+
 
 def columns(series: Series) -> tuple[Sequence[float], Sequence[float]]:
-    """The moments of a series and its values, without making a point for each."""
+    """The times of a series and its values, without making a point for each."""
     if isinstance(series, Track):
         return series.moments, series.values
     return [point.at_s for point in series], [point.value for point in series]
@@ -101,33 +120,31 @@ def values_of(series: Series) -> Sequence[float]:
 
 
 def first_at(series: Series, at_s: float) -> int:
-    """Where a series goes on from a moment on, found without looking at what lies before."""
+    """The place of the first point of a series at or after a time."""
     if isinstance(series, Track):
-        return bisect_left(series.moments, at_s)
+        return series.first_at(at_s)
     return bisect_left(series, at_s, key=_AT_S)
 
 
 def since(series: Series, at_s: float) -> Series:
-    """The tail of a series from a moment on."""
+    """The points of a series at or after a time."""
     first = first_at(series, at_s)
     return series[first:] if first else series
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything remembered; rules read it, `mpwatch.observe.state.history` fills it."""
+    """All series up to one time; rules read it, `mpwatch.observe.state.history` makes it."""
 
     processes: Mapping[tuple[ProcessId, ProcessMetric], Series] = field(default_factory=dict)
     host: Mapping[HostMetric, Series] = field(default_factory=dict)
     started_at_s: float | None = None
     """When observation began."""
-    rests: Mapping[ProcessId, float] = field(default_factory=dict)
-    """For how many seconds the last reading of a process has stood for it since: it rested."""
 
     def of(self, process: ProcessId, metric: ProcessMetric) -> Series:
         """The series of one process, oldest first; empty if never read."""
         return self.processes.get((process, metric), NO_POINTS)
 
     def of_host(self, metric: HostMetric) -> Series:
-        """A series of the machine, oldest first; empty if never read."""
+        """The series of the machine, oldest first; empty if never read."""
         return self.host.get(metric, NO_POINTS)

@@ -55,11 +55,9 @@ def quiet_s(process: Process, history: History) -> float | None:
 def _quiet_s(process: Process, history: History) -> float | None:
     """As `quiet_s`, worked out."""
     thread = main_thread(process)
-    # It is as it was read, and rests since.
-    rest_s = history.rests.get(process.process, 0.0)
-    still_s = _longer(thread.still_s if thread is not None else None, rest_s)
+    still_s = thread.still_s if thread is not None else None
     # Going from one wait to another takes no cpu that could be measured.
-    waits_s = _longer(thread.waits_s if thread is not None else None, rest_s)
+    waits_s = thread.waits_s if thread is not None else None
     series = history.of(process.process, "cpu_percent")
     if len(series) < 2:
         return _least(still_s, waits_s) if still_s is not None else None
@@ -71,11 +69,6 @@ def _quiet_s(process: Process, history: History) -> float | None:
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s
     return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
-
-
-def _longer(seconds: float | None, more_s: float) -> float | None:
-    """Some time and more of it."""
-    return None if seconds is None else seconds + more_s
 
 
 def _least(one: float | None, other: float | None) -> float | None:

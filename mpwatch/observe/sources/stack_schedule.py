@@ -223,7 +223,7 @@ class SelectedStacks:
         young: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         root = snapshot.get(snapshot.root)
-        has_stopped = self._standstill.has_begun(root, at_s)
+        has_stopped = self._standstill.has_begun(root)
         for process in snapshot.living():
             if process.process in excluded or not _can_be_taken(process):
                 continue
@@ -238,7 +238,7 @@ class SelectedStacks:
             elif process is root and not has_stopped:
                 if self._root_turn.is_due(snapshot, process, at_s - last_s):
                     due.append(process.process)
-            elif has_stopped and _has_stopped_since(process, at_s, at_s - last_s):
+            elif has_stopped and _has_stopped_since(process, at_s - last_s):
                 again.append(process.process)
         due.extend(first[:FIRST_PER_READING])
         due.extend(process for _, process in sorted(hooked)[:HOOKED_PER_READING])
@@ -277,11 +277,11 @@ class Standstill:
         self._still_s = 0.0
         self._usual_s = 0.0
 
-    def has_begun(self, root: Process | None, at_s: float) -> bool:
+    def has_begun(self, root: Process | None) -> bool:
         """Whether the root has stopped; without a living root the job counts as stopped."""
         if root is None or root.is_gone:
             return True
-        still_s = _still_s(root, at_s) or 0.0
+        still_s = _still_s(root) or 0.0
         if still_s < self._still_s:
             self._usual_s = max(self._still_s, self._usual_s / 2)
         self._still_s = still_s
@@ -308,23 +308,19 @@ def _can_be_taken(process: Process) -> bool:
     return process.sample.is_python and process.sample.state not in ("Z", "X", "D", "T", "t")
 
 
-def _has_stopped_since(process: Process, at_s: float, since_s: float) -> bool:
+def _has_stopped_since(process: Process, since_s: float) -> bool:
     """Whether it stopped after its stacks were taken, or they are older than `AGAIN_S`."""
-    still_s = _still_s(process, at_s)
+    still_s = _still_s(process)
     if still_s is None or still_s < STILL_S:
         return False
     return still_s < since_s or since_s >= AGAIN_S
 
 
-def _still_s(process: Process, at_s: float) -> float | None:
-    """For how long none of its threads has used cpu; `None` if one has, or nothing was read.
-
-    A sample that is older than the snapshot stands for a process that has done nothing since.
-    """
+def _still_s(process: Process) -> float | None:
+    """For how long none of its threads has used cpu; `None` if one has, or nothing was read."""
     stills = [thread.still_s for thread in process.threads]
     known = [still for still in stills if still is not None]
-    since_s = max(0.0, at_s - process.sample.at_s)
-    return min(known) + since_s if known and len(known) == len(stills) else None
+    return min(known) if known and len(known) == len(stills) else None
 
 
 class Focus:

@@ -2,11 +2,7 @@ from __future__ import annotations
 
 import gc
 
-import pytest
-
 from mpwatch.model.history import Point
-from mpwatch.model.samples import ProcSample
-from mpwatch.observe.state import history
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 
 from .worlds import MAIN, WORKER_0, job, sample, tree
@@ -55,7 +51,7 @@ def test_a_full_series_is_thinned_in_its_older_half_and_keeps_its_beginning() ->
 
 def test_what_was_not_read_leaves_no_point() -> None:
     keeper = HistoryKeeper()
-    keeper.add(job(1.0), (), {MAIN: None})
+    keeper.add(job(1.0), (), {MAIN: {"cpu_percent": None}})
 
     assert list(keeper.history().of(MAIN, "cpu_percent")) == []
     assert list(keeper.history().of(MAIN, "private_bytes")) == []
@@ -93,21 +89,27 @@ def test_no_point_is_kept_as_an_object_of_its_own() -> None:
     assert points() <= before
 
 
-def test_of_a_reading_that_still_stands_the_numbers_are_taken_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    taken = []
-    original = history._process_values
+def test_a_history_stays_as_it_is_while_the_series_go_on_and_are_thinned() -> None:
+    keeper = HistoryKeeper()
+    for second in range(POINTS_KEPT):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=second + 1)), (), {})
+    history = keeper.history()
+    before = list(history.of(MAIN, "fds"))
+    host_before = list(history.of_host("zombies"))
 
-    def take(sample: ProcSample) -> object:
-        taken.append(sample)
-        return original(sample)
+    for second in range(POINTS_KEPT, 3 * POINTS_KEPT):
+        keeper.add(tree(float(second), sample(MAIN, float(second))), (), {})
+    keeper.forget(MAIN)
 
-    monkeypatch.setattr(history, "_process_values", take)
-    keeper, resting = HistoryKeeper(), sample(MAIN, 0.0, fds=20)
+    assert list(history.of(MAIN, "fds")) == before
+    assert list(history.of_host("zombies")) == host_before
+    assert len(before) == POINTS_KEPT
+    assert keeper.history().of(MAIN, "fds") == ()
+
+
+def test_numbers_that_follow_from_more_than_the_reading_are_added_with_it() -> None:
+    keeper = HistoryKeeper()
     for second in range(10):
-        keeper.add(tree(float(second), resting), (), {MAIN: float(second)})
+        keeper.add(job(float(second)), (), {MAIN: {"cpu_percent": float(second)}})
 
-    assert len(taken) == 1
-    assert len(keeper.history().of(MAIN, "fds")) == 10
     assert [p.value for p in keeper.history().of(MAIN, "cpu_percent")] == [*range(10)]

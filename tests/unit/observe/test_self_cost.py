@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from mpwatch.model.events import HookGauges
 from mpwatch.observe.sources.live import Rate
-from mpwatch.observe.state.hook_state import HookLedger
+from mpwatch.observe.state.hook_state import HookRecord
 
 from .worlds import MAIN, WORKER_0
 
@@ -16,7 +16,7 @@ def test_what_hooks_take_is_told_per_second_over_those_that_were_there_before() 
 
 
 def test_the_time_in_wrappers_is_the_number_of_calls_by_what_one_takes() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     ledger.add_gauges(HookGauges(MAIN, 1.0, {"own": {"cpu_ns": 7, "records": 20}}))
     assert (ledger.hook().own_cost_ns, ledger.hook().own_calls_ns) == (7, None)
 

@@ -79,4 +79,4 @@ def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> Non
         shown = fold.snapshot().processes[0]
         quiet.append(quiet_s(shown, fold.history()))
 
-    assert quiet[2:] == [2.0, 3.0, 3.0, 5.0, 6.0, 7.0]
+    assert quiet[2:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

@@ -1,8 +1,10 @@
-"""Readings that stand for a process at rest: seen before, and older than their tree."""
+"""Samples that stand for a process at rest: seen before, and older than their reading."""
 
 from __future__ import annotations
 
-from mpwatch.model.samples import ProcSample
+from dataclasses import replace
+
+from mpwatch.model.samples import ProcSample, ThreadSample
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.state.fold import Fold
 
@@ -37,16 +39,15 @@ def test_cpu_used_after_a_rest_is_shared_out_over_the_time_since_the_rest_alone(
     assert watched.at(5.0, worker(5.0, cpu_ticks=150)).cpu_percent == 100.0
 
 
-def test_a_process_at_rest_is_shown_as_it_was_until_it_is_read_again() -> None:
+def test_a_process_at_rest_has_used_no_cpu_up_to_the_last_reading() -> None:
     watched = Watched()
-    watched.at(1.0, worker(1.0))
-    at_rest = worker(2.0)
-    watched.at(2.0, at_rest)
-    shown = watched.at(3.0, at_rest)
+    thread = ThreadSample(WORKER_0.pid, "python", "S", 9)
+    still = [
+        watched.at(at_s, replace(worker(min(at_s, 2.0)), threads=(thread,))).threads[0].still_s
+        for at_s in (1.0, 2.0, 3.0, 4.0)
+    ]
 
-    assert watched.at(4.0, at_rest) is shown
-    assert shown.sample.at_s == 2.0
-    assert watched.at(5.0, worker(5.0)) is not shown
+    assert still == [None, 1.0, 2.0, 3.0]
 
 
 def test_a_series_goes_on_while_a_process_rests() -> None:
