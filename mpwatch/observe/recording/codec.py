@@ -37,6 +37,10 @@ KINDS: dict[str, type] = {
 HEADER_KIND = "header"
 CHANGE_KIND = "change"
 
+VALUES_LIMIT = 6_000_000
+"""Values in one line. The tree of a main process with 64 forked workers has 227,000; the number
+grows with the square of the workers of one main process, because each maps all semaphores."""
+
 CANNOT_ENCODE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 """What msgspec raises for a value JSON cannot hold."""
 
@@ -113,6 +117,7 @@ class LineDecoder:
     def input(self, line: bytes) -> Input | None:
         """The input of one line; `None` for a header or what is not understood."""
         try:
+            _check_size(line)
             return self._input(_harmless(line))
         except _NothingBefore:
             return None
@@ -177,6 +182,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a recording cannot hold {type(value).__name__}")
+
+
+def _check_size(line: bytes) -> None:
+    """Refuse a line of so many values that decoding it could need gigabytes.
+
+    Raises:
+        ValueError: It is such a line.
+    """
+    if len(line) > VALUES_LIMIT:
+        values = sum(line.count(mark) for mark in (b",", b"[", b"{"))
+        if values > VALUES_LIMIT:
+            raise ValueError("a line has too many values")
 
 
 def _harmless(line: bytes) -> bytes:

@@ -127,6 +127,10 @@ FORMAT = 1
 MEMBER_BYTES_LIMIT = 64 << 20
 """Inflated bytes taken from one member; a longer one is cut, not believed."""
 
+LINES_LIMIT = 1 << 17
+"""Lines taken from one member. The writer ends a member at `MEMBER_BYTES`, and its lines have at
+least 40 bytes."""
+
 _PREFIX = struct.Struct("<2sBBIBBH")
 """gzip: magic, method, flags, mtime, extra flags, system, length of the extra field."""
 _EXTRA = struct.Struct("<2sHBBIdd")
@@ -235,6 +239,16 @@ def inflate(file: BinaryIO, member: Member) -> tuple[bytes, bool]:
     if is_whole:
         is_whole = _TRAILER.unpack(raw[-_TRAILER.size :])[0] == zlib.crc32(lines)
     return (bytes(lines), True) if is_whole else (_complete(lines), False)
+
+
+def _each_line(lines: bytes) -> Iterator[bytes]:
+    """The lines one by one: a list of all of them may need far more memory than the lines."""
+    start = 0
+    while (end := lines.find(b"\n", start)) >= 0:
+        yield lines[start:end]
+        start = end + 1
+    if start < len(lines):
+        yield lines[start:]
 
 
 def _complete(lines: bytearray) -> bytes:
@@ -406,7 +420,10 @@ class Recording:
         for index in range(first_member, len(self.members)):
             member = self.members[index]
             lines, is_whole = inflate(self._file, member)
-            for line in lines.splitlines():
+            for count, line in enumerate(_each_line(lines)):
+                if count >= LINES_LIMIT:
+                    is_whole = False
+                    break
                 decoded = decoder.input(line)
                 if decoded is not None:
                     yield index, decoded

@@ -29,29 +29,25 @@ class _Line:
     series has new arrays.
     """
 
-    __slots__ = ("_moments", "_values")
+    __slots__ = ("moments", "values")
 
     def __init__(self) -> None:
-        self._moments = array("d")
-        self._values = array("d")
+        self.moments = array("d")
+        self.values = array("d")
 
     def add(self, at_s: float, value: float) -> None:
         """Append a point, unless the last one is less than `RATE_S` old."""
-        moments = self._moments
+        moments = self.moments
         if moments and 0 <= at_s - moments[-1] < RATE_S:
             return
         moments.append(at_s)
-        self._values.append(value)
+        self.values.append(value)
         if len(moments) > POINTS_KEPT:
-            self._moments, self._values = _thinned(moments), _thinned(self._values)
-
-    def track(self) -> Track:
-        """The points up to now."""
-        return Track(self._moments, self._values)
+            self.moments, self.values = _thinned(moments), _thinned(self.values)
 
     def recent(self) -> Sequence[float]:
         """The last `TREND_POINTS` values."""
-        return self._values[-TREND_POINTS:]
+        return self.values[-TREND_POINTS:]
 
 
 def _thinned(numbers: array[float]) -> array[float]:
@@ -65,6 +61,8 @@ class HistoryKeeper:
 
     def __init__(self) -> None:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
+        self._series: dict[tuple[ProcessId, ProcessMetric], _Line] = {}
+        """The same lines, as rules ask for them."""
         self._host: dict[HostMetric, _Line] = {}
         self._started_at_s: float | None = None
 
@@ -114,7 +112,7 @@ class HistoryKeeper:
             if value is not None:
                 line = lines.get(metric)
                 if line is None:
-                    line = lines[metric] = _Line()
+                    line = lines[metric] = self._series[process, metric] = _Line()
                 line.add(at_s, value)
 
     def add_point(
@@ -125,7 +123,8 @@ class HistoryKeeper:
 
     def forget(self, process: ProcessId) -> None:
         """Drop the series of a process that is no longer shown."""
-        self._lines.pop(process, None)
+        for metric in self._lines.pop(process, {}):
+            del self._series[process, metric]
 
     def trends(self, process: ProcessId) -> Trends:
         """The last values of what is drawn in a row."""
@@ -136,12 +135,8 @@ class HistoryKeeper:
     def history(self) -> History:
         """All series up to now; stays as it is."""
         return History(
-            {
-                (process, metric): line.track()
-                for process, lines in self._lines.items()
-                for metric, line in lines.items()
-            },
-            {metric: line.track() for metric, line in self._host.items()},
+            {key: Track(line.moments, line.values) for key, line in self._series.items()},
+            {metric: Track(line.moments, line.values) for metric, line in self._host.items()},
             self._started_at_s,
         )
 
