@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from mpwatch.observe.recording.file import NotARecording, Recording
-from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.replay import replay_to_end
 from mpwatch.report.json import snapshot_json, text_of
 
@@ -63,7 +63,7 @@ def test_an_old_recording_ends_with_the_same_snapshot_as_ever(dialect: str) -> N
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_line_of_an_old_recording_is_understood_and_can_be_sought(dialect: str) -> None:
     with Recording(str(path_of(dialect))) as recording:
-        timeline = Tape(recording)
+        timeline = Timeline(recording)
         timeline.advance(float("inf"))
         end = timeline.snapshot()
         timeline.approach(0.0)
