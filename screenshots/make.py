@@ -128,8 +128,8 @@ async def draw(shot: Shot, path: str, at_s: float) -> str:
     source = ReplaySource(path, is_paused=True)
     app = MpwatchApp(source, title=shot.scenario, readonly=True)
     async with app.run_test(size=shot.size) as pilot:
-        app.watch_state.ask(Seek(at_s))
-        app.watch_state.ask(Pause(True))
+        app.view_state.ask(Seek(at_s))
+        app.view_state.ask(Pause(True))
         await _until_shown(app, at_s)
         await pilot.pause()
         if shot.on_worker:
@@ -144,8 +144,8 @@ async def draw(shot: Shot, path: str, at_s: float) -> str:
 async def _until_shown(app: MpwatchApp, at_s: float) -> None:
     end_s = time.monotonic() + 60
     while time.monotonic() < end_s:
-        moment = app.watch_state.moment
-        playback = moment.snapshot.playback if moment else None
+        view = app.view_state.view
+        playback = view.snapshot.playback if view else None
         if playback is not None and playback.at_s >= at_s - 0.01:
             return
         await asyncio.sleep(0.1)
@@ -153,10 +153,10 @@ async def _until_shown(app: MpwatchApp, at_s: float) -> None:
 
 
 def _worst(app: MpwatchApp) -> ProcessId:
-    moment = app.watch_state.moment
-    assert moment is not None
-    workers = {p.process for p in moment.snapshot.living() if p.role == "loader-worker"}
-    about = [f.process for f in moment.snapshot.findings if f.process in workers]
+    view = app.view_state.view
+    assert view is not None
+    workers = {p.process for p in view.snapshot.living() if p.role == "loader-worker"}
+    about = [f.process for f in view.snapshot.findings if f.process in workers]
     return about[0] if about and about[0] is not None else min(workers)
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from mpwatch.attach.bring import bring_in
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import GENERATIONS, MAX_DETACHING, inject_tree, why_not
 from mpwatch.attach.injection_log import InjectionLog
-from mpwatch.attach.leave import detach
-from mpwatch.attach.outcome import Attached, Detached
 from mpwatch.attach.plan import plan_injection
-from mpwatch.attach.tree import GENERATIONS, MAX_DETACHING, bring_in_tree, why_not
+from mpwatch.attach.results import Attached, Detached
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.events import HookStatus
@@ -134,12 +134,12 @@ class AttachSession:
 
         try:
             if not self._only:
-                bring_in_tree(samples, tell, again=again)
+                inject_tree(samples, tell, again=again)
                 return
             # Not by the tree: that looks for children as well.
             for sample in samples:
                 if sample.process.pid in self._only and why_not(sample) is None:
-                    tell(bring_in(sample.process, again=again))
+                    tell(inject(sample.process, again=again))
         except BaseException:
             # Interrupted by ctrl-c or a signal: a hook may have arrived of which nothing was told.
             with self._changed:
@@ -191,7 +191,7 @@ class AttachSession:
         if staying:
             first = staying[0]
             words += (
-                f" It is still in {_processes(len(staying))} ({first.process.pid}: "
+                f" It is still attached in {_processes(len(staying))} ({first.process.pid}: "
                 f"{first.reason or first.state}); try: mpwatch detach {self._root.pid}"
             )
         return words

@@ -110,7 +110,7 @@ def sources_for(directory: str) -> dict[str, tuple[str, bool, bytes]]:
 def compile_modules(directory: str, theirs: str) -> dict[str, tuple[str, bool, CodeType | None]]:
     """All modules of the package, compiled, functions without docstrings.
 
-    A target drops those anyway, which takes it a tenth of its time: see `hook.leanness`.
+    A target drops those anyway, which takes it a tenth of its time: see `hook.strip_docs`.
 
     Args:
         directory: The package.

@@ -11,15 +11,16 @@ all of its files, once: a second observer finds it and waits for the answer.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpwatch.attach import bootstrap_code
-from mpwatch.attach.fs_identity import acting_as
-from mpwatch.attach.outcome import Answer, Refused
+from mpwatch.attach.results import Answer, Refused
 from mpwatch.attach.target import Target, read_stat
 from mpwatch.hook import wire
 
@@ -246,7 +247,7 @@ def _make_runtime(target: Target, path: str, proc: str) -> None:
 def opened(pid: int, path: str, proc: str) -> Iterator[int]:
     """Open a directory in the target's view, step by step and without following links.
 
-    The context runs with the file rights of the target's user, see `fs_identity`.
+    The context runs with the file rights of the target's user, see `acting_as`.
     """
     fd = os.open(f"{proc}/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -334,3 +335,40 @@ def _remove_folder(parent: int, name: str) -> None:
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)
+
+
+_OWNER = re.compile(rb"^Uid:\t(\d+).*\nGid:\t\d+\t(\d+)", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def acting_as(pid: int, proc: str = "/proc") -> Iterator[None]:
+    """Access files on this thread as a process's real user and effective group.
+
+    setfsuid(2) affects one thread, drops only the file capabilities, and restores them at the end.
+    If this process is not root, nothing changes.
+
+    Raises:
+        OSError: The process is gone.
+    """
+    uid, gid = _owner(pid, proc)
+    own_uid, own_gid = os.geteuid(), os.getegid()
+    if own_uid != 0 or (uid, gid) == (own_uid, own_gid):
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.setfsgid(gid)
+    libc.setfsuid(uid)
+    try:
+        yield
+    finally:
+        libc.setfsuid(own_uid)
+        libc.setfsgid(own_gid)
+
+
+def _owner(pid: int, proc: str) -> tuple[int, int]:
+    """Real user and effective group."""
+    with open(f"{proc}/{pid}/status", "rb") as file:
+        found = _OWNER.search(file.read(4096))
+    if found is None:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return int(found[1]), int(found[2])

@@ -11,48 +11,44 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
-from mpwatch.attach import (
-    bootstrap_code,
-    code_cave,
-    interpreter,
-    native_call,
-    pending_call,
-    rights,
-    tracer,
-)
+from mpwatch.attach import bootstrap_code
+from mpwatch.attach.arch import machine_here
 from mpwatch.attach.exchange_dir import ExchangeDir
-from mpwatch.attach.interpreter import Interpreter
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
+from mpwatch.attach.native.cpython_symbols import Interpreter
+from mpwatch.attach.native.tracer import Step, no_step
+from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target, read_target
-from mpwatch.attach.this_machine import this_machine
-from mpwatch.attach.tracer import Step, no_step
+from mpwatch.collect.host import ptrace_access
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 
-Rest = Callable[[], contextlib.AbstractContextManager[None]]
+Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
+PROC = "/proc"
+"""Where the settings of the kernel are read; replaced in tests."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 # One target is stopped at a time, so that no stopped target waits for another thread of ours.
 _STOPPING = threading.Lock()
 
 
-class Visit:
+class Attempt:
     """One attempt with one target, and the facts read about it so far."""
 
     def __init__(
         self,
         target: Target,
         step: Step = no_step,
-        rest: Rest = contextlib.nullcontext,
+        waiting: Waiting = contextlib.nullcontext,
     ) -> None:
         self.target = target
         self.step = step
-        self.rest = rest
+        self.waiting = waiting
         self.block_at: int | None = None
         """Address of the pending call's block in the target's memory, see `native_call`."""
 
-    def look_again(self) -> None:
+    def read_again(self) -> None:
         """Read the facts about the target again.
 
         Raises:
@@ -68,9 +64,9 @@ class Visit:
             Refused: No CPython was recognised in the target.
         """
         try:
-            return interpreter.find(self.target.pid)
+            return cpython_symbols.find(self.target.pid)
         except PermissionError:
-            found = rights.check(self.target.pid)
+            found = ptrace_access.check(self.target.pid)
             raise Refused(found.reason or "its mappings are hidden from us", found.fix) from None
         except OSError:
             raise Refused("the process ended during the attempt") from None
@@ -81,7 +77,7 @@ class Method(Protocol):
 
     name: str
 
-    def check(self, visit: Visit) -> None:
+    def check(self, attempt: Attempt) -> None:
         """Check that the method can be used.
 
         Raises:
@@ -89,7 +85,7 @@ class Method(Protocol):
         """
         ...
 
-    def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
+    def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
         """Make the target run the payload in its exchange directory.
 
         Returns:
@@ -111,27 +107,27 @@ class RemoteExec:
 
     name = "remote_exec"
 
-    def check(self, visit: Visit) -> None:
+    def check(self, attempt: Attempt) -> None:
         """Require Python >= 3.14, equal versions, shared mounts and pids, no disabling option."""
-        target, version = visit.target, visit.interpreter.version
+        target, version = attempt.target, attempt.interpreter.version
         if version is None or version < (3, 14):
             raise Refused("sys.remote_exec came with Python 3.14")
         if version != sys.version_info[:2]:
             raise Refused(f"sys.remote_exec needs mpwatch on Python {version[0]}.{version[1]} too")
-        _require_gil(visit.interpreter)
+        _require_gil(attempt.interpreter)
         require_not_disabled(target)
         if not (target.shares_files and target.shares_pids):
             raise Refused("it runs in another container, where sys.remote_exec does not reach")
         _require_rights(target)
 
-    def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
+    def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
         """Request that the target runs the script in the exchange directory; it is not stopped."""
         remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
         if remote_exec is None:
             raise Refused("this Python was built without sys.remote_exec")
-        tracer.require_same(visit.target.process)
+        tracer.require_same(attempt.target.process)
         try:
-            remote_exec(visit.target.pid, f"{exchange.path}/{bootstrap_code.SCRIPT_NAME}")
+            remote_exec(attempt.target.pid, f"{exchange.path}/{bootstrap_code.SCRIPT_NAME}")
         except (OSError, RuntimeError, ValueError) as error:
             raise Refused(f"sys.remote_exec refused: {error}") from error
         return None
@@ -142,12 +138,13 @@ class PendingCall:
 
     name = "pending call"
 
-    def check(self, visit: Visit) -> None:
+    def check(self, attempt: Attempt) -> None:
         """Require CPython >= 3.10 with a GIL, a thread that ptrace can stop, and the rights."""
-        this_machine()
-        with contextlib.suppress(tracer.Unavailable):
-            tracer.start()  # it starts while the checks run
-        target = visit.target
+        machine_here()
+        if not tracer.is_forbidden(PROC):
+            with contextlib.suppress(tracer.Unavailable):
+                tracer.start()  # it starts while the checks run
+        target = attempt.target
         require_not_disabled(target)
         _require_stoppable(target)
         _require_rights(target)
@@ -156,27 +153,27 @@ class PendingCall:
                 "CET shadow stacks are on, so a call cannot be injected",
                 "unset GLIBC_TUNABLES=glibc.cpu.x86_shstk before starting it",
             )
-        version = visit.interpreter.version
+        version = attempt.interpreter.version
         if version is None or version < (3, 10):
             shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
             raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
-        _require_gil(visit.interpreter)
+        _require_gil(attempt.interpreter)
 
-    def deliver(self, visit: Visit, exchange: ExchangeDir) -> float | None:
+    def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
         """Write code and data into the target and queue the call, on a thread that then ends."""
         try:
-            memory = code_cave.TargetMemory(visit.target.pid)
+            memory = code_cave.TargetMemory(attempt.target.pid)
         except OSError as error:
             raise Refused(f"its memory cannot be opened: {error.strerror}") from error
         try:
-            tracer.require_same(visit.target.process)
-            function, block_at = _install(visit, exchange, memory)
-            visit.block_at = block_at
+            tracer.require_same(attempt.target.process)
+            function, block_at = _install(attempt, exchange, memory)
+            attempt.block_at = block_at
             plan = pending_call.prepare(
-                visit.interpreter, this_machine(), memory, function, block_at
+                attempt.interpreter, machine_here(), memory, function, block_at
             )
-            visit.step("text written")
-            return _queue(visit.target.process, tracer.travelling(plan), visit.step)
+            attempt.step("text written")
+            return _queue(attempt.target.process, tracer.without_mappings(plan), attempt.step)
         except ProcessLookupError:
             raise Refused("the process ended during the attempt") from None
         except OSError as error:
@@ -193,7 +190,7 @@ METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
 """In order of preference."""
 
 
-def call_off(target: Target, block_at: int | None = None) -> None:
+def cancel_call(target: Target, block_at: int | None = None) -> None:
     """Cancel a queued call, or clear the block of a finished one, where possible.
 
     Args:
@@ -205,7 +202,7 @@ def call_off(target: Target, block_at: int | None = None) -> None:
     except OSError:
         return
     try:
-        code_cave.call_off(target.pid, target.process.start_ticks, memory, block_at)
+        code_cave.cancel_call(target.pid, target.process.start_ticks, memory, block_at)
     except OSError:
         return
     finally:
@@ -230,7 +227,7 @@ def call_failure(target: Target, block_at: int | None) -> str:
 
 
 def _install(
-    visit: Visit, exchange: ExchangeDir, memory: code_cave.TargetMemory
+    attempt: Attempt, exchange: ExchangeDir, memory: code_cave.TargetMemory
 ) -> tuple[int, int]:
     """Write code and data for a call; the addresses of both.
 
@@ -238,15 +235,15 @@ def _install(
         Refused: There is no place, or an earlier call still uses it.
         OSError: It cannot be written.
     """
-    pid, found = visit.target.pid, visit.interpreter
-    ticks = visit.target.process.start_ticks
+    pid, found = attempt.target.pid, attempt.interpreter
+    ticks = attempt.target.process.start_ticks
     code = native_call.native_code().content
     code_at = code_cave.install_code(pid, found.modules, found.mappings, memory, code)
     block_at = code_cave.find_data(pid, found.modules, memory)
     present = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
     if present is not None and present.is_running(ticks):
         raise Refused("an earlier injection has not finished in it", passes=True)
-    text = bootstrap_code.text(exchange.path, visit.target.pid_inside)
+    text = bootstrap_code.text(exchange.path, attempt.target.pid_inside)
     block = native_call.block(code_at, text, ticks, found.address)
     native_call.store(memory.write, block_at, block)
     return code_at, block_at
@@ -300,8 +297,10 @@ def _has_disabling_option(pid: int) -> bool:
 def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
     """Queue the call from the tracer, or from here if only this process may trace the target.
 
-    Yama's scope 1 allows ancestors of the target, and the one that it named (PR_SET_PTRACER).
+    Yama's scope 1 allows this for ancestors of the target, see `tracer`.
     """
+    if tracer.is_forbidden(PROC):
+        return tracer.queue_here(process, plan, step)
     try:
         return tracer.start().queue(process, plan, step)
     except tracer.Unavailable:
@@ -325,9 +324,9 @@ def _require_gil(found: Interpreter) -> None:
 
 def _require_rights(target: Target) -> None:
     """Refuse a target that this process may not attach to, naming every missing right."""
-    if rights.may_attach(target.pid):
+    if ptrace_access.may_attach(target.pid):
         return
-    found = rights.check(target.pid)
+    found = ptrace_access.check(target.pid)
     if not found.is_allowed:
         raise Refused(found.reason, found.fix, passes=found.passes)
 

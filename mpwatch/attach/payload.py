@@ -10,7 +10,7 @@ All of it happens under the interpreter's global import lock, which `os.fork` ta
 half imported module, the lock of a module, or a garbage collector that is turned off. Nothing may
 be waited for under that lock except the GIL: the import system is only entered where no other
 thread is importing a module that the hook needs, and finders of the program are not asked
-(`stowaway`).
+(`path_loader`).
 
 The main thread waits for 0.1 s only. If it comes to the end of the program after that, an exit
 function lets it wait here: a daemon thread that is ended with the interpreter keeps its locks.
@@ -33,6 +33,8 @@ LATER = "later"
 """The state in the answer of a program that is in the middle of an import."""
 _ANSWER_CHARACTERS = 1000
 _EXIT_WITHIN_S = 5.0
+EXIT_LOCK = "payload_exit_lock"
+"""Attribute of the hook's package with the lock for which the interpreter's exit waits."""
 
 
 def run(folder: int, contents: dict[str, Any]) -> None:
@@ -83,17 +85,29 @@ def is_importing() -> bool:
 
 
 def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
-    """Do it, and have the interpreter's exit wait for that, within bounds."""
+    """Run the action; the interpreter's exit waits for its end, at most `_EXIT_WITHIN_S`.
+
+    One lock serves all injections of a process, and its exit callback is registered once: in
+    CPython 3.10 to 3.13 `atexit.unregister` leaves an empty entry behind, and it compares the
+    function with every callback of the program, which may call the program's `__eq__`.
+    """
     import atexit
 
-    is_done = _thread.allocate_lock()
-    is_done.acquire()
-    atexit.register(is_done.acquire, True, _EXIT_WITHIN_S)
+    lock = getattr(sys.modules.get("_mpwatch_hook"), EXIT_LOCK, None)
+    is_new = lock is None
+    if is_new:
+        lock = _thread.allocate_lock()
+        atexit.register(lock.acquire, True, _EXIT_WITHIN_S)
+    lock.acquire(False)  # it may be held already in a child that was forked during an injection
     try:
         return _uncollected(action, contents)
     finally:
-        is_done.release()
-        atexit.unregister(is_done.acquire)
+        lock.release()
+        package = sys.modules.get("_mpwatch_hook")
+        if package is not None:
+            setattr(package, EXIT_LOCK, lock)
+        elif is_new:
+            atexit.unregister(lock.acquire)
 
 
 def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
@@ -117,16 +131,16 @@ def load(contents: dict[str, Any]) -> dict[str, Any]:
     modules = contents["modules"]
     if is_for_this_python(contents):
         modules = marshal.loads(modules)
-    path, _, code = modules["stowaway"]
+    path, _, code = modules["lifecycle.path_loader"]
     if isinstance(code, bytes):
         code = compile(code, path, "exec", dont_inherit=True)
-    stowaway: dict[str, Any] = {"__name__": "mpwatch_payload_stowaway", "__file__": path}
-    exec(code, stowaway)
-    package = stowaway["load"](
+    path_loader: dict[str, Any] = {"__name__": "mpwatch_payload_loader", "__file__": path}
+    exec(code, path_loader)
+    package = path_loader["load"](
         contents["hook_directory"], "attach", compiled=modules, version=contents["version"]
     )
     if package is None:
-        reason = stowaway["reason"] or "the hook refused to start"
+        reason = path_loader["reason"] or "the hook refused to start"
         return {"state": "failed", "reason": str(reason)}
     return described("loaded", package)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from mpwatch.attach import compiled_payload, exchange_dir
 from mpwatch.attach.compiled_payload import installed
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire
 

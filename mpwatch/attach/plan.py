@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from mpwatch.attach import exchange_dir, native_call
-from mpwatch.attach.methods import METHODS, Method, Visit
-from mpwatch.attach.outcome import Refused
+from mpwatch.attach import exchange_dir
+from mpwatch.attach.inject_tree import why_not
+from mpwatch.attach.methods import METHODS, Attempt, Method
+from mpwatch.attach.native import native_call
+from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target, read_target
-from mpwatch.attach.tree import why_not
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.hook import wire
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
@@ -87,14 +88,14 @@ def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target
     while True:
         target = read_target(sample.process)
         try:
-            return target, _first_usable(Visit(target), methods)
+            return target, _first_usable(Attempt(target), methods)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > deadline_s:
                 raise
         time.sleep(_LOOK_S)
 
 
-def _first_usable(visit: Visit, methods: tuple[Method, ...]) -> Method:
+def _first_usable(attempt: Attempt, methods: tuple[Method, ...]) -> Method:
     """The first method whose check passes.
 
     Raises:
@@ -103,7 +104,7 @@ def _first_usable(visit: Visit, methods: tuple[Method, ...]) -> Method:
     last = Refused("there is no method for it")
     for method in methods:
         try:
-            method.check(visit)
+            method.check(attempt)
         except Refused as refusal:
             last = refusal
         else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from mpwatch.attach.outcome import Refused
 from mpwatch.attach.procstat import age_s, read_stat
+from mpwatch.attach.results import Refused
 from mpwatch.collect.process.identify import uid_inside
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId

@@ -10,15 +10,15 @@ from mpwatch import __version__
 _DESCRIPTION = """\
 See why a PyTorch multi-process job hangs, leaks or dies.
 
-Without a command: pick one of the torch jobs that run, then watch it."""
+Without a command: choose a running torch job and open the dashboard on it."""
 
 _ATTACH = """\
 Open the dashboard on a running job. What can be seen from outside is shown at once; the
 dashboard then asks whether to inject the hook. Hooks that it injected are detached when it is
 closed, unless --keep is given.
 
-To be asked, always inject or never inject: hook = "ask", "always" or "never" in the section
-[attach] of ~/.config/mpwatch/config.toml. Nothing is injected with --readonly or --inline unless
+hook = "ask", "always" or "never" in the section [attach] of ~/.config/mpwatch/config.toml answers
+the question for every session. Nothing is injected with --readonly or --inline unless
 --hook is given, and never into processes that have MPWATCH_DISABLE=1 in their environment."""
 
 _EPILOG = """\
@@ -44,15 +44,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mpwatch {__version__}")
     parser.set_defaults(command=("mpwatch.cli.dashboards", "pick"), refresh=1.0, readonly=False)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    _add_watching(commands)
-    _add_looking(commands)
+    _add_dashboards(commands)
+    _add_inspecting(commands)
     _add_recording(commands)
-    _add_changing(commands)
+    _add_detach(commands)
     _add_clean(commands)
     return parser
 
 
-def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     attach = commands.add_parser(
         "attach",
         help="open the dashboard on a running job",
@@ -62,7 +62,9 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     attach.add_argument("pid", type=_pid, metavar="PID")
     choice = attach.add_mutually_exclusive_group()
     choice.add_argument("--hook", action="store_true", help="inject the hook without asking")
-    choice.add_argument("--no-hook", action="store_true", help="do not ask; i injects it later")
+    choice.add_argument(
+        "--no-hook", action="store_true", help="do not ask; i injects the hook later"
+    )
     _add_keep(attach)
     attach.add_argument(
         "--only",
@@ -106,14 +108,14 @@ def _add_watching(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     demo = commands.add_parser("demo", help="run a torch program that shows one failure")
     demo.add_argument("scenario", nargs="?", default="healthy", metavar="SCENARIO")
     demo.add_argument(
-        "--list", action="store_true", dest="list_scenarios", help="list the scenarios"
+        "--list", action="store_true", dest="list_scenarios", help="list all scenarios"
     )
     demo.add_argument("--mended", action="store_true", help="the same program without the mistake")
     _add_refresh(demo)
     demo.set_defaults(command=("mpwatch.cli.run", "demo"))
 
 
-def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     ps = commands.add_parser("ps", help="list torch processes and processes with the hook")
     _add_json(ps)
     ps.set_defaults(command=("mpwatch.cli.inspect", "ps"))
@@ -127,9 +129,7 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_hook(dump)
     dump.set_defaults(command=("mpwatch.cli.inspect", "dump"))
 
-    diagnose = commands.add_parser(
-        "diagnose", help="print what is wrong, where, why and what to do"
-    )
+    diagnose = commands.add_parser("diagnose", help="print findings: evidence, cause and fix")
     diagnose.add_argument("subject", metavar="PID|FILE")
     diagnose.add_argument(
         "--for",
@@ -137,10 +137,13 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_seconds,
         default=5.0,
         metavar="SECONDS",
-        help="watch this long first (default 5)",
+        help="observe for this long first (default 5)",
     )
     diagnose.add_argument(
-        "--fail-on", choices=_SEVERITIES, default="never", help="exit 1 from this severity on"
+        "--fail-on",
+        choices=_SEVERITIES,
+        default="never",
+        help="exit with 1 for a finding of this severity",
     )
     _add_json(diagnose)
     _add_hook(diagnose)
@@ -166,7 +169,7 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     record.add_argument("pid", type=_pid, metavar="PID")
     record.add_argument("-o", dest="output", required=True, metavar="FILE")
     record.add_argument(
-        "--for", dest="seconds", type=_seconds, metavar="SECONDS", help="stop after so long"
+        "--for", dest="seconds", type=_seconds, metavar="SECONDS", help="stop after this time"
     )
     _add_refresh(record)
     _add_hook(record)
@@ -182,7 +185,7 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     trace.add_argument("-o", dest="output", required=True, metavar="OUT.json")
     trace.set_defaults(command=("mpwatch.cli.recordings", "trace"))
 
-    autopsy = commands.add_parser("autopsy", help="print what dead processes did last")
+    autopsy = commands.add_parser("autopsy", help="print the last events of dead processes")
     autopsy.add_argument("subject", metavar="PID|DIR")
     autopsy.set_defaults(command=("mpwatch.cli.recordings", "autopsy"))
 
@@ -191,7 +194,7 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     replay.set_defaults(command=("mpwatch.cli.dashboards", "replay"))
 
 
-def _add_changing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_detach(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     detach = commands.add_parser("detach", help="detach the hook from all processes of a job")
     detach.add_argument("pid", type=_pid, metavar="PID")
     detach.set_defaults(command=("mpwatch.cli.maintain", "detach"))
@@ -217,14 +220,14 @@ def _add_refresh(parser: argparse.ArgumentParser) -> None:
 
 def _add_keep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--keep", action="store_true", help="do not detach at the end what was injected"
+        "--keep", action="store_true", help="leave injected hooks attached at the end"
     )
 
 
 def _add_hook(parser: argparse.ArgumentParser) -> None:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--hook", action="store_true", help="inject the hook first")
-    choice.add_argument("--no-hook", action="store_true", help="ignore hooks that are there")
+    choice.add_argument("--no-hook", action="store_true", help="ignore attached hooks")
     _add_keep(parser)
 
 

@@ -58,31 +58,32 @@ def read_configuration(path: str | None = None) -> Configuration:
     except (FileNotFoundError, NotADirectoryError):
         return Configuration()
     except OSError as error:
-        raise Failure(f"{shown} cannot be read: {error.strerror}.") from None
+        raise Failure(f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shown}") from None
     try:
         _check(file, shown)
         raw = os.read(file, _LIMIT_BYTES + 1)
     except OSError as error:
-        raise Failure(f"{shown} cannot be read: {error.strerror}.") from None
+        raise Failure(f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shown}") from None
     finally:
         os.close(file)
     if len(raw) > _LIMIT_BYTES:
-        raise Failure(f"{shown} is larger than {_LIMIT_BYTES} bytes.")
+        raise Failure(f"{shown} is larger than {_LIMIT_BYTES} bytes.", _set_aside(shown))
     try:
         return _parsed(tomllib.loads(raw.decode("utf-8")))
     except (ValueError, RecursionError) as error:  # TOML and UTF-8 errors are ValueErrors
-        raise Failure(f"{shown} is malformed: {clean(str(error), 300).rstrip('.')}.") from None
+        reason = clean(str(error), 300).rstrip(".")
+        raise Failure(f"{shown} is malformed: {reason}.", _set_aside(shown)) from None
 
 
 def _check(file: int, shown: str) -> None:
-    """Refuse a file that somebody else could have written.
+    """Refuse a file that another user could have written.
 
     Raises:
-        Failure: Somebody else could.
+        Failure: Another user could.
     """
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
-        raise Failure(f"{shown} is not a regular file.")
+        raise Failure(f"{shown} is not a regular file.", _set_aside(shown))
     if found.st_uid != os.geteuid():
         sentence = f"{shown} belongs to uid {found.st_uid} and not to uid {os.geteuid()}."
         raise Failure(sentence, f"chown {os.geteuid()} {shown}")
@@ -90,11 +91,16 @@ def _check(file: int, shown: str) -> None:
         raise Failure(f"{shown} can be written by other users.", f"chmod go-w {shown}")
 
 
+def _set_aside(shown: str) -> str:
+    """The command after which the defaults apply."""
+    return f"mv {shown} {shown}.old"
+
+
 def _parsed(document: dict[str, object]) -> Configuration:
     """The values of the file.
 
     Raises:
-        ValueError: A key or a value is not known.
+        ValueError: A key or a value is unknown.
     """
     table = document.get("attach", {})
     unknown = sorted(document.keys() - {"attach"})

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure, check_recordable, reading
 from mpwatch.cli.targets import LazySession, ended_meanwhile, target
-from mpwatch.cli.terminal import paper, set_aside_what_is_loaded
+from mpwatch.cli.terminal import set_aside_what_is_loaded, text_style
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
-    from mpwatch.tui.hook_consent import HookQuestion
+    from mpwatch.tui.hook_question import HookQuestion
 
 
 def pick(arguments: argparse.Namespace) -> int:
@@ -64,7 +64,7 @@ def _consent(arguments: argparse.Namespace) -> HookConsent:
 
 def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     """Print what an injection would do to each process of the job."""
-    from mpwatch.attach import plan_injection
+    from mpwatch.attach.plan import plan_injection
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
     from mpwatch.report import injection_plan
     from mpwatch.report.json import text_of
@@ -78,7 +78,7 @@ def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(text_of(injection_plan.plan_json(plan)))
     else:
-        print(injection_plan.plan_text(plan, paper=paper()))
+        print(injection_plan.plan_text(plan, style=text_style()))
     return 0
 
 
@@ -146,7 +146,7 @@ def watch(
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
     from mpwatch.observe.sources.live import LiveOptions, LiveSource
-    from mpwatch.tui.hook_consent import HookQuestion
+    from mpwatch.tui.hook_question import HookQuestion
 
     if record is not None:
         check_recordable(record)

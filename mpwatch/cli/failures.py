@@ -16,9 +16,14 @@ EXIT_INTERRUPTED = 130
 
 
 class Failure(Exception):
-    """A command failed; the message is one sentence for the user."""
+    """A command failed.
 
-    def __init__(self, sentence: str, fix: str = "", exit_code: int = EXIT_USAGE) -> None:
+    Attributes:
+        fix: A command that helps; empty if there is none.
+        exit_code: The exit code of mpwatch.
+    """
+
+    def __init__(self, sentence: str, fix: str, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(sentence)
         self.fix = fix
         self.exit_code = exit_code
@@ -40,11 +45,11 @@ def check_recordable(path: str) -> None:
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.exists(path):
-        raise Failure(f"{path} exists already; choose another name or remove it.")
+        raise Failure(f"{path} exists already.", f"mv {path} {path}.old")
     if not os.path.isdir(folder):
         raise Failure(f"There is no folder {folder}.", f"mkdir -p {folder}")
     if not os.access(folder, os.W_OK):
-        raise Failure(f"{folder} cannot be written to.")
+        raise Failure(f"{folder} cannot be written to.", f"ls -ld {folder}")
 
 
 @contextlib.contextmanager
@@ -57,7 +62,7 @@ def reading(path: str) -> Iterator[None]:
     except NotARecording as error:
         raise Failure(str(error), "mpwatch record PID -o FILE") from None
     except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}.") from None
+        raise Failure(f"{path} cannot be read: {error.strerror}.", f"ls -ld {path}") from None
 
 
 @contextlib.contextmanager
@@ -67,4 +72,5 @@ def writing(path: str) -> Iterator[IO[str]]:
         with open(path, "w", encoding="utf-8") as file:
             yield file
     except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}.") from None
+        folder = os.path.dirname(os.path.abspath(path))
+        raise Failure(f"{path} cannot be written: {error.strerror}.", f"ls -ld {folder}") from None

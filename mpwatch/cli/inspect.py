@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from mpwatch.cli.failures import EXIT_FINDINGS, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
-from mpwatch.cli.terminal import Progress, ProgressBar, paper
+from mpwatch.cli.terminal import Progress, ProgressBar, text_style
+from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
@@ -28,7 +29,7 @@ def ps(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.ps_text(jobs, paper=paper()))
+        print(text_report.ps_text(jobs, style=text_style()))
     return 0
 
 
@@ -53,7 +54,7 @@ def dump(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.dump_text(snapshot, with_stacks=options.stacks, paper=paper()))
+        print(text_report.dump_text(snapshot, with_stacks=options.stacks, style=text_style()))
     return 0
 
 
@@ -68,7 +69,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.diagnose_text(snapshot, paper=paper()))
+        print(text_report.diagnose_text(snapshot, style=text_style()))
     return exit_code(snapshot, arguments.fail_on)
 
 
@@ -89,9 +90,7 @@ def exit_code(snapshot: Snapshot, fail_on: str) -> int:
     if fail_on == "never":
         return 0
     threshold = Severity[fail_on.upper()]
-    is_found = any(
-        finding.severity >= threshold for finding in snapshot.findings if finding.resolved_s is None
-    )
+    is_found = any(finding.severity >= threshold for finding in unresolved(snapshot))
     return EXIT_FINDINGS if is_found else 0
 
 
@@ -108,13 +107,13 @@ def doctor(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.doctor_text(checks, paper=paper()))
+        print(text_report.doctor_text(checks, style=text_style()))
     return 0
 
 
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
-    from mpwatch.attach import InjectionLog
+    from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.hook.inspection import hook_checks
 
     yield from hook_checks(process)
@@ -140,7 +139,7 @@ def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
             arguments.seconds,
             options,
             inject=inject,
-            each=lambda seen: progress.say(f"{len(seen.living())} processes"),
+            each=lambda seen: progress.show(f"{len(seen.living())} processes"),
         )
     if snapshot is None:
         raise ended_meanwhile(pid)

@@ -7,15 +7,17 @@ import sys
 
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
 from mpwatch.cli.targets import ended_meanwhile, target
+from mpwatch.describe.hook import still_attached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mpwatch.attach import Detached
+    from mpwatch.attach.results import Detached
 
 
 def detach(arguments: argparse.Namespace) -> int:
     """Detach the hook from a process tree, and print the result for each process."""
-    from mpwatch.attach import InjectionLog, detach_tree
+    from mpwatch.attach.inject_tree import detach_tree
+    from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
     tree = TreeCollector(target(arguments.pid)).collect(
@@ -26,22 +28,22 @@ def detach(arguments: argparse.Namespace) -> int:
     commands = {sample.process: sample.cmdline for sample in tree.processes}
     log = InjectionLog()
 
-    def tell(detached: Detached) -> None:
+    def report(detached: Detached) -> None:
         log.detached(detached, commands.get(detached.process, ()))
         print(f"{detached.process.pid}: {_outcome_words(detached)}")
         for sentence in detached.left:
-            print(f"  stays: {sentence}")
+            print(f"  remains: {sentence}")
 
-    outcomes = detach_tree(tree.processes, tell)
+    outcomes = detach_tree(tree.processes, report)
     staying = [each for each in outcomes if each.state not in ("absent", "gone")]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
-        print("The hook's modules stay imported, unused, until a process ends.")
+        print("The hook's modules remain imported, but unused, until a process exits.")
     if log.problem is not None:
         print(f"mpwatch: the log of detaches is not complete: {log.problem}", file=sys.stderr)
     if staying:
         raise Failure(
-            f"The hook is still in {len(staying)} of {len(tree.processes)} processes.",
-            staying[0].fix,
+            f"{still_attached(len(staying), len(tree.processes))}.",
+            staying[0].fix or f"mpwatch doctor {staying[0].process.pid}",
             EXIT_NOT_PERMITTED,
         )
     return 0
@@ -66,18 +68,19 @@ def clean(arguments: argparse.Namespace) -> int:
     if not leftovers.files:
         print("Nothing to clean up.")
         return 0
-    refused = []
+    results = []
     for each in leftovers.files:
         age = seconds_text(each.age_s)
         print(f"{each.kind}  {bytes_text(each.size_bytes):>6}  {age:>9}  {each.shown}")
         if arguments.yes:
-            refused.append(remove(each))
+            results.append(remove(each))
     total = bytes_text(sum(each.size_bytes for each in leftovers.files))
     if not arguments.yes:
         print(f"{len(leftovers.files)} files, {total}. To remove them: mpwatch clean --yes")
         return 0
-    reasons = [reason for reason in refused if reason is not None]
+    reasons = [reason for reason in results if reason is not None]
     print(f"{len(leftovers.files) - len(reasons)} files removed, {total} in all.")
     if reasons:
-        raise Failure(f"{len(reasons)} could not be removed: {reasons[0]}", "", EXIT_NOT_PERMITTED)
+        sentence = f"{len(reasons)} files could not be removed; the first: {reasons[0]}."
+        raise Failure(sentence, "mpwatch clean", EXIT_NOT_PERMITTED)
     return 0

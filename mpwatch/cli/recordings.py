@@ -8,7 +8,7 @@ import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
-from mpwatch.cli.terminal import Progress, ProgressBar, paper
+from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.snapshot import Snapshot
 
 
@@ -32,12 +32,12 @@ def record(arguments: argparse.Namespace) -> int:
                 LookOptions(hook=hook_use(arguments)),
                 inject=inject,
                 keep=writer.write,
-                each=lambda seen: progress.say(f"{len(seen.living())} processes"),
+                each=lambda seen: progress.show(f"{len(seen.living())} processes"),
                 period_s=1.0 / arguments.refresh,
                 diagnose=False,
             )
     except KeyboardInterrupt:
-        # The usual way to end a recording without `--for`.
+        # Ctrl-C is the usual way to end a recording without `--for`.
         return 0
     finally:
         writer.close()
@@ -83,7 +83,7 @@ def autopsy(arguments: argparse.Namespace) -> int:
         found = autopsies(arguments.subject)
     except NothingLeft as error:
         raise Failure(str(error), "mpwatch ps", EXIT_NO_SUCH_PROCESS) from None
-    print(autopsy_text(found, paper=paper()))
+    print(autopsy_text(found, style=text_style()))
     return 0
 
 
@@ -96,12 +96,13 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         server = MetricsServer(*parse_address(arguments.prometheus))
     except CannotServe as error:
-        raise Failure(str(error), "--prometheus 127.0.0.1:9109") from None
+        fix = f"mpwatch export {arguments.pid} --prometheus 127.0.0.1:9400"
+        raise Failure(str(error), fix) from None
     options = LiveOptions(refresh_hz=arguments.refresh, hook=hook_use(arguments), stacks=False)
     has_ended = threading.Event()
 
     def take(snapshot: Snapshot) -> None:
-        server.take(snapshot)
+        server.show(snapshot)
         if snapshot.mode == "ended":
             has_ended.set()
 

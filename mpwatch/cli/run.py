@@ -16,12 +16,12 @@ from mpwatch.cli import subprocesses
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import Progress, paper
+from mpwatch.cli.terminal import Progress, text_style
 from mpwatch.collect.process.identify import CannotWatch, identify
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
-_CLOSED = "The dashboard is closed; the program goes on, and this is its output:"
+_CLOSED = "The dashboard is closed; the program still runs. Its output:"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +58,7 @@ def _command(arguments: argparse.Namespace) -> list[str]:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Run a demonstration and open the dashboard; without a terminal print a report."""
+    """Run a demonstration and open the dashboard on it; without a terminal, print a report."""
     from mpwatch.demo import catalogue
 
     if arguments.list_scenarios:
@@ -77,7 +77,7 @@ def demo(arguments: argparse.Namespace) -> int:
         raise Failure(sentence, f"{sys.executable} -m pip install torch numpy")
     if arguments.mended and not scenario.neighbour:
         raise Failure(
-            f"{scenario.name} shows no failure that could be mended.",
+            f"{scenario.name} shows no failure, so there is nothing to mend.",
             f"mpwatch demo {scenario.name}",
         )
     _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
@@ -86,8 +86,8 @@ def demo(arguments: argparse.Namespace) -> int:
         child = subprocesses.start(command, output)
         try:
             if _has_terminal():
-                return watch(_identity(child), refresh_hz=arguments.refresh)
-            print(_report(child, scenario.shows_s, output.name))
+                return watch(_identity(child, command), refresh_hz=arguments.refresh)
+            print(_report(child, command, scenario.shows_s, output.name))
             return 0
         finally:
             subprocesses.end(child)
@@ -97,29 +97,31 @@ def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _identity(child: subprocess.Popen[bytes]) -> ProcessId:
+def _identity(child: subprocess.Popen[bytes], command: list[str]) -> ProcessId:
     try:
         return identify(child.pid)
     except CannotWatch as error:
-        raise Failure(f"The program ended at once: {error.message}") from None
+        raise Failure(f"The program ended at once: {error.message}", shlex.join(command)) from None
 
 
 def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
     """Run a program with its output in a file while the dashboard uses the terminal."""
     with subprocesses.captured() as output:
         child = subprocesses.start(command, output)
-        with subprocesses.passing_signals(child) as passed:
+        with subprocesses.forwarding_signals(child) as signals:
             code = watch(
-                _identity(child),
+                _identity(child, command),
                 refresh_hz=arguments.refresh,
                 record=arguments.record,
-                on_stuck=lambda: passed.pass_on(signal.SIGHUP),
+                on_stuck=lambda: signals.forward(signal.SIGHUP),
             )
-            if code > 128 and passed.first is None:
-                passed.pass_on(code - 128)  # the dashboard handled the signal
-            is_left_running = child.poll() is None and passed.first is None
-            subprocesses.pour(output.name, child, passed, _CLOSED if is_left_running else "")
-            return passed.wait()
+            if code > 128 and signals.first is None:
+                signals.forward(code - 128)  # the dashboard handled the signal
+            is_left_running = child.poll() is None and signals.first is None
+            subprocesses.copy_output(
+                output.name, child, signals, _CLOSED if is_left_running else ""
+            )
+            return signals.wait()
 
 
 def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
@@ -128,11 +130,11 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
     child = subprocesses.start(command)
-    with subprocesses.passing_signals(child) as passed:
+    with subprocesses.forwarding_signals(child) as signals:
         try:
-            process = _identity(child)
+            process = _identity(child, command)
         except Failure:
-            return passed.wait()
+            return signals.wait()
         writer = RecordingWriter(arguments.record, process)
         try:
             watch_for(
@@ -140,32 +142,33 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
                 365 * 86_400.0,
                 LookOptions(),
                 keep=writer.write,
-                stop=lambda: subprocesses.has_ended(child) or passed.is_time_over,
+                stop=lambda: subprocesses.has_ended(child) or signals.is_time_over,
                 period_s=1.0 / arguments.refresh,
             )
         finally:
             writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-        return passed.wait()
+        return signals.wait()
 
 
-def _report(child: subprocess.Popen[bytes], shows_s: float, output: str) -> str:
+def _report(child: subprocess.Popen[bytes], command: list[str], shows_s: float, output: str) -> str:
     """The state of the demonstration as text, after the time its failure needs to show."""
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
     from mpwatch.report import text as text_report
 
     seconds = shows_s + 10.0
-    with Progress("the demonstration runs", seconds) as progress:
+    with Progress("running the demonstration", seconds) as progress:
 
         def each(seen: Snapshot) -> None:
-            progress.say(f"{len(seen.living())} processes")
+            progress.show(f"{len(seen.living())} processes")
 
-        snapshot = watch_for(_identity(child), seconds, LookOptions(), each=each)
+        snapshot = watch_for(_identity(child, command), seconds, LookOptions(), each=each)
     if snapshot is None:
         with open(output, encoding="utf-8", errors="replace") as file:
-            raise Failure(f"The program ended at once and printed: {file.read(2000)}")
-    return text_report.dump_text(snapshot, paper=paper())
+            sentence = f"The program ended at once and printed: {file.read(2000)}"
+        raise Failure(sentence, shlex.join(command))
+    return text_report.dump_text(snapshot, style=text_style())
 
 
 def _scenario_table() -> str:
@@ -179,7 +182,7 @@ def _scenario_table() -> str:
         )
         for scenario in catalogue.scenarios()
     ]
-    return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, paper()))
+    return "\n".join(table([Column("SCENARIO"), Column("WHAT IT SHOWS")], rows, text_style()))
 
 
 _HEAD_BYTES = 4096

@@ -20,9 +20,9 @@ from mpwatch.cli.failures import Failure
 GRACE_S = 5.0
 """Time between SIGTERM and SIGKILL when mpwatch ends a program."""
 ENDING_S = 10.0
-"""How long mpwatch waits for a program after forwarding SIGTERM or SIGHUP: the default timeout of
-`docker stop`."""
-_LOOK_S = 0.1
+"""How long mpwatch waits for a program after it has forwarded SIGTERM or SIGHUP: as long as
+`docker stop` waits by default."""
+_POLL_S = 0.1
 
 
 def hooked_command(
@@ -55,10 +55,12 @@ def start(command: Sequence[str], output: IO[bytes] | None = None) -> subprocess
             stderr=None if output is None else subprocess.STDOUT,
         )
     except OSError as error:
-        raise Failure(f"{command[0]} cannot be started: {error.strerror}.") from None
+        raise Failure(
+            f"{command[0]} cannot be started: {error.strerror}.", f"ls -l {command[0]}"
+        ) from None
 
 
-class PassedSignals:
+class ForwardedSignals:
     """Forwards SIGTERM and SIGHUP of this process to its child.
 
     Attributes:
@@ -67,21 +69,21 @@ class PassedSignals:
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
-        self._passed_s: float | None = None
+        self._forwarded_s: float | None = None
         self.first: signal.Signals | None = None
 
-    def pass_on(self, number: int, _frame: FrameType | None = None) -> None:
+    def forward(self, number: int, _frame: FrameType | None = None) -> None:
         """Forward a signal to the child."""
         if self.first is None:
-            self.first, self._passed_s = signal.Signals(number), time.monotonic()
+            self.first, self._forwarded_s = signal.Signals(number), time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             self._child.send_signal(number)
 
     @property
     def is_time_over(self) -> bool:
         """Whether `ENDING_S` has passed since the first forwarded signal."""
-        passed_s = self._passed_s
-        return passed_s is not None and time.monotonic() - passed_s > ENDING_S
+        forwarded_s = self._forwarded_s
+        return forwarded_s is not None and time.monotonic() - forwarded_s > ENDING_S
 
     def wait(self) -> int:
         """Wait for the child; after a signal only for `ENDING_S`.
@@ -92,7 +94,7 @@ class PassedSignals:
         """
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return leave_as(self._child.wait(_LOOK_S))
+                return exit_like(self._child.wait(_POLL_S))
             if self.is_time_over and self.first is not None:
                 with contextlib.suppress(OSError):
                     print(
@@ -105,15 +107,15 @@ class PassedSignals:
 
 
 @contextlib.contextmanager
-def passing_signals(child: subprocess.Popen[bytes]) -> Iterator[PassedSignals]:
+def forwarding_signals(child: subprocess.Popen[bytes]) -> Iterator[ForwardedSignals]:
     """Forward SIGTERM and SIGHUP to the child; the terminal sends it SIGINT for Ctrl-C."""
-    passed = PassedSignals(child)
+    signals = ForwardedSignals(child)
     before = {
-        number: signal.signal(number, passed.pass_on) for number in (signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, signals.forward) for number in (signal.SIGTERM, signal.SIGHUP)
     }
     before[signal.SIGINT] = signal.signal(signal.SIGINT, _do_nothing)
     try:
-        yield passed
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -145,7 +147,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def leave_as(returncode: int) -> int:
+def exit_like(returncode: int) -> int:
     """The exit code of this process for a child's return code.
 
     If the child was killed by a signal, this process kills itself with the same signal, so that
@@ -177,7 +179,9 @@ def captured() -> Iterator[IO[bytes]]:
         yield file
 
 
-def pour(path: str, child: subprocess.Popen[bytes], passed: PassedSignals, notice: str) -> None:
+def copy_output(
+    path: str, child: subprocess.Popen[bytes], signals: ForwardedSignals, notice: str
+) -> None:
     """Copy a growing file to standard output until its writer has ended.
 
     Returns also when `ENDING_S` has passed after a signal, or when the terminal is gone, which
@@ -186,26 +190,26 @@ def pour(path: str, child: subprocess.Popen[bytes], passed: PassedSignals, notic
     Args:
         path: The file.
         child: Its writer.
-        passed: The signals that the child was sent.
+        signals: The signals that were forwarded to the child.
         notice: Printed first, on standard error; may be empty.
     """
     with open(path, "rb") as file:
         try:
             if notice:
                 print(notice, file=sys.stderr, flush=True)
-            while not passed.is_time_over:
+            while not signals.is_time_over:
                 is_over = child.poll() is not None
                 shutil.copyfileobj(file, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
                 if is_over:
                     return
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             _drop_output()
-            if passed.first is None:
-                passed.pass_on(signal.SIGHUP)
+            if signals.first is None:
+                signals.forward(signal.SIGHUP)
 
 
 def _drop_output() -> None:

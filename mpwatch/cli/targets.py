@@ -21,7 +21,7 @@ from mpwatch.observe.sources.attach_schedule import Inject
 from mpwatch.observe.sources.collectors import HookUse
 
 if TYPE_CHECKING:
-    from mpwatch.attach import AttachSession
+    from mpwatch.attach.attach_session import AttachSession
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -66,7 +66,7 @@ def injecting(process: ProcessId, arguments: argparse.Namespace) -> Iterator[Inj
     if hook_use(arguments) != "inject":
         yield None
         return
-    from mpwatch.attach import AttachSession
+    from mpwatch.attach.attach_session import AttachSession
 
     session = AttachSession(process, keeps=arguments.keep)
     with exiting_on_signals():
@@ -129,7 +129,7 @@ class LazySession:
     def _made(self) -> AttachSession | None:
         with self._lock:
             if self._session is None and not self._is_over:
-                from mpwatch.attach import AttachSession
+                from mpwatch.attach.attach_session import AttachSession
 
                 self._session = AttachSession(self._root, only=self._only, keeps=self._keeps)
             return self._session

@@ -1,1 +1,1 @@
-"""Names and words for values of the model, shared by the reports and the dashboard."""
+"""Names, labels and words for values of the model: one wording for rules, reports and screens."""

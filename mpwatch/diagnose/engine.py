@@ -1,12 +1,14 @@
-"""Runs all rules over a snapshot and keeps what they find steady over time."""
+"""Runs the rules on one snapshot after another and keeps their findings steady over time."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from mpwatch.describe.findings import effects_below_causes
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import ONLY_ALONE, with_causes
 from mpwatch.diagnose.registry import RULES, Rule
@@ -17,27 +19,27 @@ from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.waits import WaitGraph
 
 LINGER_S = 4.0
-"""A finding that is not seen for less than this is still held: values near a threshold jitter."""
+"""A finding is resolved after this long without detection: values near a threshold jitter."""
 LINGER_LIMIT_S = 30.0
 RETURNS_S = 6.0
-"""What comes back this soon after it was resolved was never gone."""
+"""A finding detected again this soon after it was resolved keeps its first time."""
 CALM_S = 10.0
 """A finding keeps its highest severity for this long."""
 SHOWN_RESOLVED_S = 60.0
 """How long a finding is shown as resolved before it is dropped."""
 RULE_FAILED = "rule-failed"
 MANY = 16
-"""From so many processes on, not every one of looks that follow each other asks the rules."""
-CLOSE_S = 1.25
-LOOKS_SKIPPED = 2
-"""With `CLOSE_S` less than `LINGER_S`: what a rule found last holds until it is asked again."""
+"""From this many processes on, rules run at most every `RUNS_EVERY_S`."""
+RUNS_EVERY_S = 2.25
+"""With one reading a second, the rules run on every third. Less than `LINGER_S`, so that findings
+persist until the next run."""
 
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
 
 @dataclass(slots=True)
-class _Held:
-    """A finding and its course so far."""
+class _Tracked:
+    """A finding with the times of its detection."""
 
     finding: Finding
     first_seen_s: float
@@ -46,157 +48,143 @@ class _Held:
     worst_at_s: float
     resolved_s: float | None = None
     linger_s: float = LINGER_S
-    """How long it is held without being seen; longer each time that it came back."""
+    """Seconds without detection until it is resolved; longer each time it is detected again."""
 
 
 class Engine:
-    """Turns snapshots, one after another, into findings that do not flicker.
+    """Turns the snapshots of one job, in order, into findings that do not flicker.
 
-    One engine follows one job. What it finds depends on the snapshots it was given before, so it is
-    given one for each reading of the job, and `preview` serves whoever asks in between.
+    The engine is the only part of the diagnosis with a memory: the rules are functions of an
+    `Index`, which is built here, once for each snapshot. The engine's memory changes by `diagnosed`
+    alone, and by the values of snapshots alone: the same snapshot given again changes nothing.
     """
 
     def __init__(
         self,
         rules: Sequence[Rule] = RULES,
-        waits: Callable[[Snapshot], WaitGraph] = wait_graph,
+        waits: Callable[[Index], WaitGraph] = wait_graph,
     ) -> None:
         self._rules = rules
         self._derive_waits = waits
-        self._failed: Finding | None = None
-        self._held: dict[_Key, _Held] = {}
+        self._tracked: dict[_Key, _Tracked] = {}
         self._root: ProcessId | None = None
         self._at_s = float("-inf")
-        self._told: tuple[int, tuple[LogEntry, ...]] = 0, ()
-        """How many processes there were, and what was told last, when the rules were asked."""
-        self._skipped = 0
-        self._last: tuple[Snapshot, Snapshot] | None = None
-        """The snapshot given last, and the same with waits and findings."""
+        self._ran_at_s = float("-inf")
+        self._ran_on: tuple[int, tuple[LogEntry, ...]] = 0, ()
+        """The number of processes and the last log entry when the rules ran."""
 
     def copy(self) -> Engine:
-        """An engine in the same state that goes its own way."""
+        """An independent engine in the same state."""
         other = copy.copy(self)
-        other._held = {key: copy.copy(held) for key, held in self._held.items()}
-        other._last = None
+        other._tracked = {key: copy.copy(tracked) for key, tracked in self._tracked.items()}
         return other
 
     def diagnosed(self, snapshot: Snapshot, history: History) -> Snapshot:
-        """The snapshot of a reading with its waits and findings, which count for later ones.
+        """The snapshot of a reading with its waits and findings; later findings depend on it.
 
-        Asked again about the same snapshot, it returns the same result and does nothing.
+        The rules run on every snapshot of a small job. From `MANY` processes on, they run every
+        `RUNS_EVERY_S`, and at once after a log entry or when the number of processes has changed.
+
+        Args:
+            snapshot: The job after a reading.
+            history: Its numbers over time.
+
+        Returns:
+            The snapshot with present findings, most severe first, each followed by its effects;
+            then those resolved in the last `SHOWN_RESOLVED_S`, with `resolved_s` set.
         """
-        if self._last is None or self._last[0] is not snapshot:
-            waiting = replace(snapshot, waits=self.waits(snapshot))
-            found = replace(waiting, findings=self.look(waiting, history))
-            self._last = snapshot, found
-        return self._last[1]
+        index = Index(snapshot, history)
+        waits, failure = self._waits(index)
+        findings = self._findings(index, failure)
+        return replace(snapshot, waits=waits, findings=findings)
 
     def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:
-        """A snapshot with its waits and findings, which leaves no trace in the engine.
+        """A snapshot with its waits and findings; the engine does not change.
 
         Args:
             snapshot: The job, also between two readings.
-            history: How its numbers moved.
-            all_rules: Ask every rule, also where `look` would not; see there.
+            history: Its numbers over time.
+            all_rules: Run the rules also where `diagnosed` would not.
         """
-        if not all_rules and self._last is not None and self._last[0] is snapshot:
-            return self._last[1]
         other = self.copy()
         if all_rules:
-            other._skipped = LOOKS_SKIPPED
+            other._ran_at_s = float("-inf")
         return other.diagnosed(snapshot, history)
 
-    def waits(self, snapshot: Snapshot) -> WaitGraph:
-        """What each thread waits for; a defect here becomes a finding of the next look."""
+    def _waits(self, index: Index) -> tuple[WaitGraph, Finding | None]:
+        """The wait graph, or an empty one with a finding about the error that it raised."""
         try:
-            return self._derive_waits(snapshot)
+            return self._derive_waits(index), None
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            self._failed = _failure_of("waits", error)
-            return WaitGraph()
+            return WaitGraph(), _failure_of("waits", error)
 
-    def look(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
-        """Run the rules and return what is wrong.
-
-        A job with many processes that is looked at every second is asked about every third time,
-        unless something was told: a finding that only time brings comes two looks later at most.
-
-        Returns:
-            Present findings, most severe first, each followed by its effects; then the resolved
-            ones, `resolved_s` set, until they are dropped.
-        """
+    def _findings(self, index: Index, failure: Finding | None) -> tuple[Finding, ...]:
+        """Run the rules where they are due, and return the findings to show."""
+        snapshot = index.snapshot
         if snapshot.root != self._root or snapshot.at_s < self._at_s:
-            self._held.clear()
-        rules = self._rules_for(snapshot)
+            self._tracked.clear()
+            self._ran_at_s = float("-inf")
         self._root, self._at_s = snapshot.root, snapshot.at_s
-        for finding in self._found(rules, snapshot, history):
-            self._see(finding, snapshot.at_s)
+        found = self._run(index) if self._is_due(snapshot) else ()
+        for finding in (*found, *([] if failure is None else [failure])):
+            self._track(finding, snapshot.at_s)
         self._settle(snapshot.at_s)
-        return _ordered([_shown(held) for held in self._held.values()])
+        return _ordered([_shown(tracked) for tracked in self._tracked.values()])
 
-    def _rules_for(self, snapshot: Snapshot) -> Sequence[Rule]:
-        """All rules, or none where they were asked a moment ago and nothing was told since.
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        """Whether the rules run on this snapshot. All or none: they share what they derive."""
+        ran_on = len(snapshot.processes), snapshot.log[-1:]
+        is_recent = snapshot.at_s - self._ran_at_s < RUNS_EVERY_S
+        if is_recent and ran_on == self._ran_on and len(snapshot.processes) >= MANY:
+            return False
+        self._ran_at_s, self._ran_on = snapshot.at_s, ran_on
+        return True
 
-        All at once: what one of them derives from a snapshot serves the others, too.
-        """
-        told = len(snapshot.processes), snapshot.log[-1:]
-        is_close = snapshot.root == self._root and 0 <= snapshot.at_s - self._at_s <= CLOSE_S
-        is_same = is_close and told == self._told and len(snapshot.processes) >= MANY
-        if is_same and self._skipped < LOOKS_SKIPPED:
-            self._skipped += 1
-            return ()
-        self._told, self._skipped = told, 0
-        return self._rules
-
-    def _found(
-        self, rules: Sequence[Rule], snapshot: Snapshot, history: History
-    ) -> Iterable[Finding]:
-        """What the rules say now; a rule that raises says that."""
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            yield failed
-        for rule in rules:
+    def _run(self, index: Index) -> Iterable[Finding]:
+        """The findings of all rules; a rule that raises becomes a finding."""
+        for rule in self._rules:
             try:
-                yield from rule.check(snapshot, history)
+                yield from rule.check(index)
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
                 yield _failure_of(rule.id, error)
 
-    def _see(self, finding: Finding, at_s: float) -> None:
-        """Take in one finding, new or seen before."""
-        held = self._held.get(finding.key)
-        if held is None or held.resolved_s is not None:
-            self._held[finding.key] = _begun(finding, at_s, held)
+    def _track(self, finding: Finding, at_s: float) -> None:
+        """Note the detection of a finding, new or known."""
+        tracked = self._tracked.get(finding.key)
+        if tracked is None or tracked.resolved_s is not None:
+            self._tracked[finding.key] = _begun(finding, at_s, tracked)
             return
-        held.finding, held.last_seen_s = finding, at_s
-        if finding.severity >= held.worst or at_s - held.worst_at_s > CALM_S:
-            held.worst, held.worst_at_s = finding.severity, at_s
+        tracked.finding, tracked.last_seen_s = finding, at_s
+        if finding.severity >= tracked.worst or at_s - tracked.worst_at_s > CALM_S:
+            tracked.worst, tracked.worst_at_s = finding.severity, at_s
 
     def _settle(self, at_s: float) -> None:
-        """Resolve what has not been seen for a while, drop what was resolved long ago."""
-        for key, held in list(self._held.items()):
-            if held.resolved_s is None and at_s - held.last_seen_s >= held.linger_s:
-                held.resolved_s = at_s
-            elif held.resolved_s is not None and at_s - held.resolved_s >= SHOWN_RESOLVED_S:
-                del self._held[key]
+        """Resolve findings not detected for a while, drop those resolved long ago."""
+        for key, tracked in list(self._tracked.items()):
+            if tracked.resolved_s is None and at_s - tracked.last_seen_s >= tracked.linger_s:
+                tracked.resolved_s = at_s
+            elif tracked.resolved_s is not None and at_s - tracked.resolved_s >= SHOWN_RESOLVED_S:
+                del self._tracked[key]
 
 
-def _begun(finding: Finding, at_s: float, before: _Held | None) -> _Held:
-    """A finding that was not there; one that comes and goes is held for longer each time."""
-    held = _Held(finding, at_s, at_s, finding.severity, at_s)
+def _begun(finding: Finding, at_s: float, before: _Tracked | None) -> _Tracked:
+    """A finding detected for the first time, or again; then it lingers for longer."""
+    tracked = _Tracked(finding, at_s, at_s, finding.severity, at_s)
     if before is not None and before.resolved_s is not None:
-        held.linger_s = min(LINGER_LIMIT_S, 3 * before.linger_s)
+        tracked.linger_s = min(LINGER_LIMIT_S, 3 * before.linger_s)
         if at_s - before.resolved_s < RETURNS_S:
-            held.first_seen_s = before.first_seen_s
-    return held
+            tracked.first_seen_s = before.first_seen_s
+    return tracked
 
 
-def _shown(held: _Held) -> Finding:
-    """The finding with the times the engine knows."""
+def _shown(tracked: _Tracked) -> Finding:
+    """The finding with its severity and times over all runs."""
     return replace(
-        held.finding,
-        severity=held.worst,
-        first_seen_s=held.first_seen_s,
-        resolved_s=held.resolved_s,
-        eta_s=held.finding.eta_s if held.resolved_s is None else None,
+        tracked.finding,
+        severity=tracked.worst,
+        first_seen_s=tracked.first_seen_s,
+        resolved_s=tracked.resolved_s,
+        eta_s=tracked.finding.eta_s if tracked.resolved_s is None else None,
     )
 
 
@@ -227,31 +215,15 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         for finding in present
         if finding.rule not in ONLY_ALONE or finding not in causes
     ]
-    by_cause: dict[str, list[Finding]] = {}
-    rules = {finding.rule for finding in named}
-    tops: list[Finding] = []
-    for finding in sorted(named, key=_urgency):
-        if finding.effect_of is None or finding.effect_of not in rules:
-            tops.append(finding)
-        else:
-            by_cause.setdefault(finding.effect_of, []).append(finding)
-    ordered: list[Finding] = []
-    for top in sorted(tops, key=lambda top: _urgency_with_effects(top, by_cause)):
-        _append_with_effects(top, by_cause, ordered)
+    effects: dict[str | None, list[Finding]] = {}
+    for finding in named:
+        effects.setdefault(finding.effect_of, []).append(finding)
+    urgent = sorted(named, key=lambda finding: _urgency_with_effects(finding, effects))
     resolved = sorted(
         (finding for finding in findings if finding.resolved_s is not None),
         key=lambda finding: -(finding.resolved_s or 0.0),
     )
-    return (*ordered, *resolved)
-
-
-def _append_with_effects(
-    finding: Finding, by_cause: dict[str, list[Finding]], into: list[Finding]
-) -> None:
-    """Append a finding and, the first time its rule comes up, everything it causes."""
-    into.append(finding)
-    for effect in by_cause.pop(finding.rule, ()):
-        _append_with_effects(effect, by_cause, into)
+    return (*effects_below_causes(urgent), *resolved)
 
 
 def _urgency(finding: Finding) -> tuple[float, ...]:
@@ -260,7 +232,9 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
     return (-finding.severity, eta_s, finding.first_seen_s or 0.0)
 
 
-def _urgency_with_effects(top: Finding, by_cause: dict[str, list[Finding]]) -> tuple[float, ...]:
+def _urgency_with_effects(
+    finding: Finding, effects: Mapping[str | None, Sequence[Finding]]
+) -> tuple[float, ...]:
     """A cause is as urgent as the worst of its direct effects."""
-    family = [top, *by_cause.get(top.rule, ())]
-    return (-max(f.severity for f in family), *_urgency(top))
+    family = [finding, *effects.get(finding.rule, ())]
+    return (-max(f.severity for f in family), *_urgency(finding))

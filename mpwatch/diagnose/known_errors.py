@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.process_queries import called, counted
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, is_library
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame

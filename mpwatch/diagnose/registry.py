@@ -11,12 +11,11 @@ from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.diagnose import rules
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
-Check: TypeAlias = Callable[[Snapshot, History], Iterator[Finding]]
+Check: TypeAlias = Callable[[Index], Iterator[Finding]]
 
 
 class Rule(NamedTuple):
@@ -26,9 +25,8 @@ class Rule(NamedTuple):
     check: Check
 
 
-def _of_message(known: KnownError, snapshot: Snapshot, history: History) -> Iterator[Finding]:
-    del history
-    return known_error(known, snapshot)
+def _check_message(known: KnownError, index: Index) -> Iterator[Finding]:
+    return known_error(known, index.snapshot)
 
 
 def rule_modules() -> Iterator[ModuleType]:
@@ -42,7 +40,7 @@ RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
             *(Rule(module.RULE, module.check) for module in rule_modules()),
-            *(Rule(known.rule, partial(_of_message, known)) for known in KNOWN_ERRORS),
+            *(Rule(known.rule, partial(_check_message, known)) for known in KNOWN_ERRORS),
         ),
         key=attrgetter("id"),
     )

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .forks import Forks
+    from .lifecycle.fork import ForkSteps
     from .session import Session
 
 RENDEZVOUS = "_mpwatch_hook"
@@ -30,7 +30,7 @@ _owed: dict[str, Any] = {}
 _is_watched: list[bool] = []
 """Whether forks are: what is registered with the interpreter cannot be taken back."""
 _session: Session | None = None
-_forks: Forks | None = None
+_forks: ForkSteps | None = None
 refusal = ""
 """Why the last `enter` refused, one sentence; empty if it did not."""
 
@@ -145,12 +145,12 @@ def _watch_forks() -> None:
 
 def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
     """Begin a session; whether that went well."""
-    from . import errors
+    from .safe import foreign_exceptions
 
     try:
         _begin(started_by, birth)
     except Exception as error:
-        if not errors.is_ours(error):
+        if not foreign_exceptions.is_ours(error):
             raise
         return False
     return True
@@ -161,14 +161,14 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     global _session, _forks
     import atexit
 
-    from .forks import Forks
-    from .leanness import be_lean
+    from .lifecycle.fork import ForkSteps
     from .session import Session
+    from .strip_docs import strip_package
 
     session = Session(started_by, birth)
     session.on_left = _left
     if _forks is None:
-        forks = Forks()
+        forks = ForkSteps()
         forks.register()
         atexit.register(_at_exit)
         _forks = forks
@@ -176,7 +176,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
         _session = _forks.session = session
         sys.modules[RENDEZVOUS] = sys.modules[__name__]
         session.enter()
-        be_lean(sys.modules[__name__])
+        strip_package(sys.modules[__name__])
     except BaseException:
         session.leave("failed")
         raise

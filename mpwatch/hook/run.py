@@ -50,8 +50,8 @@ def _enter() -> None:
     global _hook
     directory = os.path.dirname(os.path.abspath(__file__))
     namespace: dict[str, Any] = {"__name__": "mpwatch_run"}
-    with open(f"{directory}/stowaway.py", encoding="utf-8") as file:
-        exec(compile(file.read(), f"{directory}/stowaway.py", "exec"), namespace)
+    with open(f"{directory}/lifecycle/path_loader.py", encoding="utf-8") as file:
+        exec(compile(file.read(), f"{directory}/lifecycle/path_loader.py", "exec"), namespace)
     _hook = namespace["load"](directory, "run")
 
 
@@ -109,7 +109,7 @@ def _clear(namespace: dict[str, object]) -> None:
 
 
 def _unframe(error: BaseException) -> None:
-    """Take the lines of this file off a traceback that passes: see `errors.unframe`."""
+    """Take the lines of this file off a traceback that passes: see `foreign_exceptions.unframe`."""
     step = error.__traceback__ and error.__traceback__.tb_next
     while step is not None and step.tb_frame.f_code.co_filename == __file__:
         step = step.tb_next
@@ -117,7 +117,7 @@ def _unframe(error: BaseException) -> None:
         return  # something in here; but what is wrong in the program's text has no lines
     error.__traceback__ = step
     if _hook is not None:
-        _hook.errors.cut(error, step)
+        _hook.safe.foreign_exceptions.cut(error, step)
 
 
 def _as_module() -> object:

@@ -7,25 +7,27 @@ import os
 import sys
 import weakref
 
-from . import answers, errors, exact, places, wire
-from .items import Items
-from .loaders import Readings
-from .notes import Notes, Problems
-from .origins import Origins
-from .patching import Patcher
-from .pristine import System
-from .readings import Worker, make_here
-from .ring import Ring, make_record
-from .ring_copy import SAVE_EVERY_S, RingCopy
-from .server import Server
-from .sweeping import Sweeper
+from . import requests, wire
+from .checks.call_sites import CallSites
+from .lifecycle.patcher import Patcher
+from .safe import exact, foreign_exceptions
+from .safe.unpatched import System
+from .state.loader_state import LoaderStates
+from .state.queue_sampling import QueueSampling
+from .state.thread_state import Worker, make_here
+from .transport import runtime_dir
+from .transport.notes import Notes, Problems
+from .transport.ring import Ring, make_record
+from .transport.ring_copy import SAVE_EVERY_S, RingCopy
+from .transport.server import Server
+from .transport.stale_files import StaleFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .stock import Stock
+    from .checks.late_attach_scan import LateAttachScan
 
 LATE = ("attach", "instrument")
 """How a hook comes into a program that may have run for a while."""
@@ -42,7 +44,7 @@ class Identity:
 
     def __init__(self, system: System, started_by: str, birth: dict[str, Any] | None) -> None:
         self.pid: int = system.os.getpid()
-        self.start_ticks = places.start_ticks(system) or 0
+        self.start_ticks = runtime_dir.start_ticks(system) or 0
         self.started_by = started_by
         self.birth = birth or {}
         # Asked at once: what it says when the parent has ended is another process.
@@ -51,7 +53,7 @@ class Identity:
     def look_again(self, system: System) -> None:
         """Ask for the start time once more, if no descriptor could be had for it in the fork."""
         if not self.start_ticks:
-            self.start_ticks = places.start_ticks(system) or 0
+            self.start_ticks = runtime_dir.start_ticks(system) or 0
 
     def origin(self, system: System) -> tuple[int, int, bytes]:
         """Who started this process, for those who find only its own ring; see `wire.ORIGIN`."""
@@ -60,9 +62,9 @@ class Identity:
             parent, ticks = self.birth["parent"], self.birth.get("parent_start_ticks") or 0
             name = str(self.birth.get("name") or "")
         elif self.started_by != "fork":  # what a fork has there is a copy of its parent's
-            parent, name = places.parent_and_name()
+            parent, name = runtime_dir.parent_and_name()
         if parent and not ticks:
-            ticks = places.start_ticks(system, parent) or 0
+            ticks = runtime_dir.start_ticks(system, parent) or 0
         return parent, ticks, name.encode(errors="replace")
 
     @property
@@ -118,13 +120,13 @@ class Session:
         self.ring_copy = RingCopy(self.system)
         self.record, self._restart_record = make_record(self.ring, self.system)
         self.here = make_here(self.system)
-        self.loaders = Readings(self.identity.pid)
+        self.loaders = LoaderStates(self.identity.pid)
         self.worker = Worker()
         # Its parts know it by a proxy: a session that has left goes when the last wrapper that
         # somebody kept does, at once, and its ring with it, also in programs that turn `gc` off.
         part_of: Any = weakref.proxy(self)
-        self.items = Items(part_of)
-        self.origins = Origins(part_of)
+        self.items = QueueSampling(part_of)
+        self.origins = CallSites(part_of)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
         self.on_request: dict[str, Callable[[], Any]] = {}
@@ -132,12 +134,12 @@ class Session:
         self.problems = Problems()
         self.patcher = Patcher(part_of)
         self.server = Server(part_of)
-        self.sweeper = Sweeper(self.system)
+        self.sweeper = StaleFiles(self.system)
         self.on_left: Callable[[Session], None] | None = None
         """Called once this hook has left."""
         self.state = "new"
         """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
-        self.stock: Stock | None = None
+        self.stock: LateAttachScan | None = None
         """What was there before, where the hook came into a running program."""
         self.is_crashed = False
         """An exception ended this process: its files stay for the autopsy."""
@@ -160,7 +162,7 @@ class Session:
         self._take_stock()
         # Imported here: what an import allocates may start a garbage collection, and the program
         # may be iterating over `sys.modules`.
-        from .calibration import wrapper_ns
+        from .checks.overhead import wrapper_ns
 
         self.jobs.append(functools.partial(self._calibrate, wrapper_ns))
         self.jobs.append(self._read_version)
@@ -175,8 +177,10 @@ class Session:
         self.state = "on"
         self.identity.look_again(self.system)
         try:
-            directory, problem = places.find_directory(self.system, os.environ, may_block=False)
-        except places.MightBlock:
+            directory, problem = runtime_dir.find_directory(
+                self.system, os.environ, may_block=False
+            )
+        except runtime_dir.MightBlock:
             self.is_on_disk = self.server.is_opening = True
             self._open_ring_in_memory()
             self.jobs.append(self._open_on_disk)
@@ -186,7 +190,7 @@ class Session:
     def _open_on_disk(self) -> None:
         """Make the files and the socket: on the thread."""
         try:
-            self._open_in(*places.find_directory(self.system, os.environ))
+            self._open_in(*runtime_dir.find_directory(self.system, os.environ))
         finally:
             self.server.is_opening = False
 
@@ -198,8 +202,8 @@ class Session:
             return
         stem = f"{directory}/{self.identity.stem}"
         path = stem + wire.RING_SUFFIX
-        places.remove(self.system, path)
-        device = places.memory_device(self.system, directory)
+        runtime_dir.remove(self.system, path)
+        device = runtime_dir.memory_device(self.system, directory)
         if device is None or not self._open_ring_file(path, device):
             if not self.ring.is_memory:
                 self._open_ring_in_memory()
@@ -208,7 +212,7 @@ class Session:
         try:
             self.server.listen(stem + wire.SOCKET_SUFFIX)
         except OSError as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             self.problems.append(f"socket: {error.strerror or error}")
         self.notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
@@ -222,7 +226,7 @@ class Session:
         try:
             self.ring.open_file(path, identity.pid, identity.start_ticks, origin, device)
         except OSError as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             self.problems.append(f"ring: {error.strerror or error}")
             return False
@@ -235,7 +239,7 @@ class Session:
         try:
             self.ring.open_memory(identity.pid, identity.start_ticks, origin)
         except OSError as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             self.problems.append(f"ring in memory: {error.strerror or error}")
 
@@ -318,8 +322,8 @@ class Session:
                 "exception",
                 where="main",
                 type=exact.class_name(type(error)),
-                text=errors.text_of(error),
-                frames=errors.frames_of(error),
+                text=foreign_exceptions.text_of(error),
+                frames=foreign_exceptions.frames_of(error),
             )
 
     def remove_files(self) -> None:
@@ -327,9 +331,9 @@ class Session:
         if self.is_crashed:
             self.ring_copy.save(self.ring)
         else:
-            places.remove(self.system, self.ring.path)
-            places.remove(self.system, self.ring_copy.path)
-            places.remove(self.system, self.notes.path)
+            runtime_dir.remove(self.system, self.ring.path)
+            runtime_dir.remove(self.system, self.ring_copy.path)
+            runtime_dir.remove(self.system, self.notes.path)
         self.notes.path = self.ring_copy.path = None
 
     def reset_in_child(self) -> None:
@@ -372,7 +376,7 @@ class Session:
             self.open()
             self.server.start()
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             self.problems.append(f"{type(error).__name__}: {error}")
 
@@ -410,7 +414,7 @@ class Session:
         try:
             self.notes.add(kind, fields, kind == "exit" or self.is_crashed)
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             self.problems.append(f"note {kind}: {type(error).__name__}")
 
@@ -421,19 +425,19 @@ class Session:
             "exception",
             where=wire.KIND_NAMES.get(kind, str(kind)),
             type=exact.class_name(type(error)),
-            text=errors.text_of(error),
-            frames=errors.frames_of(error),
+            text=foreign_exceptions.text_of(error),
+            frames=foreign_exceptions.frames_of(error),
             tid=self.system.get_native_id(),
             **fields,
         )
 
     def hello(self) -> dict[str, Any]:
         """The first frame of a connection."""
-        return answers.hello(self)
+        return requests.hello(self)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """The reply to an observer's request."""
-        return answers.answer(self, request)
+        return requests.answer(self, request)
 
     def work(self) -> None:
         """Do the jobs that were left for the thread."""
@@ -481,9 +485,9 @@ class Session:
     def _take_stock(self) -> None:
         """Look at what the program has made without us."""
         if "multiprocessing.util" in sys.modules and self.identity.started_by in LATE:
-            from .stock import Stock
+            from .checks.late_attach_scan import LateAttachScan
 
-            self.stock = Stock(weakref.proxy(self))
+            self.stock = LateAttachScan(weakref.proxy(self))
             self.stock.take()
 
     def _read_version(self) -> None:

@@ -1,1 +1,1 @@
-"""The values everything else speaks in: frozen, without files, clocks or network."""
+"""Frozen values that all other packages share. Nothing here uses files, clocks or the network."""

@@ -1,4 +1,4 @@
-"""What a Python command line runs: script, module or code, past the interpreter's own options."""
+"""The script, module or code that a Python command line runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple, TypeAlias
 ProgramKind: TypeAlias = Literal["script", "module", "code", "none"]
 
 _TAKES_VALUE = ("-X", "-W", "--check-hash-based-pycs")
-"""Options whose value may be the next word (`python --help-all`, CPython 3.15)."""
+"""Options whose value may be the next word; source: `python --help-all`, CPython 3.15."""
 _STARTERS = ("mpwatch/hook/run.py",)
-"""Programs that run the program named next, under its own name."""
+"""Programs that run the program named in their next argument."""
 
 
 class PythonProgram(NamedTuple):
@@ -19,11 +19,11 @@ class PythonProgram(NamedTuple):
 
     kind: ProgramKind
     text: str
-    """Path of the script, name of the module, or the code itself; empty where there is none."""
+    """Path of the script, name of the module, or the code itself; empty if there is none."""
 
     @property
     def name(self) -> str:
-        """How people call it: `train.py`, `-m pkg.train`, `-c`; empty where there is none."""
+        """Short name: `train.py`, `-m pkg.train`, `-c`; empty if there is none."""
         if self.kind == "script":
             return os.path.basename(self.text)
         if self.kind == "module":
@@ -32,7 +32,7 @@ class PythonProgram(NamedTuple):
 
 
 def python_program(cmdline: Sequence[str]) -> PythonProgram:
-    """Find the program in a command line whose first word is an interpreter."""
+    """The program of a command line whose first word is an interpreter."""
     index = 1
     while index < len(cmdline):
         word = cmdline[index]
@@ -54,7 +54,7 @@ def python_program(cmdline: Sequence[str]) -> PythonProgram:
 
 
 def _short_options(word: str) -> tuple[ProgramKind, str]:
-    """What a cluster like `-um` or `-Bcprint(1)` ends in: the kind and a value glued to it."""
+    """The program in a cluster of options like `-um` or `-Bcprint(1)`: its kind, attached value."""
     for position, letter in enumerate(word[1:], start=2):
         if letter in "XW":
             break

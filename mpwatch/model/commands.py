@@ -1,4 +1,4 @@
-"""What a person can ask of a source while it runs, as values."""
+"""Commands to a running source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpwatch.model.ids import ProcessId
 
 @dataclass(frozen=True, slots=True)
 class TakeStacks:
-    """Take stacks now; of everything if no process is given."""
+    """Take stacks now, of one process or of all."""
 
     process: ProcessId | None = None
     native: bool = False
@@ -19,7 +19,7 @@ class TakeStacks:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Keep taking stacks of one process twice a second, or stop following with `None`."""
+    """Take stacks of one process twice a second; `None` stops it."""
 
     process: ProcessId | None
 
@@ -33,49 +33,60 @@ class Focus:
 
 @dataclass(frozen=True, slots=True)
 class SetRefresh:
-    """Sample this often."""
+    """Set the number of samples per second."""
 
     hz: float
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Keep the last snapshot on screen; collecting goes on."""
+    """Keep the last snapshot on screen, or show new ones again; sampling continues."""
 
     paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StartRecording:
-    """Write all inputs to a file from now on; `None` stops."""
+    """Write all inputs to a file; `None` stops it."""
 
     path: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Replay only: move to seconds since the start of the recording."""
+    """Replay only: move to a time, in seconds from the start of the recording."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class SetSpeed:
-    """Replay only: seconds of recording per second."""
+    """Replay only: set the seconds of recording per second."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Replay only: pause, and move by so many readings; backwards if negative."""
+    """Replay only: pause and move by a number of samples, backwards if negative."""
 
     readings: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class InjectHook:
-    """Live only: inject the hook into the job, and into what it starts from now on."""
+    """Live only: inject the hook into the job and into processes that it starts later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAllocators:
+    """Live only: ask the hooks of these processes once for the figures of torch's CUDA allocator.
+
+    The hook takes the allocator's lock for this. Behind a kernel that never ends it would wait for
+    the lock for ever, so these figures are read on request only.
+    """
+
+    processes: tuple[ProcessId, ...]
 
 
 Command: TypeAlias = (
@@ -83,6 +94,7 @@ Command: TypeAlias = (
     | Follow
     | InjectHook
     | Pause
+    | ReadAllocators
     | Seek
     | SetRefresh
     | SetSpeed

@@ -1,4 +1,4 @@
-"""What hooks report, decoded, and the inputs that a source folds and a recording holds."""
+"""Decoded events of hooks, and the inputs that a source folds and a recording contains."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class HookEvent(NamedTuple):
 
     sequence: int
     at_ns: int
-    """CLOCK_MONOTONIC, one clock for the machine."""
+    """CLOCK_MONOTONIC, which all processes of a machine share."""
     kind: int
     tid: int
     duration_ns: int
     bytes: int
     key: int
-    """Which segment, handle, queue or process: the same on both sides."""
+    """The segment, handle, queue or process; the same value in sender and receiver."""
     key2: int
     aux: int
     flags: int
@@ -29,7 +29,7 @@ class HookEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HookHello:
-    """An input: the hook of a process introduced itself."""
+    """An input: the first message of a hook."""
 
     process: ProcessId
     at_s: float
@@ -37,46 +37,46 @@ class HookHello:
     python: str
     torch: str | None
     pid_inside: int
-    """The pid as the process itself sees it."""
+    """The pid in the pid namespace of the process."""
     started_by: str = ""
-    """How the hook came in: instrument, run, fork, spawn, forkserver, attach."""
+    """How the hook was loaded: instrument, run, fork, spawn, forkserver, attach."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Patch points that could not be set, with the reason."""
+    """Patch points that could not be installed, with the reason."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else of the hello, as it came, cleaned."""
+    """All other fields of the hello, sanitized."""
     since_ns: int | None = None
-    """When it came in, CLOCK_MONOTONIC: it numbers its records and notes from then on."""
+    """When it was attached, CLOCK_MONOTONIC; its records and notes are numbered from then on."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSlice:
-    """An input: the ring's new records of one process."""
+    """An input: new records from the ring of one process."""
 
     process: ProcessId
     at_s: float
     events: tuple[HookEvent, ...]
     lost: int
-    """Records that were overwritten before anybody got them, since the hook came in."""
+    """Records that were overwritten before an observer read them, since the hook was attached."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookNote:
-    """An input: something rare with text: an exception, a birth, a call site."""
+    """An input: a rare event with text: an exception, a process start, a call site."""
 
     process: ProcessId
     at_ns: int
     kind: str
     data: Mapping[str, Any] = field(default_factory=dict)
     lost: int = 0
-    """Notes that were pushed out of memory before anybody got them, since the hook came in."""
+    """Notes that were dropped before an observer read them, since the hook was attached."""
     number: int | None = None
     """Counts the notes of one hook from 0; with the process it identifies the note. `None` if the
-    hook or the recording is of a version that did not write it."""
+    hook or the recording is of a version without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookGauges:
-    """An input: readings the hook took on request (SharedCache, loaders, queues, allocator)."""
+    """An input: values that the hook read on request (SharedCache, loaders, queues, allocator)."""
 
     process: ProcessId
     at_s: float
@@ -92,7 +92,7 @@ class HookStatus:
     state: HookState
     reason: str = ""
     passes: bool = False
-    """What keeps the hook out may be over soon: it is worth another try."""
+    """The reason is temporary, so another injection may succeed."""
 
 
 Input: TypeAlias = (

@@ -1,4 +1,4 @@
-"""What is wrong, where, why, and what to do about it."""
+"""Findings: a failure that is present or approaching."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpwatch.model.ids import ProcessId
 
 
 class Severity(IntEnum):
-    """How bad it is; ordered, so that thresholds can be compared."""
+    """Severities in order, so that they can be compared with thresholds."""
 
     INFO = 1
     WARNING = 2
@@ -23,24 +23,24 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One failure, present or approaching, with the numbers that show it."""
+    """One failure, present or approaching, with its evidence."""
 
     rule: str
-    """Id in the catalogue of failures, e.g. `fd-exhaustion-receiver`."""
+    """Rule id, for example `fd-exhaustion-receiver`."""
     severity: Severity
     summary: str
     evidence: tuple[str, ...]
-    """The numbers seen. No evidence, no finding."""
+    """The observed facts, never empty."""
     cause: str
     advice: str
     process: ProcessId | None = None
     tid: int | None = None
     eta_s: float | None = None
-    """Seconds until the damage, where that can be forecast."""
+    """Seconds until the failure, where that can be predicted."""
     subject: str = ""
-    """Tells apart findings of one rule about one process (a queue, a segment, a file)."""
+    """Distinguishes findings of one rule about one process (a queue, a segment, a file)."""
     effect_of: str | None = None
-    """Rule id of the finding that causes this one; it is then shown below that one."""
+    """Rule id of the finding that causes this one."""
     first_seen_s: float | None = None
     """Set by the engine: monotonic seconds."""
     resolved_s: float | None = None
@@ -48,5 +48,5 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, ProcessId | None, int | None, str]:
-        """What makes it the same finding at the next look."""
+        """Identifies the finding across snapshots."""
         return (self.rule, self.process, self.tid, self.subject)

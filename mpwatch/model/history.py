@@ -1,4 +1,4 @@
-"""How numbers moved: bounded series per process and metric, for forecasts and trends."""
+"""Bounded series of numbers for each process and metric, for forecasts and trends."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ProcessMetric: TypeAlias = Literal[
     "minor_faults",
     "involuntary_switches",
     "voluntary_switches",
-    "loader_wait",  # 1 while the main thread waits as DataLoaders do, for a batch or work, else 0
-    "cuda_unreleased",  # CUDA tensors sent and not released by their receivers, by the hook's count
-    "looks",  # a point when stacks were taken from outside, which stops and wakes the process
+    "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
+    "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
+    "looks",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[
     "shm_used_bytes",
@@ -51,7 +51,7 @@ class Point(NamedTuple):
 
 
 Series: TypeAlias = Sequence[Point]
-"""Oldest first. Empty when nothing was read."""
+"""Oldest first; empty if nothing was read."""
 
 NO_POINTS: Series = ()
 _AT_S = attrgetter("at_s")
@@ -103,12 +103,12 @@ class Track(Sequence[Point]):
         return self._values[: self._count]
 
     def first_at(self, at_s: float) -> int:
-        """The place of the first point at or after a time."""
+        """The index of the first point at or after a time."""
         return bisect_left(self._moments, at_s, 0, self._count)
 
 
 def columns(series: Series) -> tuple[Sequence[float], Sequence[float]]:
-    """The times of a series and its values, without making a point for each."""
+    """The times and the values of a series, without creating points."""
     if isinstance(series, Track):
         return series.moments, series.values
     return [point.at_s for point in series], [point.value for point in series]
@@ -120,7 +120,7 @@ def values_of(series: Series) -> Sequence[float]:
 
 
 def first_at(series: Series, at_s: float) -> int:
-    """The place of the first point of a series at or after a time."""
+    """The index of the first point at or after a time; takes logarithmic time."""
     if isinstance(series, Track):
         return series.first_at(at_s)
     return bisect_left(series, at_s, key=_AT_S)
@@ -146,5 +146,5 @@ class History:
         return self.processes.get((process, metric), NO_POINTS)
 
     def of_host(self, metric: HostMetric) -> Series:
-        """The series of the machine, oldest first; empty if never read."""
+        """A series of the host, oldest first; empty if never read."""
         return self.host.get(metric, NO_POINTS)

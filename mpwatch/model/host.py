@@ -1,4 +1,4 @@
-"""The machine and its limits, as a job sees them, and what the doctor says of each."""
+"""The host and its limits as a job sees them, and the checks of `mpwatch doctor`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from mpwatch.model.segments import SegmentUse
 
 @dataclass(frozen=True, slots=True)
 class RoomSample:
-    """Room on a file system, as the target sees it."""
+    """Size and free space of a file system in the mount namespace of the target."""
 
     path: str
     total_bytes: int
     free_bytes: int
     total_inodes: int | None
     free_inodes: int | None
-    """`None` where the file system does not count inodes."""
+    """`None` if the file system does not count inodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupSample:
-    """The target's control group: the nearest limit on the way up counts."""
+    """The control group of the target; limits include those of its ancestors."""
 
     version: int
     path: str
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
-    """`None` is unlimited or unknown; see `problems` of the host sample."""
+    """`None` if unlimited or unknown; see `problems` of the host sample."""
     memory_peak_bytes: int | None = None
     limit_hits: int | None = None
     """`memory.events` max, or v1 `memory.failcnt`."""
@@ -41,18 +41,18 @@ class CgroupSample:
 
 
 class PortOwner(NamedTuple):
-    """A process that listens on a TCP port a job names for its rendezvous."""
+    """A process that listens on a TCP port that a job uses for its rendezvous."""
 
     port: int
     pid: int
     command: str
     parent_pid: int
-    """1 where whoever started it is gone."""
+    """1 if its parent has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """The machine or container around the job."""
+    """The host or container of the job."""
 
     at_s: float
     wall_s: float
@@ -60,7 +60,7 @@ class HostSample:
     kernel: str
     cpu_count: int | None = None
     usable_cpus: int | None = None
-    """What affinity and quota leave to the root process."""
+    """CPUs that affinity and quota allow the root process."""
     load_1m: float | None = None
     runnable: int | None = None
     memory_total_bytes: int | None = None
@@ -71,26 +71,26 @@ class HostSample:
     max_map_count: int | None = None
     threads_max: int | None = None
     left_segments: tuple[SegmentUse, ...] | None = None
-    """Named torch segments in its /dev/shm whose maker no longer exists; `None` if unreadable."""
+    """Named torch segments in its /dev/shm whose creator has ended; `None` if unreadable."""
     port_owners: tuple[PortOwner, ...] | None = None
-    """Who listens on the ports its root names for a rendezvous; `None` if unreadable."""
+    """Listeners on the rendezvous ports of the root process; `None` if unreadable."""
     problems: tuple[str, ...] = ()
 
 
 CheckState: TypeAlias = Literal["ok", "note", "warning", "problem"]
-"""`note`: worth knowing, harmless. `warning`: will hurt some jobs. `problem`: stops something."""
+"""`note`: harmless. `warning`: some jobs will fail. `problem`: something cannot work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor's answer."""
+    """One check of `mpwatch doctor`."""
 
     name: str
-    """What was looked at, short and fixed: `open files`, `/dev/shm`, `ptrace rights`."""
+    """Fixed name: `open files`, `/dev/shm`, `ptrace rights`."""
     state: CheckState
     value: str
-    """What was found, in numbers: `1024 soft, 524288 hard`."""
+    """The value found: `1024 soft, 524288 hard`."""
     meaning: str
-    """What follows from it here, one sentence."""
+    """What the value means for jobs, one sentence."""
     fix: str = ""
-    """The command or setting that changes it; empty where nothing needs to change."""
+    """The command or setting that changes it; empty if nothing needs to change."""

@@ -1,4 +1,4 @@
-"""Who is who: identities that stay true when numbers are reused."""
+"""Identities of processes and segments that stay unique when numbers are reused; roles; states."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Role: TypeAlias = Literal[
     "pool-worker",
     "other",
 ]
-"""What a process is for in a torch job."""
+"""The purpose of a process in a torch job."""
 
 HookState: TypeAlias = Literal["absent", "pending", "ready", "silent", "gone"]
-"""`pending`: queued, the main thread has not reached the interpreter. `silent`: no answer."""
+"""`pending`: injected, but the main thread has not run Python code since. `silent`: no answer."""
 
 
 class ProcessId(NamedTuple):
-    """A process for as long as it lives; a bare pid may be reused, this may not."""
+    """The identity of a process: unlike a pid, it is never reused."""
 
     pid: int
     start_ticks: int
-    """Field 22 of `/proc/PID/stat`: clock ticks since boot, fixed for life."""
+    """Start time in clock ticks since boot, field 22 of `/proc/PID/stat`, proc_pid_stat(5)."""
 
 
 class SegmentId(NamedTuple):
-    """A shared-memory file by what never changes: names differ between processes, inodes do not."""
+    """The identity of a shared-memory file: names differ between processes, inodes do not."""
 
     device: int
     """`st_dev` of the file."""

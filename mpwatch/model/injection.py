@@ -1,4 +1,4 @@
-"""What injecting the hook into a job would do, process by process, before it is done."""
+"""The plan of an injection: what it would do to each process of a job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mpwatch.model.ids import ProcessId, Role
 
 ALREADY_THERE = "already there"
-"""The method of a process that has a hook: nothing would be done to it."""
+"""The method of a process that has the hook already, so nothing would be done to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class PlannedInjection:
     name: str
     role: Role
     method: str = ""
-    """`remote_exec`, `pending call` or `already there`; empty where the process is left out."""
+    """`remote_exec`, `pending call` or `already there`; empty if the process is left out."""
     reason: str = ""
-    """Why it is left out, one sentence."""
+    """Why the process is left out, one sentence."""
     fix: str = ""
     writes: tuple[str, ...] = ()
-    """What would be written: into its memory, and into which directories."""
+    """What would be written to its memory and to directories."""
     is_helper: bool = False
-    """A process in which a hook would have no use: not Python, a helper of multiprocessing or
-    torch, one that has ended, mpwatch itself."""
+    """A process in which the hook would have no use: not Python, a helper of multiprocessing or
+    torch, a process that has ended, mpwatch itself."""
 
     @property
     def would_be_injected(self) -> bool:
@@ -36,7 +36,7 @@ class PlannedInjection:
 
 @dataclass(frozen=True, slots=True)
 class InjectionPlan:
-    """The whole job."""
+    """The plan for a whole job."""
 
     processes: tuple[PlannedInjection, ...]
     patches: tuple[str, ...]
@@ -48,5 +48,5 @@ class InjectionPlan:
         return tuple(each for each in self.processes if each.would_be_injected)
 
     def left_out(self) -> tuple[PlannedInjection, ...]:
-        """The processes that could use a hook and would not get one, each with its reason."""
+        """The processes in which the hook would be useful and that would not get it."""
         return tuple(each for each in self.processes if not each.method and not each.is_helper)

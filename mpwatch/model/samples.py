@@ -1,8 +1,7 @@
-"""What was measured from outside, as plain immutable values.
+"""Samples: values that probes read from outside the processes.
 
-Nothing here reads a file, a clock or the network: samples are built by `mpwatch.collect`, folded by
-`mpwatch.observe` and shown by reports and screens. `None` means "could not be read" and never zero;
-the reason is in the `problems` beside it. All `at_s` are CLOCK_MONOTONIC seconds.
+`mpwatch.collect` builds them, `mpwatch.observe` folds them into snapshots. `None` means "could not
+be read", never zero; the reason is in `problems`. All `at_s` are CLOCK_MONOTONIC seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mpwatch.model.segments import SegmentUse
 FdKind: TypeAlias = Literal[
     "torch", "shm", "file", "pipe", "socket", "device", "gpu", "epoll", "event", "timer", "other"
 ]
-"""What a descriptor points to; `torch` is a torch shared-memory segment, `shm` any other."""
+"""What a descriptor refers to; `torch` is a torch shared-memory segment, `shm` any other."""
 
 WaitKind: TypeAlias = Literal[
     "pipe-read",
@@ -39,20 +38,20 @@ WaitKind: TypeAlias = Literal[
 
 
 class FdLink(NamedTuple):
-    """One descriptor and what it points to."""
+    """One descriptor and its target."""
 
     fd: int
     kind: FdKind
     target: str
-    """The link's text, cleaned: `pipe:[18174]`, `/dev/shm/torch_...`."""
+    """Text of the link, sanitized: `pipe:[18174]`, `/dev/shm/torch_...`."""
     inode: int | None
     """Inode of a pipe, socket or file."""
     is_writable: bool | None
-    """Open for writing, from the flags in fdinfo; `None` where those were not read."""
+    """Whether it is open for writing, from the flags in fdinfo; `None` if not read."""
     position: int | None = None
-    """Offset in a regular file that is open for reading only; `None` where it was not read."""
+    """Offset in a regular file that is open for reading only; `None` if not read."""
     peer: int | None = None
-    """Inode of the other end of a socket; `None` where that is elsewhere or unknown."""
+    """Inode of the peer of a socket; `None` if it is on another host or unknown."""
     address: str | None = None
     """Of a socket: `unix listens on /tmp/a`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`."""
 
@@ -66,9 +65,9 @@ class FdSample:
     hard_limit: int | None
     by_kind: Mapping[FdKind, int] | None = None
     links: tuple[FdLink, ...] | None = None
-    """Every link, or only pipes and sockets where there are very many; `None` if never read."""
+    """All links, or only pipes and sockets if there are very many; `None` if never read."""
     read_at_s: float | None = None
-    """When `by_kind` and `links` were read: they are kept while `used` does not move."""
+    """When `by_kind` and `links` were read; they are reused while `used` does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +80,13 @@ class MapSample:
     torch_count: int = 0
     """Mappings of torch segments."""
     libraries: tuple[str, ...] = ()
-    """Base names of mapped libraries that matter for diagnosis: cv2, libgomp, libcuda, ..."""
+    """Base names of mapped libraries that rules look for: cv2, libgomp, libcuda, ..."""
     read_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Memory of one process in bytes, from `smaps_rollup`; `rss_bytes` alone is always fresh."""
+    """Memory of one process in bytes, from `smaps_rollup`; only `rss_bytes` is read each time."""
 
     rss_bytes: int | None = None
     pss_bytes: int | None = None
@@ -99,11 +98,11 @@ class MemorySample:
     """`RssShmem` of `/proc/PID/status`: resident shared memory."""
     swap_bytes: int | None = None
     read_at_s: float | None = None
-    """When the `smaps_rollup` part was read: it is read in rotation."""
+    """When `smaps_rollup` was read, which is read in rotation."""
 
     @property
     def private_bytes(self) -> int | None:
-        """Memory nobody else shares: what ends with the process."""
+        """Memory that no other process shares; it is freed when the process exits."""
         if self.private_clean_bytes is None or self.private_dirty_bytes is None:
             return None
         return self.private_clean_bytes + self.private_dirty_bytes
@@ -111,29 +110,29 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class WaitedOn:
-    """What a blocked thread waits for, resolved from its system call and arguments."""
+    """What a blocked thread waits for, from its system call and its arguments."""
 
     kind: WaitKind
     call: str
     """Name of the system call, `read`, `futex`, `poll`..."""
     targets: tuple[str, ...] = ()
-    """What it waits on: `pipe:[18174]`, `socket:[77]`, `sem 1a:77`, `pid 41826`, `futex 0x7f..`."""
+    """Targets: `pipe:[18174]`, `socket:[77]`, `sem 1a:77`, `pid 41826`, `futex 0x7f..`."""
     fds: tuple[int, ...] = ()
     address: int | None = None
     """Futex address."""
     segment: SegmentId | None = None
-    """The mapped file a futex lies in: a semaphore shared between processes."""
+    """The mapped file that contains the futex: a semaphore shared between processes."""
     value: int | None = None
-    """Value of the semaphore or futex word, where it could be read."""
+    """Value of the semaphore or futex word, if it could be read."""
     queued_bytes: int | None = None
     """Unread bytes in the pipe waited on."""
     timeout_s: float | None = None
-    """How long this call itself waits at most; `None` is for ever or unknown."""
+    """Timeout of the call; `None` if infinite or unknown."""
     futex_command: int | None = None
-    """`FUTEX_CMD_MASK` part of the operation (futex(2)): 9 is glibc's semaphores, conditions and so
-    Python's locks; 0 is mutexes of native code and the barriers of GNU's OpenMP."""
+    """`FUTEX_CMD_MASK` part of the operation (futex(2)): 9 for glibc's semaphores and conditions,
+    thus for Python's locks; 0 for mutexes of native code and the barriers of GNU's OpenMP."""
     wanted_bytes: int | None = None
-    """How many bytes a read asked for: tells the head of a message from its body."""
+    """Bytes that a read asked for: distinguishes the header of a message from its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +146,14 @@ class ThreadSample:
     cpu_ticks: int | None
     wchan: str | None = None
     syscall: int | None = None
-    """Number of the system call it is blocked in; -1 if blocked outside one."""
+    """Number of the system call that it is blocked in; -1 if blocked outside of one."""
     waits_on: WaitedOn | None = None
     start_ticks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcSample:
-    """One reading of one process."""
+    """One sample of one process."""
 
     process: ProcessId
     at_s: float
@@ -164,7 +163,7 @@ class ProcSample:
     state: str
     role: Role = "other"
     worker_id: int | None = None
-    """Number of a DataLoader worker among its parent's, from birth order; the hook knows better."""
+    """Number of a DataLoader worker, from the order of starts; the hook knows the exact number."""
     rank: int | None = None
     is_python: bool = False
     python_version: str | None = None
@@ -178,9 +177,9 @@ class ProcSample:
     """Controlling terminal, 0 is none."""
     session: int | None = None
     ns_pid: int | None = None
-    """Its pid inside its own pid namespace, where that differs."""
+    """Its pid in its own pid namespace, if that differs."""
     ns_uid: int | None = None
-    """Its user id inside its own user namespace, where that differs."""
+    """Its user ID in its own user namespace, if that differs."""
     born_wall_s: float | None = None
     threads: tuple[ThreadSample, ...] | None = None
     thread_count: int | None = None
@@ -195,16 +194,16 @@ class ProcSample:
     read_bytes: int | None = None
     written_bytes: int | None = None
     cpus_allowed: int | None = None
-    """How many cpus it may run on."""
+    """Number of CPUs that it may run on."""
     signals_caught: int | None = None
     """`SigCgt` mask."""
     oom_score_adj: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Only the variables that matter (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""
+    """Only variables that rules use (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""
     start_method: str | None = None
-    """How it was started, from its command line and parent: fork, spawn or forkserver."""
+    """fork, spawn or forkserver, from its command line and parent."""
     is_reused: bool = False
-    """Slow parts were not read this time but carried over."""
+    """Whether expensive values are from an earlier sample."""
     problems: tuple[str, ...] = ()
 
 
@@ -233,15 +232,19 @@ class GpuSample:
     problems: tuple[str, ...] = ()
 
 
+NO_GPUS = "GPUs are not shown"
+"""How each problem begins that says why there are no GPU samples."""
+
+
 class Frame(NamedTuple):
     """One frame of a stack."""
 
     function: str
-    """Plain name, `get` and not `Queue.get`: the same from every Python and every source."""
+    """Name without its class, `get` and not `Queue.get`: the same in all Pythons and sources."""
     file: str
     line: int
     locals: tuple[tuple[str, str], ...] = ()
-    """Names and shortened reprs, only when asked for."""
+    """Names and shortened reprs, only on request."""
 
 
 StackSource: TypeAlias = Literal["py-spy", "hook"]
@@ -264,7 +267,7 @@ class StackSample:
 
 @dataclass(frozen=True, slots=True)
 class StacksTaken:
-    """An input: the stacks of one process, or why there are none."""
+    """An input: the stacks of one process, or the reason why there are none."""
 
     process: ProcessId
     at_s: float
@@ -276,20 +279,20 @@ class StacksTaken:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An input: a process is gone, and how."""
+    """An input: a process has ended, with its exit status."""
 
     process: ProcessId
     at_s: float
     exit_code: int | None = None
     signal: int | None = None
     problem: str | None = None
-    """Why neither exit code nor signal is known."""
+    """Why exit code and signal are unknown."""
     oom_kills: int | None = None
-    """What its control group had counted then; read for a SIGKILL only, and `None` if it cannot."""
+    """OOM kills in its control group by then; read after SIGKILL only, `None` if unreadable."""
 
     @property
     def words(self) -> str:
-        """How it ended: `exit code 1`, `signal 9 (SIGKILL)` or `unknown: ...`."""
+        """Exit status: `exit code 1`, `signal 9 (SIGKILL)` or `unknown: ...`."""
         if self.signal is not None:
             from signal import Signals
 
@@ -305,7 +308,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class TreeSample:
-    """An input: one reading of the whole job, root first, parents before children."""
+    """An input: one sample of the whole job, root first, parents before children."""
 
     at_s: float
     wall_s: float
@@ -313,8 +316,8 @@ class TreeSample:
     host: HostSample
     processes: tuple[ProcSample, ...]
     gpus: tuple[GpuSample, ...] | None = None
-    """`None` means no NVML; the reason is in `problems`."""
+    """`None` without NVML; the reason is in `problems`."""
     ticks_per_s: int = 100
     cost_s: float | None = None
-    """CPU seconds this reading took."""
+    """CPU seconds that this sample cost."""
     problems: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
-"""Text from other processes, made harmless: called where such text enters, and nowhere else.
+"""Sanitize text from other processes; called where such text enters mpwatch, and nowhere else.
 
-Names, paths, command lines, exception messages and stack lines are whatever another process wants
-them to be: control characters, terminal escapes, invalid UTF-8, megabytes. What leaves here is one
-line of printable text of bounded length. Markup needs no escaping, because nothing downstream
-interprets any.
+Names, paths, command lines, exception messages and stack lines may contain anything: control
+characters, terminal escapes, invalid UTF-8, megabytes. The result is one line of printable text of
+bounded length. Markup is not escaped, because no code of mpwatch interprets markup.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import unicodedata
 NAME_LIMIT = 256
 MESSAGE_LIMIT = 4096
 
-# A CSI, OSC or two-byte escape sequence, whole, so that its parameters do not remain as noise.
+# A whole CSI, OSC or two-byte escape sequence, so that its parameters do not remain as text.
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[@-Z\\-_])"
 )
@@ -26,10 +25,10 @@ def clean(raw: str | bytes, limit: int = NAME_LIMIT) -> str:
     """One printable line of at most `limit` characters; a cut is marked with an ellipsis.
 
     Args:
-        raw: Text as it came; bytes are read as UTF-8, what is invalid becomes U+FFFD.
-        limit: Characters kept, the ellipsis included.
+        raw: The text; bytes are decoded as UTF-8, invalid ones become U+FFFD.
+        limit: Characters of the result, including the ellipsis.
     """
-    # Twelve times the limit holds the longest useful prefix even if it is full of escapes.
+    # Twelve times the limit contains the longest useful prefix, even among many escapes.
     head = raw[: limit * 12]
     text = head.decode("utf-8", "replace") if isinstance(head, bytes) else head
     if text.isascii() and text.isprintable():
@@ -42,23 +41,8 @@ def clean(raw: str | bytes, limit: int = NAME_LIMIT) -> str:
     return out
 
 
-def clean_lines(raw: str | bytes, limit: int = MESSAGE_LIMIT) -> tuple[str, ...]:
-    """Several lines, each cleaned, together at most `limit` characters."""
-    head = raw[: limit * 2]
-    text = head.decode("utf-8", "replace") if isinstance(head, bytes) else head
-    lines: list[str] = []
-    left = limit
-    for line in text.splitlines():
-        if left <= 0:
-            lines.append("…")
-            break
-        lines.append(clean(line, left))
-        left -= len(lines[-1]) + 1
-    return tuple(lines)
-
-
 def _printable(character: str) -> str:
-    """The character itself, a space for white space, U+FFFD for what must not reach a terminal."""
+    """The character itself, a space for white space, U+FFFD for other control characters."""
     if character in "\t\n\r":
         return " "
     if unicodedata.category(character) in _UNPRINTABLE:

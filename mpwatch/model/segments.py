@@ -1,4 +1,4 @@
-"""Shared-memory files, as one process holds them."""
+"""Shared-memory files held by one process."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Literal, TypeAlias
 from mpwatch.model.ids import SegmentId
 
 SegmentKind: TypeAlias = Literal["torch", "torch-named", "psm", "semaphore", "nccl", "other"]
-"""`torch` was unlinked at birth (file_descriptor strategy); `torch-named` still has its name."""
+"""`torch` is unlinked at creation (file_descriptor strategy); `torch-named` still has its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentUse:
-    """How one process holds one shared-memory file."""
+    """One shared-memory file in one process."""
 
     segment: SegmentId
     path: str
     kind: SegmentKind
     is_linked: bool
     creator_pid: int | None
-    """From the name `torch_<pid>_...`, as a pid of the observer's namespace."""
+    """From the name `torch_<pid>_...`, as a pid in the observer's namespace."""
     fds: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] = ()
     """Mapped address ranges, start and end."""
     size_bytes: int | None = None
-    """`st_size`; where the file cannot be examined, the mapped length."""
+    """`st_size`, or the mapped length if the file cannot be examined."""
     allocated_bytes: int | None = None
-    """`st_blocks * 512`; less than the size means over-committed (sparse)."""
+    """`st_blocks * 512`; less than the size if the file is sparse."""
     changed_wall_s: float | None = None
-    """`st_ctime`: when it was made or last unlinked."""
+    """`st_ctime`: when it was created or last unlinked."""

@@ -1,13 +1,14 @@
-"""The state of the whole job at one moment, joined from every layer: what screens and reports show.
+"""The state of a whole job at one moment, from all sources of data.
 
-Built by `mpwatch.observe.state.fold`; frozen, so it crosses threads freely.
+`mpwatch.observe.state.fold` builds snapshots; rules, reports and screens read them. They are
+frozen, so threads can share them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
@@ -21,7 +22,7 @@ SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread with what is known of its stack."""
+    """One thread and its stack."""
 
     tid: int
     name: str
@@ -30,36 +31,36 @@ class Thread:
     cpu_percent: float | None = None
     waits_on: WaitedOn | None = None
     stack: tuple[Frame, ...] = ()
-    """Innermost first; empty if not taken."""
+    """Innermost first, without the frames that a fork copied; empty if not taken."""
     stack_source: StackSource | None = None
     stack_at_s: float | None = None
     stack_age_s: float | None = None
-    """Seconds between the taking of the stack and the reading of the thread."""
+    """Seconds from the stack to the sample of the thread."""
     has_gil: bool | None = None
     still_s: float | None = None
-    """How long it has used no cpu, as far as was observed."""
+    """How long it has used no cpu, within the time observed."""
     waits_s: float | None = None
-    """How long it has been found waiting for the same; `None` where that is not known."""
+    """How long it has waited for the same target; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """The hook of one process, as seen from here."""
+    """The hook of one process, as the observer knows it."""
 
     state: HookState = "absent"
     reason: str = ""
     events: int = 0
     lost: int = 0
-    """Records and notes that were made and never got here."""
+    """Records and notes that were made but did not reach the observer."""
     lost_notes: int = 0
     """The notes among them."""
     torch: str | None = None
     python: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     own_cost_ns: int | None = None
-    """CPU time of the hook's own thread, where it says so."""
+    """CPU time of the hook's own thread, where the hook reports it."""
     own_calls_ns: int | None = None
-    """CPU time its wrappers took of the program's threads: records by what one was measured at."""
+    """CPU time of its wrappers in the program's threads: records times the cost of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +74,31 @@ class SharedCache:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """What a DataLoader worker does."""
+    """The batches of a DataLoader worker."""
 
     worker_id: int | None
     loader: int | None = None
-    """Which of main's loaders, by its key."""
+    """Key of the DataLoader in the main process."""
     fetched: int = 0
     fetch_p50_s: float | None = None
     fetch_p99_s: float | None = None
     recent_s: tuple[float, ...] = ()
     """The last fetch times, oldest first."""
     task: int | None = None
-    """Batch being fetched, `None` while it waits for work."""
+    """Batch being fetched; `None` while it is idle."""
     task_since_s: float | None = None
-    """For how long it has been at that batch."""
+    """How long it has been fetching that batch."""
     index: str | None = None
-    """The sample index within the batch, where the hook could tell."""
+    """Index of the sample that it loads, where the hook reports it."""
     queued: int | None = None
-    """Batches main has handed it that it has not begun."""
+    """Batches assigned to it that it has not started."""
     parked: int | None = None
-    """Batches it has finished that main has not taken yet."""
+    """Batches it has finished that the main process has not taken yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """A live DataLoader iterator in a main process, as its hook sees it."""
+    """A live DataLoader iterator in a main process, from its hook."""
 
     process: ProcessId
     key: int
@@ -106,16 +107,16 @@ class Loader:
     next_task: int | None = None
     """Batch to be delivered next (`_rcvd_idx`)."""
     sent_task: int | None = None
-    """Batch to be handed out next (`_send_idx`)."""
+    """Batch to be assigned next (`_send_idx`)."""
     outstanding: int | None = None
     parked: int | None = None
-    """Finished out of order, waiting for an earlier one."""
+    """Batches finished out of order, held until an earlier one is delivered."""
     owner_worker: int | None = None
-    """Worker that owns the next batch."""
+    """Worker to which the next batch is assigned."""
     wait_share: float | None = None
-    """Part of the last minute main spent waiting, 0 to 1."""
+    """Share of the last minute that the main process waited, 0 to 1."""
     waiting_since_s: float | None = None
-    """For how long main has waited for it; `None` while it does not wait."""
+    """How long the main process has waited for a batch; `None` while it does not wait."""
     batches: int = 0
     data: Mapping[str, object] = field(default_factory=dict)
 
@@ -129,11 +130,13 @@ class GpuUse:
     allocated_bytes: int | None = None
     """From torch's allocator, by the hook."""
     reserved_bytes: int | None = None
+    read_at_s: float | None = None
+    """When the allocator's figures were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trends:
-    """The last values of what is drawn in a row, oldest first; `None` where not read."""
+    """Recent values that screens draw as trends, oldest first; `None` if not read."""
 
     cpu_percent: Sequence[float | None] = ()
     private_bytes: Sequence[float | None] = ()
@@ -144,19 +147,19 @@ class Trends:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of the job with everything known about it."""
+    """One process of the job."""
 
     process: ProcessId
     sample: ProcSample
-    """The reading it is based on; the last one if the process has ended."""
+    """The newest sample; of an ended process the last one."""
     parent: ProcessId | None
     """Within the tree; `None` for the root and for orphans."""
     role: Role
     label: str
-    """`main`, `worker 3`, `rank 1`, or its name: how people call it."""
+    """`main`, `worker 3`, `rank 1`, or the name of its program."""
     depth: int = 0
     original_parent: ProcessId | None = None
-    """Remembered from before it was orphaned."""
+    """The parent before it was orphaned."""
     cpu_percent: float | None = None
     private_bytes: int | None = None
     shm_bytes: int | None = None
@@ -169,13 +172,13 @@ class Process:
     loader: WorkerLoad | None = None
     gpus: tuple[GpuUse, ...] = ()
     doing: str = ""
-    """One line: what it does or waits for, from the best layer there is."""
+    """What it does, what it waits for or how it ended, in one line."""
     stacks_cost_s: float | None = None
-    """CPU seconds the last taking of its stacks took, where that was measured."""
+    """CPU seconds that taking its last stacks cost, where measured."""
     trends: Trends = field(default_factory=Trends)
     ended: Ended | None = None
     gauges: Mapping[str, object] = field(default_factory=dict)
-    """The hook's readings that have no field of their own."""
+    """Values from the hook without a field of their own."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -191,7 +194,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One shared-memory file with everybody who holds it."""
+    """One shared-memory file and the processes that hold it."""
 
     segment: SegmentId
     path: str
@@ -202,16 +205,16 @@ class Segment:
     """The creator if it is one of the processes observed."""
     mappers: tuple[ProcessId, ...]
     holders: tuple[ProcessId, ...]
-    """Who has a descriptor on it without mapping it."""
+    """Processes that have a descriptor of it and do not map it."""
     size_bytes: int | None
     allocated_bytes: int | None
     changed_wall_s: float | None
-    """When it was made or last changed, seconds since 1970."""
+    """When it was created or last changed, seconds since 1970."""
     call_site: str | None = None
     """`train.py:57`, sampled by the hook."""
 
     def age_s(self, wall_s: float) -> float | None:
-        """How old it is at a moment; not a field, so that what stays the same is the same value."""
+        """Its age at a time; not a field, so that an unchanged segment is an equal value."""
         return None if self.changed_wall_s is None else max(0.0, wall_s - self.changed_wall_s)
 
 
@@ -224,7 +227,7 @@ class Flow:
     tensors: int
     bytes: int
     copied_bytes: int
-    """Copied into shared memory anew instead of reusing a shared buffer."""
+    """Copied into shared memory again instead of reusing a shared buffer."""
     latency_p50_s: float | None = None
     latency_p99_s: float | None = None
     tensors_per_s: float | None = None
@@ -235,7 +238,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line of the events view: something that happened, in words."""
+    """One line of the events page."""
 
     sequence: int
     at_s: float
@@ -251,7 +254,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnCost:
-    """What watching costs."""
+    """What observing costs."""
 
     cpu_percent: float | None = None
     rss_bytes: int | None = None
@@ -263,7 +266,7 @@ class OwnCost:
 
 @dataclass(frozen=True, slots=True)
 class Playback:
-    """Where a replay stands in its recording."""
+    """The position of a replay in its recording."""
 
     at_s: float
     """Seconds since the recording began."""
@@ -273,47 +276,23 @@ class Playback:
     is_paused: bool = False
 
 
-class _Index(NamedTuple):
-    """What is asked of the processes of one moment again and again, by forty rules at each look."""
-
-    processes: tuple[Process, ...]
-    living: tuple[Process, ...]
-    by_id: Mapping[ProcessId, Process]
-
-
-_index = _Index((), (), {})
-"""Of the processes asked about last: while it holds them, no others can have their identity."""
-
-
-def _indexed(processes: tuple[Process, ...]) -> _Index:
-    """Threads may ask at once; at worst both look through them."""
-    global _index
-    known = _index
-    if known.processes is not processes:
-        living = tuple([process for process in processes if process.ended is None])
-        # The first of an identity wins.
-        by_id = {process.process: process for process in reversed(processes)}
-        known = _index = _Index(processes, living, by_id)
-    return known
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole job at one moment."""
+    """A whole job at one moment."""
 
     at_s: float
     wall_s: float
     root: ProcessId
     host: HostSample
     processes: tuple[Process, ...]
-    """Root first, parents before children; ended ones stay, marked."""
+    """Root first, parents before children; also processes that have ended."""
     segments: tuple[Segment, ...] = ()
     gpus: tuple[GpuSample, ...] | None = None
     flows: tuple[Flow, ...] = ()
     loaders: tuple[Loader, ...] = ()
     waits: WaitGraph = field(default_factory=WaitGraph)
     findings: tuple[Finding, ...] = ()
-    """Most severe first."""
+    """Most urgent first, effects below their cause, resolved ones last."""
     log: tuple[LogEntry, ...] = ()
     """Bounded, oldest first."""
     log_dropped: int = 0
@@ -325,15 +304,21 @@ class Snapshot:
     """Set by replays only."""
     own: OwnCost = field(default_factory=OwnCost)
     problems: tuple[str, ...] = ()
+    _living: tuple[Process, ...] = field(init=False, repr=False, compare=False)
+    _by_id: Mapping[ProcessId, Process] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the lookups, which forty rules repeat."""
+        living = tuple([process for process in self.processes if process.ended is None])
+        # Of two processes with one identity, the first wins.
+        by_id = {process.process: process for process in reversed(self.processes)}
+        object.__setattr__(self, "_living", living)
+        object.__setattr__(self, "_by_id", by_id)
 
     def get(self, process: ProcessId | None) -> Process | None:
         """The process with this identity, or `None`."""
-        return None if process is None else _indexed(self.processes).by_id.get(process)
+        return None if process is None else self._by_id.get(process)
 
     def living(self) -> tuple[Process, ...]:
         """The processes that have not ended."""
-        return _indexed(self.processes).living
-
-    def children_of(self, process: ProcessId) -> tuple[Process, ...]:
-        """Direct children, ended ones included."""
-        return tuple(p for p in self.processes if p.parent == process)
+        return self._living

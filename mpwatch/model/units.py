@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same in reports and on screens. `None` is a dash."""
+"""Numbers as text, the same in reports and on screens. `None` is a dash."""
 
 from __future__ import annotations
 

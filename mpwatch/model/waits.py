@@ -1,4 +1,4 @@
-"""Who waits for whom: the graph behind "why does it stand still"."""
+"""The wait graph: which thread waits for which processes, and the chains of such waits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitKind
 
 Verdict: TypeAlias = Literal["cycle", "dead-end", "progress", "ordinary", "unknown"]
-"""`progress`: the chain ends at something that runs. `dead-end`: nobody can ever end the wait."""
+"""`progress`: the chain ends at a process that runs. `dead-end`: no process can end the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitEdge:
-    """One thread waits for something that these processes could provide."""
+    """A thread waits for something that other processes can provide."""
 
     waiter: ProcessId
     tid: int
@@ -23,16 +23,16 @@ class WaitEdge:
     """In words: `batch 417`, `pipe 18174`, `semaphore 1a:77`, `exit of 41826`."""
     providers: tuple[ProcessId, ...] = ()
     since_s: float | None = None
-    """How long it has waited, as far as was observed."""
+    """How long it has waited, within the time observed."""
     evidence: str = ""
-    """From which layer this is known: a system call, a stack frame, the hook."""
+    """The source: a system call, a stack frame, the hook."""
     is_ordinary: bool = False
-    """An idle worker, back-pressure, a paused debugger: waiting that means nothing."""
+    """A wait by design: an idle worker, back-pressure, a paused debugger."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitLink:
-    """One step of a chain, ready to read."""
+    """One step of a chain, in words."""
 
     process: ProcessId | None
     tid: int | None
@@ -45,7 +45,7 @@ class WaitLink:
 
 @dataclass(frozen=True, slots=True)
 class WaitChain:
-    """From a waiting process to what would have to move."""
+    """A chain from a waiting process to the process or resource that would have to continue."""
 
     links: tuple[WaitLink, ...]
     verdict: Verdict
@@ -60,7 +60,7 @@ class WaitChain:
 
 @dataclass(frozen=True, slots=True)
 class WaitGraph:
-    """All waiting of one moment."""
+    """All waits in one snapshot."""
 
     edges: tuple[WaitEdge, ...] = ()
     chains: tuple[WaitChain, ...] = ()

@@ -1,7 +1,7 @@
-"""What dead processes did last, and what follows from it.
+"""The last events of dead processes, and the findings about them.
 
-The files they left are turned into the inputs an observer would have got, and folded: so the same
-rules that judge a running job judge a dead one.
+The files that their hooks left are decoded into the inputs of a live observer and folded, so that
+the rules for running jobs apply to dead ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_boxes
 from mpwatch.collect.process import procfs
+from mpwatch.describe.findings import effects_below_causes, unresolved
 from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
@@ -23,16 +24,16 @@ from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.observe.state.event_log import note_words
 from mpwatch.observe.state.fold import Fold
 from mpwatch.report.json import utc_text
-from mpwatch.report.table import Paper
-from mpwatch.report.text import finding_lines, heading
+from mpwatch.report.table import TextStyle
+from mpwatch.report.text import finding_lines, heading, labelled
 
-NO_EXIT = "it noted no exit: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
+NO_EXIT = "no exit was recorded: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
 _BEGINS = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}
-"""Records of a beginning, with the record of the end that should follow on the same thread."""
+"""Records of the start of a call, with the record of its end on the same thread."""
 
 
 class NothingLeft(LookupError):
-    """There is nothing to examine; the text is one sentence for a person."""
+    """There is nothing to examine; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,57 +44,57 @@ class Dead:
     parent: ProcessId | None
     worker_id: int | None
     unfinished: HookEvent | None
-    """A call that began and never ended."""
+    """A call that started and did not end."""
     exit_code: int | None = None
-    """What its parent was told; -9 for signal 9."""
+    """As its parent got it from `wait`; -9 for signal 9."""
 
 
 @dataclass(frozen=True, slots=True)
 class Autopsy:
-    """One dead job, or what is left of it."""
+    """One dead job, or the part of it that left files."""
 
     dead: tuple[Dead, ...]
     """Parents before children."""
     snapshot: Snapshot
-    """Its last state, with the findings that follow."""
+    """Its last state, with findings."""
     parent: ProcessId | None = None
-    """Who started the first of them, if that is none of them."""
+    """The parent of the first process, if it is not in `dead`."""
     parent_words: str = ""
-    """What is known of that one."""
+    """The state of that parent, one sentence."""
 
     @property
     def root(self) -> ProcessId:
-        """After whom the job is called."""
+        """The process that names the job."""
         return self.parent or self.dead[0].box.process
 
 
 def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
-    """Examine what a process, or all processes of a folder, left behind.
+    """Examine the hook files of a process, or of all processes in a folder.
 
     Args:
-        subject: A pid, or a folder with black boxes.
+        subject: A pid, or a folder with hook files.
         proc: Where procfs is mounted.
 
     Returns:
-        One result a job, oldest first; for a pid that process and everything it started.
+        One result for each job, oldest first; for a pid, that process and its descendants.
 
     Raises:
-        NothingLeft: Nothing dead is there.
+        NothingLeft: There is no file of a dead process.
     """
     if subject.isascii() and subject.isdecimal():
         return _of_process(int(subject), proc)
     boxes = read_boxes([subject], proc)
     dead = [box for box in boxes if not box.is_alive]
     if not os.path.isdir(subject):
-        raise NothingLeft(f"{subject} is neither a process id nor a folder.")
+        raise NothingLeft(f"{subject} is neither a process ID nor a folder.")
     if not dead:
-        living = f" ({len(boxes)} still run)" if boxes else ""
-        raise NothingLeft(f"No process that died left anything in {subject}{living}.")
+        running = f" ({len(boxes)} still run{'s' if len(boxes) == 1 else ''})" if boxes else ""
+        raise NothingLeft(f"There are no hook files of dead processes in {subject}{running}.")
     return examine(dead, proc)
 
 
 def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ...]:
-    """One result for each job among the black boxes of dead processes."""
+    """One result for each job among the hook files of dead processes."""
     births = _births(boxes)
     parents = _parents(boxes, births)
     jobs: dict[ProcessId, list[BlackBox]] = {}
@@ -105,7 +106,7 @@ def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ..
 
 
 def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
-    """The job as an observer would have seen it, with what held just before and after its end."""
+    """The last state of the job, with the findings from just before and after its end."""
     fold, engine = Fold(), Engine()
     for each in _inputs(dead, root):
         fold.apply(each)
@@ -113,13 +114,13 @@ def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
     for one in sorted(dead, key=lambda one: one.box.last_ns):
         fold.apply(ended(one))
     after = engine.diagnosed(fold.snapshot(), fold.history())
-    told = {finding.key for finding in after.findings}
-    held = tuple(finding for finding in before.findings if finding.key not in told)
-    return replace(after, findings=(*after.findings, *held))
+    found = {finding.key for finding in after.findings}
+    earlier = (finding for finding in before.findings if finding.key not in found)
+    return replace(after, findings=tuple(effects_below_causes([*after.findings, *earlier])))
 
 
 def ended(dead: Dead) -> Ended:
-    """How a process ended, as its parent was told, or else as far as its own notes tell."""
+    """The exit status of a process: from its parent, else from its own notes."""
     box, code = dead.box, dead.exit_code
     at_s = box.last_ns / 1e9
     if code is not None:
@@ -138,27 +139,27 @@ def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
     boxes = read_boxes(folders, proc)
     parents = _parents(boxes, _births(boxes))
     lines = {box.process: _line(box.process, parents) for box in boxes}
-    # One that left no file is known by those it started.
-    namesakes = [process for line in lines.values() for process in line if process.pid == pid]
-    if not namesakes:
+    # A process without a file is known as the parent of others.
+    candidates = [process for line in lines.values() for process in line if process.pid == pid]
+    if not candidates:
         raise NothingLeft(
-            f"Process {pid} left nothing in {' or '.join(folders)}: it had no hook, ended"
+            f"Process {pid} left no hook file in {' or '.join(folders)}: it had no hook, exited"
             " normally, or died more than a day ago."
         )
-    subject = max(namesakes, key=lambda process: process.start_ticks)
+    subject = max(candidates, key=lambda process: process.start_ticks)
     family = [box for box in boxes if subject in lines[box.process]]
     dead = [box for box in family if not box.is_alive]
     if not dead:
-        raise NothingLeft(f"Process {pid} still runs, with all it started: mpwatch attach {pid}.")
+        raise NothingLeft(f"Process {pid} and its descendants still run: mpwatch attach {pid}.")
     return examine(dead, proc)
 
 
 def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
-    """What parents noted about the births of those in other boxes."""
+    """The notes of parents about the starts of the other processes, by process."""
     boxes = tuple(boxes)
     births: dict[ProcessId, HookNote] = {}
     for note in (note for box in boxes for note in box.notes if note.kind == "birth"):
-        # Of several processes with this pid it was the first that started after the parent did.
+        # Of several processes with this pid, the first that started after the parent did.
         children = [
             box.process
             for box in boxes
@@ -174,9 +175,9 @@ def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
 def _parents(
     boxes: Sequence[BlackBox], births: Mapping[ProcessId, HookNote]
 ) -> dict[ProcessId, ProcessId]:
-    """Who started each: by what the parent noted, else by what its own ring says.
+    """The parent of each process: from the parent's notes, else from the child's own ring.
 
-    A parent without a file is one too: its hook never came in, or it ended normally.
+    A parent may have no file: it had no hook, or it exited normally.
     """
     parents = {process: note.process for process, note in births.items()}
     for box in boxes:
@@ -186,19 +187,19 @@ def _parents(
 
 
 def _known_by_ticks(parent: ProcessId, child: ProcessId, boxes: Iterable[BlackBox]) -> ProcessId:
-    """A parent whose start is unknown: the last with its pid that started before the child."""
+    """Complete a parent without start time: the last with its pid that started before the child."""
     if parent.start_ticks:
         return parent
-    namesakes = [
+    starts = [
         box.process.start_ticks
         for box in boxes
         if box.process.pid == parent.pid and box.process.start_ticks <= child.start_ticks
     ]
-    return ProcessId(parent.pid, max(namesakes, default=0))
+    return ProcessId(parent.pid, max(starts, default=0))
 
 
 def _line(process: ProcessId, parents: Mapping[ProcessId, ProcessId]) -> tuple[ProcessId, ...]:
-    """A process, its parent, and so on up."""
+    """A process and its ancestors, nearest first."""
     line = [process]
     while (parent := parents.get(line[-1])) is not None and parent not in line:
         line.append(parent)
@@ -228,7 +229,7 @@ def _examine_job(
 
 
 def _absent_words(parent: ProcessId, dead: Sequence[Dead], proc: str) -> str:
-    """What is known of a parent that is not among the dead."""
+    """The state of a parent that is not in `dead`, one sentence."""
     them, first = "them" if len(dead) > 1 else "it", dead[0].box
     found = procfs.read_stat(proc, parent.pid)
     is_same = found is not None and (
@@ -240,13 +241,12 @@ def _absent_words(parent: ProcessId, dead: Sequence[Dead], proc: str) -> str:
     if has_box(first.folder, parent):
         return f"{parent.pid}, which started {them}, died too: mpwatch autopsy {parent.pid}"
     return (
-        f"{parent.pid}, which started {them}, left no file: its hook had not come in, or it ended"
-        " normally"
+        f"{parent.pid}, which started {them}, left no file: it had no hook, or it exited normally"
     )
 
 
 def _exit_codes(boxes: Sequence[BlackBox]) -> dict[tuple[ProcessId | None, int], int]:
-    """What parents were told about the ends of their children: by parent, and pid of the child."""
+    """Exit codes of children as their parents got them, by parent and pid of the child."""
     return {
         (box.process, event.key): event.aux - wire.EXIT_BASE
         for box in boxes
@@ -269,7 +269,7 @@ def _dead(box: BlackBox, birth: HookNote | None, parent: ProcessId | None) -> De
 
 
 def unfinished(events: Iterable[HookEvent]) -> HookEvent | None:
-    """The last call that began and whose end was never recorded."""
+    """The last call whose start was recorded and whose end was not."""
     begun: dict[tuple[int, int], HookEvent] = {}
     for event in events:
         if event.kind in _BEGINS:
@@ -280,17 +280,17 @@ def unfinished(events: Iterable[HookEvent]) -> HookEvent | None:
 
 
 def _inputs(dead: Sequence[Dead], root: ProcessId) -> list[Input]:
-    """What an observer would have got before the end: a look at all, then what each did."""
+    """The inputs of a live observer until the end: one sample of the tree, then the events."""
     first_ns = min(one.box.monotonic_ns for one in dead)
-    heard: list[tuple[int, Input]] = []
+    timed: list[tuple[int, Input]] = []
     for one in dead:
         box = one.box
         if box.events:
             part = HookSlice(box.process, box.events[-1].at_ns / 1e9, box.events, box.lost)
-            heard.append((box.events[-1].at_ns, part))
-        heard += [(note.at_ns, note) for note in box.notes]
-    heard.sort(key=lambda pair: pair[0])
-    return [_tree(dead, root, first_ns), *(each for _, each in heard)]
+            timed.append((box.events[-1].at_ns, part))
+        timed += [(note.at_ns, note) for note in box.notes]
+    timed.sort(key=lambda pair: pair[0])
+    return [_tree(dead, root, first_ns), *(each for _, each in timed)]
 
 
 def _tree(dead: Sequence[Dead], root: ProcessId, first_ns: int) -> TreeSample:
@@ -328,66 +328,68 @@ def _sample(one: Dead, root: ProcessId, at_s: float) -> ProcSample:
     )
 
 
+LABEL_WIDTH = 11
 EVENTS_SHOWN = 8
 NOTES_SHOWN = 6
 _LOADER = (wire.LOADER_NEXT, wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_FETCH_BEGIN)
-COPIED = (
-    "the records above are the last copy of a ring in memory; what the process did after the copy"
-    " was made is not known"
-)
-_DULL_NOTES = ("birth", "call-site")
+COPIED = "the records above are the last copy of a ring in memory; later events are lost"
+_NOTES_OMITTED = ("birth", "call-site")
 
 
-def autopsy_text(autopsies: Sequence[Autopsy], *, paper: Paper | None = None) -> str:
-    """Every dead process: how it ended, what it had not finished, what it did last."""
-    paper = paper or Paper()
+def autopsy_text(autopsies: Sequence[Autopsy], *, style: TextStyle | None = None) -> str:
+    """Every dead process: exit status, unfinished call, last events and notes; then findings."""
+    style = style or TextStyle()
     lines: list[str] = []
     for autopsy in autopsies:
         if len(autopsies) > 1 or autopsy.parent_words:
             count = len(autopsy.dead)
             what = f"{count} dead process{'es' if count != 1 else ''}"
-            lines += heading(f"job of {autopsy.root.pid}", what, paper)[1:]
+            lines += heading(f"job of {autopsy.root.pid}", what, style)[1:]
             if autopsy.parent_words:
-                lines += paper.wrap(autopsy.parent_words, "  ", "  ")
+                lines += style.wrap(autopsy.parent_words, "  ", "  ")
             lines.append("")
         for dead in autopsy.dead:
-            lines += [*_process(dead, autopsy, paper), ""]
-        findings = [f for f in autopsy.snapshot.findings if f.resolved_s is None]
+            lines += [*_process(dead, autopsy, style), ""]
+        findings = unresolved(autopsy.snapshot)
         if findings:
-            lines += heading("what follows", "", paper)[1:]
-            lines += finding_lines(findings, autopsy.snapshot, paper)
+            lines += heading("findings", "", style)[1:]
+            lines += finding_lines(findings, autopsy.snapshot, style)
     return "\n".join(lines[:-1])
 
 
-def _process(dead: Dead, autopsy: Autopsy, paper: Paper) -> list[str]:
+def _process(dead: Dead, autopsy: Autopsy, style: TextStyle) -> list[str]:
     box = dead.box
     known = autopsy.snapshot.get(box.process)
     name = known.label if known else "process"
     parent = f" of {dead.parent.pid}" if dead.parent else ""
     moment = _utc(box, box.last_ns)
-    title = paper.paint(f"{box.process.pid} {name}{parent}", "strong")
-    lines = [f"{title}  last sign of life {moment}"]
-    lines += _labelled("ended", ended(dead).words.removeprefix("unknown: "), paper)
+    title = style.paint(f"{box.process.pid} {name}{parent}", "strong")
+    lines = [f"{title}  last event {moment}"]
+    lines += labelled("ended", ended(dead).words.removeprefix("unknown: "), style, LABEL_WIDTH)
     if dead.unfinished is not None:
-        began = f"begun {_before(dead.unfinished, box.last_ns)} that"
-        lines += _labelled("unfinished", f"{_call(dead.unfinished)}, {began}", paper)
+        started = f"started {_before(dead.unfinished, box.last_ns)} that"
+        lines += labelled("unfinished", f"{_call(dead.unfinished)}, {started}", style, LABEL_WIDTH)
     for number, event in enumerate(box.events[-EVENTS_SHOWN:]):
         words = f"{_before(event, box.last_ns):>14}  {_call(event)}"
-        lines += _labelled("last" if number == 0 else "", words, paper)
-    notes = [note for note in box.notes if note.kind not in _DULL_NOTES]
+        lines += labelled("last" if number == 0 else "", words, style, LABEL_WIDTH)
+    notes = [note for note in box.notes if note.kind not in _NOTES_OMITTED]
     for number, note in enumerate(notes[-NOTES_SHOWN:]):
-        lines += _labelled("noted" if number == 0 else "", note_words(note.kind, note.data), paper)
+        lines += labelled(
+            "notes" if number == 0 else "", note_words(note.kind, note.data), style, LABEL_WIDTH
+        )
     if box.copied_ns:
-        lines += _labelled("copied", f"{_utc(box, box.copied_ns)}: {COPIED}", paper)
+        lines += labelled("copied", f"{_utc(box, box.copied_ns)}: {COPIED}", style, LABEL_WIDTH)
     if box.lost:
-        lines += _labelled("older", f"{count_text(box.lost)} records were overwritten", paper)
+        lines += labelled(
+            "older", f"{count_text(box.lost)} records were overwritten", style, LABEL_WIDTH
+        )
     for problem in box.problems:
-        lines += _labelled("unread", problem, paper)
+        lines += labelled("problem", problem, style, LABEL_WIDTH)
     return lines
 
 
 def _utc(box: BlackBox, at_ns: int) -> str:
-    """A moment of the clock of a process, as `2026-01-31 12:00:00 UTC`."""
+    """A time of CLOCK_MONOTONIC as `2026-01-31 12:00:00.000 UTC`."""
     return utc_text(box.wall_s(at_ns)).replace("T", " ").replace("+00:00", " UTC")
 
 
@@ -407,7 +409,3 @@ def _call(event: HookEvent) -> str:
 
 def _before(event: HookEvent, last_ns: int) -> str:
     return f"{seconds_text(max(0, last_ns - event.at_ns) / 1e9)} before"
-
-
-def _labelled(label: str, text: str, paper: Paper) -> list[str]:
-    return paper.wrap(text, f"  {label:<11} ", " " * 14)

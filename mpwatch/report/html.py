@@ -1,7 +1,7 @@
-"""A report as one HTML file: it can be mailed, opened offline, and loads nothing from anywhere.
+"""A report as one HTML file, which loads nothing: it can be mailed and opened offline.
 
 All text of the job is escaped, and a content policy forbids scripts and requests, so that a hostile
-process name stays a name.
+process name is only shown.
 """
 
 from __future__ import annotations
@@ -10,31 +10,46 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from mpwatch import __version__
-from mpwatch.describe.states import STATE_WORDS
+from mpwatch.describe.findings import (
+    FORECAST,
+    NO_FINDINGS,
+    labelled_fields,
+    severity_word,
+    subject_of,
+)
+from mpwatch.describe.names import full_name_of
+from mpwatch.describe.problems import problems_of
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import Point
-from mpwatch.model.snapshot import LogEntry, Process, Segment, Snapshot
-from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
+from mpwatch.model.snapshot import LogEntry, Snapshot
+from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.observe.recording.summary import Course
 from mpwatch.report.json import utc_text
 from mpwatch.report.stack_summary import stack_lines
-from mpwatch.report.table import Paper
-from mpwatch.report.text import doing_words, host_lines, name_of, program_of, segment_rows
+from mpwatch.report.table import TextStyle
+from mpwatch.report.text import (
+    flow_rows,
+    host_lines,
+    process_rows,
+    program_of,
+    segment_rows,
+    versions,
+)
 
 EVENTS_SHOWN = 500
 CURVES_SHOWN = 24
-"""Curves of processes; those that moved most are shown."""
+"""Of the processes; those with the largest relative change are shown."""
 CURVE_WIDTH, CURVE_HEIGHT = 300, 70
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_WIDE = Paper(width=110)
+_WIDE = TextStyle(width=110)
 
 
 def report_html(snapshot: Snapshot, course: Course | None = None) -> str:
-    """The whole job in one page.
+    """The whole job as one page.
 
     Args:
-        snapshot: Its last state, or its state now.
-        course: How numbers moved, if it comes from a recording.
+        snapshot: The state of the job, of a recording the last one.
+        course: The series over a whole recording; without one there are no curves.
     """
     title = f"mpwatch: {program_of(snapshot)} {snapshot.root.pid}"
     body = (
@@ -65,12 +80,8 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
     root = snapshot.get(snapshot.root)
     facts = [utc_text(snapshot.wall_s)[:19].replace("T", " ") + " UTC", snapshot.host.hostname]
     if snapshot.playback is not None:
-        facts.append(f"watched for {seconds_text(snapshot.playback.length_s)}")
-    if root is not None:
-        python, torch = root.hook.python or root.sample.python_version, root.hook.torch
-        facts += [f"python {python}"] if python else []
-        facts += [f"torch {torch}"] if torch else []
-        facts += [each for each in (root.start_method, root.sharing_strategy) if each]
+        facts.append(f"recorded for {seconds_text(snapshot.playback.length_s)}")
+    facts += versions(snapshot)
     yield f"<h1>{escape(title)}</h1>"
     yield '<p class="facts">' + "".join(f"<span>{escape(fact)}</span>" for fact in facts) + "</p>"
     if root is not None and root.sample.cmdline:
@@ -80,61 +91,44 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
 def _findings(snapshot: Snapshot) -> Iterator[str]:
     yield "<h2>Findings</h2>"
     if not snapshot.findings:
-        yield "<p>Nothing was found that is known to be wrong.</p>"
+        yield f"<p>{NO_FINDINGS}</p>"
     for finding in snapshot.findings:
         yield _finding(finding, snapshot)
 
 
 def _finding(finding: Finding, snapshot: Snapshot) -> str:
-    where = name_of(finding.process, snapshot) if finding.process else "the whole job"
-    rows = [("seen", evidence) for evidence in finding.evidence]
-    rows += [("follows", f"from {finding.effect_of}")] if finding.effect_of else []
-    rows += [("left", seconds_text(finding.eta_s))] if finding.eta_s is not None else []
-    rows += [("why", finding.cause), ("do", finding.advice)]
-    facts = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows if text)
-    passed = " passed" if finding.resolved_s is not None else ""
-    note = ' <span class="note">no longer holds</span>' if passed else ""
+    rows = [(FORECAST, seconds_text(finding.eta_s))] if finding.eta_s is not None else []
+    rows += labelled_fields(finding)
+    fields = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows)
+    kind = " resolved" if finding.resolved_s is not None else ""
+    note = ' <span class="note">resolved</span>' if finding.resolved_s is not None else ""
     return (
-        f'<article class="{finding.severity.word}{passed}">'
-        f'<h3><span class="word">{finding.severity.word}</span> {escape(finding.summary)}{note}'
-        f'</h3><p class="note"><code>{escape(finding.rule)}</code> {escape(where)}</p>'
-        f"<dl>{facts}</dl></article>"
+        f'<article class="{finding.severity.word}{kind}">'
+        f'<h3><span class="word">{severity_word(finding.severity)}</span> '
+        f"{escape(finding.summary)}{note}</h3>"
+        f'<p class="note"><code>{escape(finding.rule)}</code>'
+        f" {escape(subject_of(finding, snapshot))}</p>"
+        f"<dl>{fields}</dl></article>"
     )
 
 
 def _processes(snapshot: Snapshot) -> Iterator[str]:
-    titles = ("Process", "State", "#CPU %", "#Private", "#Shared", "#Files", "#Maps", "Hook")
+    titles = (
+        *("Process", "State", "#CPU", "#Private", "#Shm", "#FDs", "#Maps", "#Thr", "Hook"),
+        "~Doing",
+    )
     yield "<h2>Processes</h2>"
-    rows = (
-        (process.is_gone, (*_process_cells(process), doing_words(process)))
-        for process in snapshot.processes
-    )
-    yield from _table((*titles, "~Doing"), rows)
-
-
-def _process_cells(process: Process) -> tuple[str, ...]:
-    sample = process.sample
-    fds, maps = sample.fds, sample.maps
-    limit = f" of {count_text(fds.soft_limit)}" if fds and fds.soft_limit is not None else ""
-    return (
-        "\u2003" * process.depth + f"{process.pid} {process.label}",
-        "ended" if process.is_gone else STATE_WORDS.get(sample.state, sample.state),
-        percent_text(process.cpu_percent),
-        bytes_text(process.private_bytes),
-        bytes_text(process.shm_bytes),
-        count_text(fds.used) + limit if fds else DASH,
-        count_text(maps.used) if maps else DASH,
-        process.hook.state,
-    )
+    rows = zip(process_rows(snapshot, indent="\u2003"), snapshot.processes, strict=True)
+    yield from _table(titles, ((p.is_gone, (*row, p.doing)) for row, p in rows))
 
 
 def _curves(snapshot: Snapshot, course: Course) -> Iterator[str]:
-    """The numbers that moved most, each over the whole recording."""
-    curves = [(f"{name}", curve.points, name) for name, curve in course.host.items()]
+    """The series with the largest relative change, each over the whole recording."""
+    curves = [(name, curve.points, name) for name, curve in course.host.items()]
     moved = sorted(course.processes.items(), key=lambda item: -_movement(item[1].points))
     for (process, name), curve in moved[:CURVES_SHOWN]:
         what = name.removesuffix("_bytes").replace("_", " ")
-        curves.append((f"{name_of(process, snapshot)}: {what}", curve.points, name))
+        curves.append((f"{full_name_of(process, snapshot)}: {what}", curve.points, name))
     shown = [_curve(*each) for each in curves if len(each[1]) > 1]
     if shown:
         yield "<h2>Over time</h2>"
@@ -142,17 +136,17 @@ def _curves(snapshot: Snapshot, course: Course) -> Iterator[str]:
 
 
 def _curve(title: str, points: Sequence[Point], name: str) -> str:
-    """One line from left to right, its range written below."""
+    """One series as a line, with its range as caption."""
     low, high = min(p.value for p in points), max(p.value for p in points)
-    began_s, ended_s = points[0].at_s, points[-1].at_s
-    wide, tall = max(ended_s - began_s, 1e-9), max(high - low, 1e-9)
+    first_s, last_s = points[0].at_s, points[-1].at_s
+    wide, tall = max(last_s - first_s, 1e-9), max(high - low, 1e-9)
     line = " ".join(
-        f"{(p.at_s - began_s) / wide * CURVE_WIDTH:.1f},"
+        f"{(p.at_s - first_s) / wide * CURVE_WIDTH:.1f},"
         f"{CURVE_HEIGHT - 2 - (p.value - low) / tall * (CURVE_HEIGHT - 4):.1f}"
         for p in points
     )
     text = bytes_text if "bytes" in name else count_text
-    words = f"{title}, {text(low)} to {text(high)} in {seconds_text(ended_s - began_s)}"
+    words = f"{title}, {text(low)} to {text(high)} in {seconds_text(last_s - first_s)}"
     return (
         f'<figure><svg viewBox="0 0 {CURVE_WIDTH} {CURVE_HEIGHT}" width="{CURVE_WIDTH}"'
         f' height="{CURVE_HEIGHT}" role="img" aria-label="{escape(words)}">'
@@ -161,7 +155,7 @@ def _curve(title: str, points: Sequence[Point], name: str) -> str:
 
 
 def _movement(points: Sequence[Point]) -> float:
-    """How far a number went, as a share of its size."""
+    """The range of a series relative to its largest absolute value."""
     values = [point.value for point in points]
     return (max(values) - min(values)) / max(map(abs, values)) if any(values) else 0.0
 
@@ -175,7 +169,7 @@ def _waits(snapshot: Snapshot) -> Iterator[str]:
     chains = snapshot.waits.chains
     if not chains:
         return
-    yield "<h2>Who waits for whom</h2>"
+    yield "<h2>Waits</h2>"
     rows = (
         (False, (chain.verdict.replace("-", " "), chain.sentence, chain.conclusion))
         for chain in chains
@@ -184,34 +178,20 @@ def _waits(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _segments(snapshot: Snapshot) -> Iterator[str]:
-    segments: Sequence[Segment] = snapshot.segments
-    if not segments:
+    if not snapshot.segments:
         return
-    yield f"<h2>Shared memory</h2><p class='note'>{count_text(len(segments))} segments</p>"
+    count = count_text(len(snapshot.segments))
+    yield f"<h2>Shared memory</h2><p class='note'>{count} segments</p>"
     titles = ("Made by", "Kind", "#Count", "#Size", "#Used", "#Oldest", "~Mapped by")
-    yield from _table(titles, ((False, tuple(row)) for row in segment_rows(snapshot)))
+    yield from _table(titles, ((False, row) for row in segment_rows(snapshot)))
 
 
 def _flows(snapshot: Snapshot) -> Iterator[str]:
     if not snapshot.flows:
         return
-    yield "<h2>Tensors from process to process</h2>"
-    rows = (
-        (
-            False,
-            (
-                name_of(flow.sender, snapshot),
-                name_of(flow.receiver, snapshot),
-                count_text(flow.tensors),
-                bytes_text(flow.bytes),
-                bytes_text(flow.copied_bytes),
-                seconds_text(flow.latency_p50_s),
-                seconds_text(flow.latency_p99_s),
-            ),
-        )
-        for flow in snapshot.flows
-    )
-    yield from _table(("From", "To", "#Tensors", "#Bytes", "#Copied", "#p50", "#p99"), rows)
+    yield "<h2>Flows</h2><p class='note'>tensors from process to process</p>"
+    titles = ("Sender", "Receiver", "#Tensors", "#Bytes", "#Copied", "#p50", "#p99")
+    yield from _table(titles, ((False, row) for row in flow_rows(snapshot)))
 
 
 def _stacks(snapshot: Snapshot) -> Iterator[str]:
@@ -230,14 +210,17 @@ def _events(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _problems(snapshot: Snapshot) -> Iterator[str]:
-    problems = dict.fromkeys((*snapshot.problems, *snapshot.host.problems))
+    problems = problems_of(snapshot)
     if problems:
         items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
-        yield f"<h2>What could not be read</h2><ul>{items}</ul>"
+        yield f"<h2>Could not be read</h2><ul>{items}</ul>"
 
 
 def _table(titles: Sequence[str], rows: Iterable[tuple[bool, Sequence[str]]]) -> Iterator[str]:
-    """A table; a title begins with # for numbers, with ~ for long text."""
+    """A table of rows (whether the process has ended, cells).
+
+    A title starts with # for numbers, with ~ for long text.
+    """
     classes = [{"#": "number", "~": "long"}.get(title[0], "") for title in titles]
     head = "".join(
         f'<th class="{kind}">{escape(title.lstrip("#~"))}</th>'
@@ -268,11 +251,11 @@ article { border: 1px solid var(--line); border-left-width: 5px; border-radius: 
   padding: .8rem 1rem; margin: .6rem 0; }
 article.critical { border-left-color: var(--critical); }
 article.warning { border-left-color: var(--warning); }
-article.info { border-left-color: var(--info); } article.passed { opacity: .7; }
+article.info { border-left-color: var(--info); } article.resolved { opacity: .7; }
 article h3 { margin: 0 0 .3rem; font-size: 1rem; overflow-wrap: anywhere; }
 .critical .word { color: var(--critical); } .warning .word { color: var(--warning); }
-.info .word { color: var(--info); } .word { text-transform: uppercase; font-weight: 700; }
-dl { display: grid; grid-template-columns: 5rem 1fr; gap: .2rem .8rem; margin: 0; }
+.info .word { color: var(--info); } .word { font-weight: 700; }
+dl { display: grid; grid-template-columns: 6rem 1fr; gap: .2rem .8rem; margin: 0; }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line);

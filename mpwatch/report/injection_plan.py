@@ -1,33 +1,33 @@
-"""What an injection would do to a job, as text and as JSON."""
+"""The plan of an injection as text and as JSON."""
 
 from __future__ import annotations
 
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
 from mpwatch.report.json import SCHEMA, Document
-from mpwatch.report.table import Paper
+from mpwatch.report.table import TextStyle
 
-_PLAIN = Paper()
-_PROMISES = (
-    "Processes that the job starts from then on get the hook as well. "
-    "mpwatch detach PID undoes all of it: every function is restored, the thread ended, the files "
-    "removed. The program's results, output and exit code do not change."
+_PLAIN = TextStyle()
+_EFFECTS = (
+    "Processes that the job starts later get the hook as well. mpwatch detach PID undoes all of "
+    "this: it restores every function, ends the hook's thread and removes its files. The program's "
+    "results, output and exit code do not change."
 )
 
 
-def plan_text(plan: InjectionPlan, *, paper: Paper = _PLAIN) -> str:
-    """One entry a process: the method and what would be written, or why it is left out."""
+def plan_text(plan: InjectionPlan, *, style: TextStyle = _PLAIN) -> str:
+    """An entry for each process: the method and what would be written, or why it is left out."""
     lines: list[str] = []
     for each in plan.processes:
-        lines += _entry(each, paper)
+        lines += _entry(each, style)
     if plan.injectable():
-        lines += ["", paper.paint("what the hook replaces in each", "strong")]
-        lines += paper.wrap(", ".join(_points(plan)), "  ")
-        lines += ["", *paper.wrap(_PROMISES, "")]
+        lines += ["", style.paint("what the hook replaces in each", "strong")]
+        lines += style.wrap(", ".join(_points(plan)), "  ")
+        lines += ["", *style.wrap(_EFFECTS, "")]
     return "\n".join([*lines, "", summary(plan)])
 
 
 def summary(plan: InjectionPlan) -> str:
-    """How many processes would be injected, and how many not: one sentence."""
+    """The numbers of processes with and without injection, one sentence."""
     count = len(plan.injectable())
     there = sum(each.method == ALREADY_THERE for each in plan.processes)
     words = f"The hook would be injected into {_processes(count)}"
@@ -60,17 +60,17 @@ def plan_json(plan: InjectionPlan) -> Document:
     }
 
 
-def _entry(each: PlannedInjection, paper: Paper) -> list[str]:
+def _entry(each: PlannedInjection, style: TextStyle) -> list[str]:
     head = f"{each.process.pid:<8} {each.role if each.role != 'other' else each.name}"
     if each.would_be_injected:
-        lines = [paper.paint(f"{head}: inject, by {each.method}", "strong")]
+        lines = [style.paint(f"{head}: inject, by {each.method}", "strong")]
         for words in each.writes:
-            lines += paper.wrap(f"- {words}", " " * 9, " " * 11)
+            lines += style.wrap(f"- {words}", " " * 9, " " * 11)
         return lines
     if each.method == ALREADY_THERE:
         return [f"{head}: has the hook already"]
-    lines = paper.wrap(f"{head}: left out: {each.reason}", "", " " * 9)
-    return lines + (paper.wrap(f"fix: {each.fix}", " " * 9, " " * 14) if each.fix else [])
+    lines = style.wrap(f"{head}: left out: {each.reason}", "", " " * 9)
+    return lines + (style.wrap(f"fix: {each.fix}", " " * 9, " " * 14) if each.fix else [])
 
 
 def _points(plan: InjectionPlan) -> list[str]:

@@ -1,4 +1,7 @@
-"""The parts of JSON documents: one function a kind of value, keys as the contract names them."""
+"""Reports as JSON: the documents, then one function for each kind of value.
+
+Keys do not change within a schema number; scripts rely on them.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,158 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Snapshot, Thread, WorkerLoad
 from mpwatch.model.waits import WaitGraph
-from mpwatch.report.job_end import ended_badly, last_words
-from mpwatch.report.stack_summary import crowds
+from mpwatch.report.job_end import failed_processes, last_exceptions
+from mpwatch.report.stack_summary import merged_stacks
 
 Document: TypeAlias = dict[str, Any]
+
+SCHEMA = 1
+_LAST_S = 253_402_300_799.0
+"""The end of the year 9999, the last that ISO 8601 and Python can represent."""
+SOCKET_SEEN = "its socket exists; the hook was not asked"
+
+
+def text_of(document: Document) -> str:
+    """The document as JSON text, ASCII only, for terminals and pipes with any encoding.
+
+    Raises:
+        ValueError: It contains a number that JSON does not have (infinite or not a number).
+    """
+    # The standard library indents in Python: ten times slower for a job of 64 workers.
+    return msgspec.json.format(json.dumps(document, allow_nan=False), indent=2)
+
+
+def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
+    """The whole job, schema 1.
+
+    Args:
+        snapshot: The job.
+        with_stacks: Whether to include the stacks of threads; without them the lists are empty.
+    """
+    return {
+        "schema": SCHEMA,
+        "at": utc_text(snapshot.wall_s),
+        "root": snapshot.root.pid,
+        "host": host_json(snapshot.host),
+        "processes": [process_json(process, with_stacks) for process in snapshot.processes],
+        "segments": [segment_json(segment, snapshot.wall_s) for segment in snapshot.segments],
+        "gpus": [gpu_json(gpu) for gpu in snapshot.gpus or ()],
+        "flows": [flow_json(flow) for flow in snapshot.flows],
+        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
+        "problems": list(snapshot.problems),
+        "loaders": [loader_json(loader) for loader in snapshot.loaders],
+        "waits": waits_json(snapshot.waits),
+        "mode": snapshot.mode,
+    }
+
+
+def diagnose_json(snapshot: Snapshot) -> Document:
+    """Findings, waits and merged stacks, without the samples."""
+    return {
+        "schema": SCHEMA,
+        "at": utc_text(snapshot.wall_s),
+        "root": snapshot.root.pid,
+        "host": host_json(snapshot.host),
+        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
+        "waits": waits_json(snapshot.waits),
+        "problems": list(snapshot.problems),
+        "ended": [
+            {"pid": each.pid, "words": each.ended.words}
+            for each in failed_processes(snapshot)
+            if each.ended is not None
+        ],
+        "last_words": [
+            {"pid": entry.process and entry.process.pid, "words": words, "place": place or None}
+            for entry, words, place in last_exceptions(snapshot)
+        ],
+        "together": [
+            {
+                "who": name,
+                "sentence": merged.sentence,
+                "groups": [
+                    {
+                        "pids": [process.pid for process in group.processes],
+                        "names": group.names,
+                        "words": group.words,
+                        "is_outlier": group.is_outlier,
+                    }
+                    for group in merged.groups
+                ],
+            }
+            for name, merged in merged_stacks(snapshot)
+        ],
+    }
+
+
+def doctor_json(checks: Sequence[Check]) -> Document:
+    """The checks of `doctor`."""
+    return {
+        "schema": SCHEMA,
+        "checks": [
+            {
+                "name": check.name,
+                "state": check.state,
+                "value": check.value,
+                "meaning": check.meaning,
+                "fix": check.fix or None,
+            }
+            for check in checks
+        ],
+    }
+
+
+def ps_json(jobs: Sequence[Job]) -> Document:
+    """All processes of all jobs, each with the root of its job."""
+    return {
+        "schema": SCHEMA,
+        "processes": [
+            _outline(process, job.root.process.pid) for job in jobs for process in job.processes
+        ],
+    }
+
+
+def utc_text(wall_s: float) -> str:
+    """ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000+00:00`.
+
+    Times outside 1970 to 9999 are shown as the first or last second of that range.
+    """
+    within = min(max(wall_s, 0.0), _LAST_S)
+    return datetime.fromtimestamp(within, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _outline(process: JobProcess, root: int) -> Document:
+    """One process of a listing, with the keys of a dump that are known without reading more."""
+    return {
+        "pid": process.process.pid,
+        "ppid": process.parent_pid,
+        "start_ticks": process.process.start_ticks,
+        "root": root,
+        "role": process.role,
+        "name": process.name,
+        "cmdline": list(process.cmdline),
+        "state": process.state,
+        "rss_bytes": process.rss_bytes,
+        "hook": {
+            "state": "ready" if process.has_hook else "absent",
+            "reason": SOCKET_SEEN if process.has_hook else "",
+        },
+        "torch": process.has_torch,
+        "uid": process.uid,
+        "worker_id": process.worker_id,
+        "rank": process.rank,
+        "born_at": None if process.born_wall_s is None else utc_text(process.born_wall_s),
+    }
 
 
 def finding_json(finding: Finding, at_s: float) -> Document:
     """One finding, schema 1.
 
-    `first_seen_s` and `resolved_s` are seconds before the moment of the document, as `eta_s` is
-    seconds after it.
+    `first_seen_s` and `resolved_s` are seconds before the time of the document, `eta_s` is seconds
+    after it.
 
     Args:
-        finding: What was found.
-        at_s: The moment of the document, monotonic seconds.
+        finding: The finding.
+        at_s: The time of the document, monotonic seconds.
     """
     return {
         "rule": finding.rule,
@@ -77,7 +217,7 @@ def host_json(host: HostSample) -> Document:
 
 
 def waits_json(waits: WaitGraph) -> Document:
-    """Who waits for whom, as chains in words and as edges."""
+    """The wait graph, as chains in words and as edges."""
     return {
         "chains": [
             {
@@ -162,7 +302,7 @@ def process_json(process: Process, with_stacks: bool) -> Document:
 
 
 def _process_extras(process: Process) -> Document:
-    """What was added to a process after the keys of the contract."""
+    """Keys of a process that were added after the first version of schema 1."""
     sample, ended = process.sample, process.ended
     return {
         "label": process.label,
@@ -216,7 +356,7 @@ def _shared_cache(process: Process) -> Document | None:
 
 
 def _load(process: Process) -> Document | None:
-    """What a DataLoader worker does; its number is known without the hook, the rest is not."""
+    """The load of a DataLoader worker; without the hook only its number is known."""
     if process.role != "loader-worker" and process.loader is None:
         return None
     load = process.loader or WorkerLoad(worker_id=process.sample.worker_id)
@@ -335,143 +475,5 @@ def _pid(process: ProcessId | None) -> int | None:
 
 
 def _finite(value: float | None) -> float | None:
-    """The number, or null where JSON has no word for it."""
+    """The number, or `None` for infinity and NaN, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None
-
-
-SCHEMA = 1
-_LAST_S = 253_402_300_799.0
-"""The end of the year 9999, the last that ISO 8601 and Python can write."""
-SOCKET_SEEN = "its socket is there; it was not asked"
-
-
-def text_of(document: Document) -> str:
-    """The document as JSON text: ASCII only, so that it survives any terminal or pipe.
-
-    Raises:
-        ValueError: It holds a number that JSON does not have (infinite or not a number).
-    """
-    # The standard library indents in Python: ten times slower for a job of 64 workers.
-    return msgspec.json.format(json.dumps(document, allow_nan=False), indent=2)
-
-
-def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
-    """The whole job at one moment, schema 1.
-
-    Args:
-        snapshot: What to write.
-        with_stacks: Whether threads carry their stacks; the key is there in any case.
-    """
-    return {
-        "schema": SCHEMA,
-        "at": utc_text(snapshot.wall_s),
-        "root": snapshot.root.pid,
-        "host": host_json(snapshot.host),
-        "processes": [process_json(process, with_stacks) for process in snapshot.processes],
-        "segments": [segment_json(segment, snapshot.wall_s) for segment in snapshot.segments],
-        "gpus": [gpu_json(gpu) for gpu in snapshot.gpus or ()],
-        "flows": [flow_json(flow) for flow in snapshot.flows],
-        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
-        "problems": list(snapshot.problems),
-        "loaders": [loader_json(loader) for loader in snapshot.loaders],
-        "waits": waits_json(snapshot.waits),
-        "mode": snapshot.mode,
-    }
-
-
-def diagnose_json(snapshot: Snapshot) -> Document:
-    """What is wrong and who waits for whom, without the readings behind it."""
-    return {
-        "schema": SCHEMA,
-        "at": utc_text(snapshot.wall_s),
-        "root": snapshot.root.pid,
-        "host": host_json(snapshot.host),
-        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings],
-        "waits": waits_json(snapshot.waits),
-        "problems": list(snapshot.problems),
-        "ended": [
-            {"pid": each.pid, "words": each.ended.words}
-            for each in ended_badly(snapshot)
-            if each.ended is not None
-        ],
-        "last_words": [
-            {"pid": entry.process and entry.process.pid, "words": words, "place": place or None}
-            for entry, words, place in last_words(snapshot)
-        ],
-        "together": [
-            {
-                "who": called,
-                "sentence": merged.sentence,
-                "groups": [
-                    {
-                        "pids": [process.pid for process in group.processes],
-                        "names": group.names,
-                        "words": group.words,
-                        "is_outlier": group.is_outlier,
-                    }
-                    for group in merged.groups
-                ],
-            }
-            for called, merged in crowds(snapshot)
-        ],
-    }
-
-
-def doctor_json(checks: Sequence[Check]) -> Document:
-    """The doctor's answer."""
-    return {
-        "schema": SCHEMA,
-        "checks": [
-            {
-                "name": check.name,
-                "state": check.state,
-                "value": check.value,
-                "meaning": check.meaning,
-                "fix": check.fix or None,
-            }
-            for check in checks
-        ],
-    }
-
-
-def ps_json(jobs: Sequence[Job]) -> Document:
-    """All processes of all jobs, each with the root of its job."""
-    return {
-        "schema": SCHEMA,
-        "processes": [
-            _outline(process, job.root.process.pid) for job in jobs for process in job.processes
-        ],
-    }
-
-
-def utc_text(wall_s: float) -> str:
-    """ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000+00:00`.
-
-    A clock that is out of its mind is shown as the first or last moment there is.
-    """
-    within = min(max(wall_s, 0.0), _LAST_S)
-    return datetime.fromtimestamp(within, timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _outline(process: JobProcess, root: int) -> Document:
-    """One process of a listing: the keys of a dump as far as they are known."""
-    return {
-        "pid": process.process.pid,
-        "ppid": process.parent_pid,
-        "start_ticks": process.process.start_ticks,
-        "root": root,
-        "role": process.role,
-        "name": process.name,
-        "cmdline": list(process.cmdline),
-        "state": process.state,
-        "rss_bytes": process.rss_bytes,
-        "hook": {
-            "state": "ready" if process.has_hook else "absent",
-            "reason": SOCKET_SEEN if process.has_hook else "",
-        },
-        "torch": process.has_torch,
-        "uid": process.uid,
-        "worker_id": process.worker_id,
-        "rank": process.rank,
-        "born_at": None if process.born_wall_s is None else utc_text(process.born_wall_s),
-    }

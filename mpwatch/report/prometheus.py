@@ -1,4 +1,4 @@
-"""The numbers that announce a failure, in Prometheus text format 0.0.4, and the server for them."""
+"""Metrics of a job in Prometheus text format 0.0.4, and an HTTP server for them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal, TypeAlias
 
+from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
@@ -31,7 +32,7 @@ class Metric:
     kind: Literal["gauge", "counter"] = "gauge"
 
     def lines(self) -> Iterator[str]:
-        """Its exposition; nothing if no series has a value."""
+        """The lines of the text format; none if no series has a value."""
         known = [
             (labels, value)
             for labels, value in self.samples
@@ -47,7 +48,7 @@ class Metric:
 
 
 def exposition(snapshot: Snapshot) -> str:
-    """All metrics of one moment."""
+    """All metrics of a snapshot."""
     metrics = (*_of_processes(snapshot), *_of_host(snapshot.host), *_of_job(snapshot))
     return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
 
@@ -69,17 +70,17 @@ def _of_processes(snapshot: Snapshot) -> Iterator[Metric]:
     yield each("max_maps", "vm.max_map_count.", (found.limit if found else None for found in maps))
     yield each(
         "private_bytes",
-        "Memory nobody else shares.",
+        "Memory that no other process shares.",
         (process.private_bytes for process in living),
     )
     yield each(
         "shared_memory_bytes",
-        "Shared segments it maps, each counted once.",
+        "Shared-memory segments that it maps, each counted once.",
         (process.shm_bytes for process in living),
     )
     yield each(
         "hook_ready",
-        "Whether its hook answers.",
+        "1 if its hook answers, else 0.",
         (int(process.hook.state == "ready") for process in living),
     )
 
@@ -89,19 +90,31 @@ def _of_host(host: HostSample) -> Iterator[Metric]:
     readings: list[tuple[str, str, float | None]] = []
     if shm is not None:
         readings += [
-            ("shm_free_bytes", "Room left in /dev/shm.", shm.free_bytes),
+            ("shm_free_bytes", "Free bytes of /dev/shm.", shm.free_bytes),
             ("shm_size_bytes", "Size of /dev/shm.", shm.total_bytes),
-            ("shm_free_files", "Files /dev/shm can still hold.", shm.free_inodes),
+            ("shm_free_files", "Free inodes of /dev/shm.", shm.free_inodes),
         ]
     if cgroup is not None:
         readings += [
-            ("cgroup_memory_bytes", "Memory of the control group.", cgroup.memory_bytes),
-            ("cgroup_memory_limit_bytes", "Its limit.", cgroup.memory_limit_bytes),
-            ("cgroup_pids", "Processes and threads of the control group.", cgroup.pids_current),
-            ("cgroup_pids_limit", "Their limit.", cgroup.pids_limit),
-            ("cgroup_oom_kills", "Processes killed for want of memory.", cgroup.oom_kills),
+            ("cgroup_memory_bytes", "Memory of the cgroup.", cgroup.memory_bytes),
+            (
+                "cgroup_memory_limit_bytes",
+                "Memory limit of the cgroup.",
+                cgroup.memory_limit_bytes,
+            ),
+            ("cgroup_pids", "Processes and threads of the cgroup.", cgroup.pids_current),
+            (
+                "cgroup_pids_limit",
+                "Limit of processes and threads.",
+                cgroup.pids_limit,
+            ),
+            (
+                "cgroup_oom_kills",
+                "Kills by the OOM killer in the cgroup.",
+                cgroup.oom_kills,
+            ),
         ]
-    readings.append(("host_runnable_threads", "Threads that run or want to.", host.runnable))
+    readings.append(("host_runnable_threads", "Threads ready to run.", host.runnable))
     for name, meaning, value in readings:
         yield Metric(f"mpwatch_{name}", meaning, (((), value),))
 
@@ -109,21 +122,21 @@ def _of_host(host: HostSample) -> Iterator[Metric]:
 def _of_job(snapshot: Snapshot) -> Iterator[Metric]:
     living = snapshot.living()
     ended = len(snapshot.processes) - len(living)
-    yield Metric("mpwatch_processes", "Processes of the job.", (((), len(living)),))
-    yield Metric("mpwatch_processes_ended", "Those that have ended.", (((), ended),))
+    yield Metric("mpwatch_processes", "Running processes of the job.", (((), len(living)),))
+    yield Metric("mpwatch_processes_ended", "Processes of the job that have ended.", (((), ended),))
     lost = sum(process.hook.lost for process in snapshot.processes)
     yield Metric("mpwatch_events_lost", "Hook events that were lost.", (((), lost),))
     waits = tuple(
         ((("pid", str(loader.process.pid)), ("loader", str(number))), loader.wait_share)
         for number, loader in enumerate(snapshot.loaders)
     )
-    yield Metric("mpwatch_loader_wait_ratio", "Part of a minute main waited for batches.", waits)
-    present = [finding for finding in snapshot.findings if finding.resolved_s is None]
+    yield Metric("mpwatch_loader_wait_ratio", "Part of a minute spent waiting for batches.", waits)
+    present = unresolved(snapshot)
     counts = tuple(
         ((("severity", severity.word),), sum(f.severity == severity for f in present))
         for severity in Severity
     )
-    yield Metric("mpwatch_findings", "Findings that hold now.", counts)
+    yield Metric("mpwatch_findings", "Unresolved findings.", counts)
     forecasts: dict[Labels, float] = {}
     for finding in present:
         if finding.eta_s is not None:
@@ -132,7 +145,7 @@ def _of_job(snapshot: Snapshot) -> Iterator[Metric]:
             forecasts[labels] = min(finding.eta_s, forecasts.get(labels, finding.eta_s))
     yield Metric(
         "mpwatch_finding_seconds_left",
-        "Seconds until the damage, where it can be forecast.",
+        "Predicted seconds until the failure.",
         tuple(forecasts.items()),
     )
 
@@ -150,18 +163,18 @@ def _quoted(text: str) -> str:
 
 
 REQUEST_S = 5.0
-"""A client that is slower than this is hung up on."""
+"""Timeout of a request in seconds."""
 
 
 class CannotServe(ValueError):
-    """The address will not do; the text is one sentence for a person."""
+    """The address cannot be used; the message is one sentence for the user."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`, of `[::1]:PORT` or of `:PORT`.
 
     Raises:
-        CannotServe: It is no such address, or not one of this machine's loopback addresses.
+        CannotServe: The text is not an address, or not a loopback address.
     """
     host, colon, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -169,24 +182,24 @@ def parse_address(text: str) -> tuple[str, int]:
         raise CannotServe(f"{text!r} is not HOST:PORT, for example 127.0.0.1:9400.")
     if host != "localhost" and not _is_loopback(host):
         raise CannotServe(
-            f"{host} is not this machine alone: metrics are served without a password,"
-            " so only 127.0.0.1, ::1 or localhost will do."
+            f"{host} can be reached from other machines, and metrics are served without a password:"
+            " use 127.0.0.1, ::1 or localhost."
         )
     return host, int(port)
 
 
 class MetricsServer:
-    """Shows the newest snapshot at `/metrics`."""
+    """Serves the newest snapshot at `/metrics`."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Take the address; requests are answered from `start` on.
+        """Bind the address; `start` answers requests.
 
         Args:
-            host: As `parse_address` allows.
-            port: 0 takes any that is free.
+            host: A loopback address, see `parse_address`.
+            port: 0 for any free port.
 
         Raises:
-            CannotServe: The address is taken or not there.
+            CannotServe: The address is in use or does not exist.
         """
         self._snapshot: Snapshot | None = None
         server = type("_Server", (ThreadingHTTPServer,), {"address_family": _family(host)})
@@ -201,21 +214,21 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where to point a scraper or a browser."""
+        """The URL of the metrics."""
         host, port = self._server.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"http://{shown}:{port}/metrics"
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Show this one from now on; a source delivers here."""
+    def show(self, snapshot: Snapshot) -> None:
+        """Serve this snapshot from now on."""
         self._snapshot = snapshot
 
     def start(self) -> None:
-        """Answer requests, on a thread of its own."""
+        """Answer requests on a separate thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more and give the address back."""
+        """Stop answering and release the address."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -248,7 +261,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing: the terminal belongs to somebody else."""
+                """Write no log: standard error belongs to the command."""
 
         return Handler
 

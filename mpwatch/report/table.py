@@ -1,7 +1,6 @@
-"""Columns, wrapping and emphasis for plain text: what every text report is laid out with.
+"""Columns, wrapping and emphasis of text reports.
 
-Widths are counted in terminal cells, because names may hold wide characters. Nothing here knows
-what is shown.
+Widths are counted in terminal cells, because names may contain wide characters.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Emphasis: TypeAlias = Literal["plain", "strong", "faint", "good", "warning", "ba
 
 GAP = "  "
 ELLIPSIS = "~"
-"""Marks a cut; one ASCII cell, since reports are piped through anything."""
+"""Marks a cut; ASCII, since reports are piped through other programs."""
 
 _SGR: dict[Emphasis, str] = {
     "strong": "1",
@@ -28,21 +27,21 @@ _SGR: dict[Emphasis, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
-    """What a report is written on."""
+class TextStyle:
+    """Width and colour of a text report."""
 
     width: int = 80
-    """Cells a line may take."""
+    """Cells of a line."""
     has_colour: bool = False
-    """Only for a terminal whose owner did not set NO_COLOR."""
+    """For a terminal without NO_COLOR in the environment."""
 
     def paint(self, text: str, emphasis: Emphasis) -> str:
-        """The text in a colour, or as it is where there are none."""
+        """The text in the colour of an emphasis, or unchanged without colour."""
         code = _SGR.get(emphasis) if self.has_colour else None
         return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
     def wrap(self, text: str, indent: str = "", hanging: str | None = None) -> list[str]:
-        """Lines no wider than the paper; words longer than a line are cut into pieces."""
+        """Lines no wider than the width; words longer than a line are cut into pieces."""
         hanging = indent if hanging is None else hanging
         return textwrap.wrap(
             text, max(self.width, 20), initial_indent=indent, subsequent_indent=hanging
@@ -57,20 +56,20 @@ class Column:
     is_number: bool = False
     """Right-aligned."""
     is_flexible: bool = False
-    """Gives way when the table is wider than the paper; at least `floor` cells stay."""
+    """Gives way when the table is wider than the text; at least `floor` cells stay."""
     floor: int = 12
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], paper: Paper) -> list[str]:
-    """Aligned lines, a title line first; flexible columns are cut to fit the paper."""
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], style: TextStyle) -> list[str]:
+    """Aligned lines, a title line first; flexible columns are cut to fit the width."""
     widths = [
         max([cell_width(column.title), *(cell_width(row[i]) for row in rows)])
         for i, column in enumerate(columns)
     ]
-    _fit(columns, widths, paper.width)
+    _fit(columns, widths, style.width)
     titles = _line([column.title for column in columns], columns, widths)
     return [
-        paper.paint(titles, "strong"),
+        style.paint(titles, "strong"),
         *(_line(row, columns, widths) for row in rows),
     ]
 
@@ -97,7 +96,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_start(text: str, width: int) -> str:
-    """As `cut`, but the end is kept: what matters in a path is its last part."""
+    """The end of a text in at most `width` cells, a cut marked at its start; for paths."""
     if cell_width(text) <= width:
         return text
     kept = cut(text[::-1], width)
@@ -111,7 +110,7 @@ def _character_width(character: str) -> int:
 
 
 def _fit(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    """Take what is too much from the flexible columns, the widest first."""
+    """Narrow the flexible columns, the widest first, until the row fits."""
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
     while excess > 0:
         able = [i for i, c in enumerate(columns) if c.is_flexible and widths[i] > c.floor]

@@ -1,36 +1,48 @@
-"""Reports as plain text for a terminal, a pipe or a bug report."""
+"""Reports as plain text for a terminal, a pipe or a bug report.
+
+First the reports (`dump`, `diagnose`, `doctor`, `ps`), then the sections in the order in which they
+appear, then what several sections use. The HTML report shares rows with these sections.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from mpwatch.collect.job.jobs import Job, JobProcess
-from mpwatch.describe.states import STATE_WORDS
+from mpwatch.describe.findings import (
+    CAUSE,
+    FIX,
+    FORECAST,
+    NO_FINDINGS,
+    labelled_fields,
+    severity_word,
+    subject_of,
+    unresolved,
+)
+from mpwatch.describe.names import full_name, full_name_of, joined_names, role_name, unique_names
+from mpwatch.describe.problems import problems_of
+from mpwatch.describe.states import process_state, state_word
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot
-from mpwatch.model.units import (
-    DASH,
-    bytes_text,
-    count_text,
-    percent_text,
-    seconds_text,
-)
-from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
-from mpwatch.report.job_end import ended_badly, last_words
+from mpwatch.model.snapshot import Flow, Segment, Snapshot
+from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
+from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph, WaitLink
+from mpwatch.report.job_end import failed_processes, last_exceptions
 from mpwatch.report.json import utc_text
-from mpwatch.report.stack_summary import crowd_lines, stack_lines
-from mpwatch.report.table import Column, Emphasis, Paper, table
+from mpwatch.report.stack_summary import merged_stack_lines, stack_lines
+from mpwatch.report.table import Column, Emphasis, TextStyle, table
 
-PLAIN = Paper()
-ENDS_SHOWN = 8
-LISTED_ALIKE = 6
-"""More workers than this of one parent are one line of a listing."""
+PLAIN = TextStyle()
 
+_SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
+    Severity.CRITICAL: "bad",
+    Severity.WARNING: "warning",
+    Severity.INFO: "plain",
+}
 _CHECK_EMPHASIS: dict[CheckState, Emphasis] = {
     "ok": "good",
     "note": "plain",
@@ -39,54 +51,59 @@ _CHECK_EMPHASIS: dict[CheckState, Emphasis] = {
 }
 
 
-def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, paper: Paper = PLAIN) -> str:
-    """The whole job at one moment: findings, tree, host, segments, flows, stacks, problems."""
-    lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=True)]
-    counted = f"{len(snapshot.living())} alive"
+def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, style: TextStyle = PLAIN) -> str:
+    """The whole job: findings, tree, host, segments, flows, stacks, waits, problems."""
+    lines = _title(snapshot, style)
+    lines += _findings(snapshot, style) if unresolved(snapshot) else []
+    counted = f"{len(snapshot.living())} running"
     if ended := len(snapshot.processes) - len(snapshot.living()):
         counted += f", {ended} ended"
-    lines += [*heading("processes", counted, paper), *process_lines(snapshot, paper)]
-    lines += [*heading("host", "", paper), *host_lines(snapshot.host, paper)]
+    lines += [*heading("processes", counted, style), *process_lines(snapshot, style)]
+    lines += [*heading("host", "", style), *host_lines(snapshot.host, style)]
     if snapshot.segments:
         count = len(snapshot.segments)
         note = f"{count_text(count)} segment{'s' if count != 1 else ''}"
-        lines += [*heading("shared memory", note, paper), *segment_lines(snapshot, paper)]
+        lines += [*heading("shared memory", note, style), *segment_lines(snapshot, style)]
     if snapshot.flows:
-        lines += heading("flows", "tensors from process to process", paper)
-        lines += flow_lines(snapshot.flows, snapshot, paper)
-    if with_stacks and (stacks := stack_lines(snapshot, paper)):
-        lines += [*heading("stacks", "innermost call first", paper), *stacks]
-    return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
+        lines += heading("flows", "tensors from process to process", style)
+        lines += flow_lines(snapshot, style)
+    if with_stacks and (stacks := stack_lines(snapshot, style)):
+        lines += [*heading("stacks", "innermost call first", style), *stacks]
+    return _joined([*lines, *_waits(snapshot, style), *_problems(snapshot, style)])
 
 
-def diagnose_text(snapshot: Snapshot, *, paper: Paper = PLAIN) -> str:
-    """What is wrong, where, why and what to do; then who waits for whom."""
-    lines = [*_title(snapshot, paper), *_findings(snapshot, paper, is_brief=False)]
-    lines += [*_passed(snapshot, paper), *_end(snapshot, paper)]
-    if together := crowd_lines(snapshot, paper):
-        lines += [*heading("together", "what most of them do", paper), *together]
-    return _text([*lines, *_waits(snapshot, paper), *_problems(snapshot, paper)])
+def diagnose_text(snapshot: Snapshot, *, style: TextStyle = PLAIN) -> str:
+    """The findings in full, the exit status of a failed job, merged stacks, waits, problems."""
+    lines = [*_title(snapshot, style), *_findings(snapshot, style)]
+    lines += [*_resolved(snapshot, style), *_end(snapshot, style)]
+    if merged := merged_stack_lines(snapshot, style):
+        lines += [*heading("merged stacks", "main threads with equal stacks", style), *merged]
+    return _joined([*lines, *_waits(snapshot, style), *_problems(snapshot, style)])
 
 
-def doctor_text(checks: Sequence[Check], *, paper: Paper = PLAIN) -> str:
-    """One entry a check: its state, what was found, what it means here, how to change it."""
+def doctor_text(checks: Sequence[Check], *, style: TextStyle = PLAIN) -> str:
+    """One entry for each check: its state, the value, what it means here, the fix."""
     lines: list[str] = []
     for check in checks:
-        state = paper.paint(f"{check.state:<8}", _CHECK_EMPHASIS[check.state])
-        first, *rest = paper.wrap(f"{check.name:<18} {check.value}", " " * 9, " " * 28)
+        state = style.paint(f"{check.state:<8}", _CHECK_EMPHASIS[check.state])
+        first, *rest = style.wrap(f"{check.name:<18} {check.value}", " " * 9, " " * 28)
         lines += [state + first[8:], *rest]
-        lines += paper.wrap(check.meaning, " " * 28)
+        lines += style.wrap(check.meaning, " " * 28)
         if check.fix:
-            lines += paper.wrap(f"fix: {check.fix}", " " * 28, " " * 33)
+            lines += style.wrap(f"fix: {check.fix}", " " * 28, " " * 33)
     counts = Counter(check.state for check in checks)
     bad = [f"{counts[state]} {state}" for state in ("problem", "warning") if counts[state]]
-    return _text([*lines, "", ", ".join(bad) if bad else "nothing here stands in the way"])
+    return _joined([*lines, "", ", ".join(bad) if bad else "all checks passed"])
 
 
-def ps_text(jobs: Sequence[Job], *, paper: Paper = PLAIN) -> str:
-    """Every job as a tree: who, what for, how much memory, hook or none."""
+LISTED_ALIKE = 6
+"""More equal processes of one parent than this are one row of a listing."""
+
+
+def ps_text(jobs: Sequence[Job], *, style: TextStyle = PLAIN) -> str:
+    """Every job as a tree: roles, states, memory, and whether torch and the hook are loaded."""
     if not jobs:
-        return "No torch job and no hooked process runs here."
+        return "No torch job and no process with the hook is running."
     columns = [
         Column("PID", is_number=True),
         Column("ROOT", is_number=True),
@@ -97,14 +114,13 @@ def ps_text(jobs: Sequence[Job], *, paper: Paper = PLAIN) -> str:
         Column("HOOK"),
         Column("COMMAND", is_flexible=True, floor=20),
     ]
-    rows = [row for job in jobs for row in _listed(job)]
-    return _text(table(columns, rows, paper))
+    return _joined(table(columns, [row for job in jobs for row in _listed(job)], style))
 
 
 def _listed(job: Job) -> Iterator[list[str]]:
-    """A row a process; many equal ones in one row."""
-    for _, same in groupby(job.processes, key=_equality_key):
-        alike = list(same)
+    """A row for each process; many equal ones in one row."""
+    for _, equal in groupby(job.processes, key=_equality_key):
+        alike = list(equal)
         shown = alike if len(alike) <= LISTED_ALIKE else alike[:1]
         for process in shown:
             more = len(alike) - 1 if len(shown) < len(alike) else 0
@@ -112,7 +128,7 @@ def _listed(job: Job) -> Iterator[list[str]]:
                 str(process.process.pid),
                 str(job.root.process.pid),
                 f"{process.role} and {more} more" if more else _role(process),
-                STATE_WORDS.get(process.state, process.state),
+                state_word(process.state),
                 bytes_text(process.rss_bytes),
                 "yes" if process.has_torch else DASH,
                 "yes" if process.has_hook else DASH,
@@ -125,119 +141,117 @@ def _equality_key(process: JobProcess) -> tuple[object, ...]:
 
 
 def _role(process: JobProcess) -> str:
-    """The role with its number: `loader-worker 3`, `rank 1`."""
-    number = process.rank if process.role == "rank" else process.worker_id
-    return process.role if number is None else f"{process.role} {number}"
+    return role_name(process.role, process.worker_id, process.rank)
 
 
-def _title(snapshot: Snapshot, paper: Paper) -> list[str]:
-    """What job this is and what is known of it."""
-    root = snapshot.get(snapshot.root)
+def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """Program, pid and time of the snapshot, versions, and the state of the hook."""
     moment = utc_text(snapshot.wall_s)[:19].replace("T", " ")
-    parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{moment} UTC"]
-    if root is not None:
-        python, torch = root.hook.python or root.sample.python_version, root.hook.torch
-        parts += [f"python {python}"] if python else []
-        parts += [f"torch {torch}"] if torch else []
-        parts += [method for method in (root.start_method, root.sharing_strategy) if method]
+    parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{moment} UTC", *versions(snapshot)]
     parts.append(_hooks(snapshot))
     if not snapshot.living():
         parts.append("the job has ended")
     if lost := sum(process.hook.lost for process in snapshot.processes):
         parts.append(f"events lost {count_text(lost)}")
-    return pack(parts, paper)
+    return pack(parts, style)
 
 
 def _hooks(snapshot: Snapshot) -> str:
-    """In how many processes the hook answers, or did while they lived."""
+    """In how many processes the hook is ready, or was before they ended."""
     living = snapshot.living()
     states = Counter(process.hook.state for process in living)
-    known = [("in", states["ready"]), ("pending in", states["pending"])]
-    if parts := [f"{word} {count}" for word, count in known if count]:
+    known = [("ready in", states["ready"]), ("pending in", states["pending"])]
+    if parts := [f"{words} {count}" for words, count in known if count]:
         return f"hook {', '.join(parts)} of {len(living)}"
-    told = sum(process.hook.events > 0 for process in snapshot.processes)
-    return f"hook was in {told} of {len(snapshot.processes)}" if told and not living else "no hook"
+    reported = sum(process.hook.events > 0 for process in snapshot.processes)
+    if reported and not living:
+        return f"hook was attached in {reported} of {len(snapshot.processes)}"
+    return "no hook"
 
 
-def _findings(snapshot: Snapshot, paper: Paper, *, is_brief: bool) -> list[str]:
-    """The findings, or that there are none."""
-    present = [finding for finding in snapshot.findings if finding.resolved_s is None]
-    if not present:
-        return [] if is_brief else ["", "Nothing was found that is known to be wrong."]
-    lines = heading("findings", _counted(present), paper)
-    return [*lines, *finding_lines(present, snapshot, paper)[:-1]]
-
-
-def _passed(snapshot: Snapshot, paper: Paper) -> list[str]:
-    """What was found earlier and no longer holds, a line each."""
-    passed = [finding for finding in snapshot.findings if finding.resolved_s is not None]
-    if not passed:
-        return []
-    lines = heading("earlier", "it no longer holds", paper)
-    for finding in passed:
-        words = f"{finding.severity.word}  {finding.rule}  {finding.summary}"
-        lines += paper.wrap(words, "  ", "      ")
-    return lines
-
-
-def _end(snapshot: Snapshot, paper: Paper) -> list[str]:
-    """How a job ended that did not end well, and the exceptions it ended with."""
-    ended = ended_badly(snapshot)
-    if not ended:
-        return []
-    lines = heading("end", "the job is over", paper)
-    for process in ended[:ENDS_SHOWN]:
-        how = process.ended.words if process.ended is not None else ""
-        lines += paper.wrap(f"{process.label} {process.pid} ended: {how}", "  ", "      ")
-    if len(ended) > ENDS_SHOWN:
-        lines.append(f"  and {len(ended) - ENDS_SHOWN} more")
-    for entry, words, place in last_words(snapshot):
-        who = snapshot.get(entry.process)
-        of = f"{who.label} {who.pid}: " if who is not None else ""
-        at = f"  at {place}" if place else ""
-        lines += paper.wrap(f"{of}{words}{at}", "  ", "      ")
-    return lines
-
-
-def _counted(findings: Sequence[Finding]) -> str:
+def _findings(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """The findings that hold now, or that there are none."""
+    findings = unresolved(snapshot)
+    if not findings:
+        return ["", NO_FINDINGS]
     counts = Counter(finding.severity for finding in findings)
-    return ", ".join(f"{counts[s]} {s.word}" for s in sorted(Severity, reverse=True) if counts[s])
+    counted = [f"{counts[s]} {s.word}" for s in sorted(Severity, reverse=True) if counts[s]]
+    lines = heading("findings", ", ".join(counted), style)
+    return [*lines, *finding_lines(findings, snapshot, style)[:-1]]
 
 
-def _waits(snapshot: Snapshot, paper: Paper) -> list[str]:
-    lines = wait_lines(snapshot.waits, paper)
-    return [*heading("waits", "who waits for whom", paper), *lines] if lines else []
+def finding_lines(findings: Sequence[Finding], snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """Every finding in full, in the given order, an empty line after each.
+
+    A cause and a fix that several findings have in common appear with the first of them.
+    """
+    lines: list[str] = []
+    firsts: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        first = firsts.setdefault((finding.cause, finding.advice), finding)
+        lines += [*_finding(finding, first, snapshot, style), ""]
+    return lines
 
 
-def _problems(snapshot: Snapshot, paper: Paper) -> list[str]:
-    lines = problem_lines(snapshot, paper)
-    return [*heading("could not be read", "", paper), *lines] if lines else []
+def _finding(finding: Finding, first: Finding, snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """One finding; `first` is the one that shows its cause and fix, often itself."""
+    word = style.paint(severity_word(finding.severity), _SEVERITY_EMPHASIS[finding.severity])
+    lines = [f"{word}  {finding.rule}  {subject_of(finding, snapshot)}"]
+    lines += style.wrap(finding.summary, "  ")
+    if finding.eta_s is not None:
+        lines += labelled(FORECAST, seconds_text(finding.eta_s), style)
+    above = f"{CAUSE} and {FIX}: as above, see {subject_of(first, snapshot)}"
+    shown = ""
+    for label, text in labelled_fields(finding, bullet=BULLET):
+        if label in (CAUSE, FIX) and finding is not first:
+            lines += style.wrap(above, "  ") if above else []
+            above = ""
+        else:
+            lines += labelled(label if label != shown else "", text, style)
+        shown = label
+    return lines
 
 
-def _text(lines: Sequence[str]) -> str:
-    return "\n".join(lines)
+def _resolved(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """The findings that no longer hold, a line each."""
+    resolved = [finding for finding in snapshot.findings if finding.resolved_s is not None]
+    if not resolved:
+        return []
+    lines = heading("resolved", "findings that no longer hold", style)
+    for finding in resolved:
+        words = f"{finding.severity.word}  {finding.rule}  {finding.summary}"
+        lines += style.wrap(words, "  ", "      ")
+    return lines
+
+
+ENDS_SHOWN = 8
+
+
+def _end(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """The exit status of the processes of a failed job, and its last exceptions."""
+    failed = failed_processes(snapshot)
+    if not failed:
+        return []
+    lines = heading("ended", "the job has failed", style)
+    for process in failed[:ENDS_SHOWN]:
+        status = process.ended.words if process.ended is not None else ""
+        lines += style.wrap(f"{full_name(process)} ended: {status}", "  ", "      ")
+    if len(failed) > ENDS_SHOWN:
+        lines.append(f"  and {len(failed) - ENDS_SHOWN} more")
+    for entry, words, place in last_exceptions(snapshot):
+        name = f"{full_name_of(entry.process, snapshot)}: " if entry.process else ""
+        at = f"  at {place}" if place else ""
+        lines += style.wrap(f"{name}{words}{at}", "  ", "      ")
+    return lines
 
 
 WIDE_COLUMNS = 110
-"""From this width on, what a process does stands in its row and not below it."""
-NAMES_SHOWN = 4
-"""How many processes are named before the rest is counted."""
-
-SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
-    Severity.CRITICAL: "bad",
-    Severity.WARNING: "warning",
-    Severity.INFO: "plain",
-}
+"""From this width on, the activity of a process is a column and not a line below its row."""
 
 
-def heading(title: str, note: str, paper: Paper) -> list[str]:
-    """An empty line and the name of a section."""
-    return ["", paper.paint(title.upper(), "strong") + (f"  {note}" if note else "")]
-
-
-def process_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
-    """The tree, parents before children, one line a process and what it does."""
-    is_wide = paper.width >= WIDE_COLUMNS
+def process_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """The tree, parents before children: a row for each process, and its activity."""
+    is_wide = style.width >= WIDE_COLUMNS
     has_private = any(process.private_bytes is not None for process in snapshot.processes)
     columns = [
         Column("PID", is_flexible=True, floor=14),
@@ -250,43 +264,65 @@ def process_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
         Column("THR", is_number=True),
         Column("HOOK"),
     ]
-    rows = [_process_row(process, has_private, is_wide) for process in snapshot.processes]
+    rows = process_rows(snapshot, has_private=has_private, has_map_limit=is_wide)
     if is_wide:
         columns.append(Column("DOING", is_flexible=True, floor=20))
         rows = [
-            [*row, doing_words(process)]
-            for row, process in zip(rows, snapshot.processes, strict=True)
+            [*row, process.doing] for row, process in zip(rows, snapshot.processes, strict=True)
         ]
-        return table(columns, rows, paper)
-    titles, *lines = table(columns, rows, paper)
+        return table(columns, rows, style)
+    titles, *lines = table(columns, rows, style)
     out = [titles]
     for line, process in zip(lines, snapshot.processes, strict=True):
         out.append(line)
-        if doing_words(process):
-            out += paper.wrap(doing_words(process), "  " * process.depth + "      ")
+        if process.doing:
+            out += style.wrap(process.doing, "  " * process.depth + "      ")
     return out
 
 
-def doing_words(process: Process) -> str:
-    """What a process does, or how it ended."""
-    return f"ended: {process.ended.words}" if process.ended else process.doing
+def process_rows(
+    snapshot: Snapshot, *, indent: str = "  ", has_private: bool = True, has_map_limit: bool = True
+) -> list[list[str]]:
+    """Pid and label, state, cpu, memory, shared memory, descriptors, maps, threads, hook.
 
-
-def finding_lines(findings: Sequence[Finding], snapshot: Snapshot, paper: Paper) -> list[str]:
-    """Every finding in full: what, where, why, the numbers, what to do; effects below causes.
-
-    Cause and advice that several have in common are told with the first of them.
+    Args:
+        snapshot: The job.
+        indent: Before the pid, for each level of the tree.
+        has_private: Show private memory, else resident memory.
+        has_map_limit: Show the limit of mappings after their number.
     """
-    lines: list[str] = []
-    told: dict[tuple[str, str], Finding] = {}
-    for finding in _causes_first(findings):
-        first = told.setdefault((finding.cause, finding.advice), finding)
-        lines += _finding(finding, first, snapshot, paper)
-    return lines
+    waits: Mapping[ProcessId, list[WaitEdge]] = defaultdict(list)
+    for edge in snapshot.waits.edges:
+        waits[edge.waiter].append(edge)
+    rows = []
+    for process in snapshot.processes:
+        sample = process.sample
+        fds, maps = sample.fds, sample.maps
+        rss_bytes = sample.memory.rss_bytes if sample.memory else None
+        threads = sample.thread_count if sample.thread_count is not None else len(process.threads)
+        map_limit = maps.limit if maps and has_map_limit else None
+        rows.append(
+            [
+                f"{indent * process.depth}{process.pid} {process.label}",
+                process_state(process, waits[process.process]),
+                percent_text(process.cpu_percent),
+                bytes_text(process.private_bytes if has_private else rss_bytes),
+                bytes_text(process.shm_bytes),
+                _used_of(fds.used, fds.soft_limit) if fds else DASH,
+                _used_of(maps.used, map_limit) if maps else DASH,
+                count_text(threads or None),
+                process.hook.state,
+            ]
+        )
+    return rows
 
 
-def host_lines(host: HostSample, paper: Paper) -> list[str]:
-    """The room that is left around the job."""
+def _used_of(used: int | None, limit: int | None) -> str:
+    return count_text(used) + (f"/{count_text(limit)}" if limit is not None else "")
+
+
+def host_lines(host: HostSample, style: TextStyle) -> list[str]:
+    """Name and kernel of the host, and the use of cpus, memory, /dev/shm and the cgroup."""
     parts = [f"{host.hostname}  Linux {host.kernel}"]
     if host.usable_cpus is not None and host.cpu_count is not None:
         parts.append(f"cpus {host.usable_cpus} usable of {host.cpu_count}")
@@ -310,11 +346,11 @@ def host_lines(host: HostSample, paper: Paper) -> list[str]:
             f"cgroup pids {count_text(host.cgroup.pids_current)}"
             f" of {count_text(host.cgroup.pids_limit)}"
         )
-    return pack(parts, paper)
+    return pack(parts, style)
 
 
-def segment_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
-    """Segments joined over all processes, those of one maker with the same users in one line."""
+def segment_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """A row for the segments that one process created and the same processes map."""
     columns = [
         Column("MADE BY", is_flexible=True),
         Column("KIND"),
@@ -324,29 +360,43 @@ def segment_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
         Column("OLDEST", is_number=True),
         Column("MAPPED BY", is_flexible=True, floor=16),
     ]
-    return table(columns, segment_rows(snapshot), paper)
+    return table(columns, segment_rows(snapshot), style)
 
 
 def segment_rows(snapshot: Snapshot) -> list[list[str]]:
-    """Maker, kind, count, size, used bytes, age of the oldest, users; the largest first."""
+    """Creator, kind, count, size, used bytes, age of the oldest, mappers; the largest first."""
+    names = unique_names(snapshot)
     groups: dict[tuple[object, ...], list[Segment]] = defaultdict(list)
     for segment in snapshot.segments:
-        waiting = () if segment.mappers else segment.holders
-        key = (segment.creator_pid, segment.kind, segment.is_linked, segment.mappers, waiting)
+        in_transit = () if segment.mappers else segment.holders
+        key = (segment.creator_pid, segment.kind, segment.is_linked, segment.mappers, in_transit)
         groups[key].append(segment)
-    ranked = sorted(groups.values(), key=lambda group: -(_total(group) or 0))
+    ranked = sorted(groups.values(), key=lambda group: -(_size_bytes(group) or 0))
     return [
         [
-            _maker(group[0], snapshot),
+            _creator(group[0], snapshot),
             group[0].kind + (" named" if group[0].is_linked and group[0].kind == "torch" else ""),
             count_text(len(group)),
-            bytes_text(_total(group)),
+            bytes_text(_size_bytes(group)),
             bytes_text(_sum(segment.allocated_bytes for segment in group)),
             seconds_text(_oldest_s(group, snapshot.wall_s)),
-            _users(group[0], snapshot),
+            _mappers(group[0], names),
         ]
         for group in ranked
     ]
+
+
+def _creator(segment: Segment, snapshot: Snapshot) -> str:
+    if segment.creator is not None:
+        return full_name_of(segment.creator, snapshot)
+    return f"pid {segment.creator_pid}" if segment.creator_pid is not None else "unknown"
+
+
+def _mappers(segment: Segment, names: Mapping[ProcessId, str]) -> str:
+    """The processes that map it; a segment in transit is open in its sender and mapped nowhere."""
+    if segment.mappers or not segment.holders:
+        return joined_names(segment.mappers, names) or "nobody"
+    return f"in transit, open in {joined_names(segment.holders, names)}"
 
 
 def _oldest_s(group: Sequence[Segment], wall_s: float) -> float | None:
@@ -355,180 +405,12 @@ def _oldest_s(group: Sequence[Segment], wall_s: float) -> float | None:
     return max((age for age in ages if age is not None), default=None)
 
 
-def _users(segment: Segment, snapshot: Snapshot) -> str:
-    """Who maps it; a segment on its way is mapped by nobody, and its sender has it open."""
-    if segment.mappers or not segment.holders:
-        return _names(segment.mappers, snapshot) or "nobody"
-    return f"on its way, open in {_names(segment.holders, snapshot)}"
-
-
-def flow_lines(flows: Sequence[Flow], snapshot: Snapshot, paper: Paper) -> list[str]:
-    """Who sends tensors to whom, the most bytes first."""
-    columns = [
-        Column("FROM", is_flexible=True),
-        Column("TO", is_flexible=True),
-        Column("TENSORS", is_number=True),
-        Column("BYTES", is_number=True),
-        Column("COPIED", is_number=True),
-        Column("P50", is_number=True),
-        Column("P99", is_number=True),
-    ]
-    rows = [
-        [
-            name_of(flow.sender, snapshot),
-            name_of(flow.receiver, snapshot),
-            count_text(flow.tensors),
-            bytes_text(flow.bytes),
-            f"{percent_text(100 * flow.copied_bytes / flow.bytes)} %" if flow.bytes else DASH,
-            seconds_text(flow.latency_p50_s),
-            seconds_text(flow.latency_p99_s),
-        ]
-        for flow in sorted(flows, key=lambda flow: -flow.bytes)
-    ]
-    return table(columns, rows, paper)
-
-
-def problem_lines(snapshot: Snapshot, paper: Paper) -> list[str]:
-    """What could not be read; the same reason in many processes is said once."""
-    affected: dict[str, list[ProcessId]] = defaultdict(list)
-    for problem in (*snapshot.problems, *snapshot.host.problems):
-        affected.setdefault(problem, [])
-    for process in snapshot.processes:
-        for problem in (*process.sample.problems, *process.problems):
-            if process.process not in affected[problem]:
-                affected[problem].append(process.process)
-        if process.hook.state == "pending" and process.ended is None:
-            affected[f"hook pending: {process.hook.reason}"].append(process.process)
-    lines: list[str] = []
-    for problem, processes in affected.items():
-        where = f"  ({_names(processes, snapshot)})" if processes else ""
-        lines += paper.wrap(problem + where, "  ", "    ")
-    return lines
-
-
-def name_of(process: ProcessId | None, snapshot: Snapshot) -> str:
-    """`worker 3 41826`, or the bare pid of a process that is not among those observed."""
-    if process is None:
-        return DASH
-    known = snapshot.get(process)
-    return f"{known.label} {process.pid}" if known else str(process.pid)
-
-
-def program_of(snapshot: Snapshot) -> str:
-    """The script a job runs, else the name of its process."""
-    root = snapshot.get(snapshot.root)
-    if root is None:
-        return "job"
-    return python_program(root.sample.cmdline).name or root.sample.name
-
-
-def pack(parts: Sequence[str], paper: Paper) -> list[str]:
-    """Parts side by side, as many to a line as fit, none broken where it can be avoided."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + 3 + len(part) <= paper.width:
-            lines[-1] += f"   {part}"
-        else:
-            lines += paper.wrap(part)
-    return lines
-
-
-def _process_row(process: Process, has_private: bool, is_wide: bool) -> list[str]:
-    sample = process.sample
-    map_limit = sample.maps.limit if sample.maps and is_wide else None
-    rss_bytes = sample.memory.rss_bytes if sample.memory else None
-    threads = sample.thread_count if sample.thread_count is not None else len(process.threads)
-    return [
-        f"{'  ' * process.depth}{process.pid} {process.label}",
-        "ended" if process.is_gone else STATE_WORDS.get(sample.state, sample.state),
-        percent_text(process.cpu_percent),
-        bytes_text(process.private_bytes if has_private else rss_bytes),
-        bytes_text(process.shm_bytes),
-        _of(sample.fds.used, sample.fds.soft_limit) if sample.fds else DASH,
-        _of(sample.maps.used, map_limit) if sample.maps else DASH,
-        count_text(threads or None),
-        process.hook.state,
-    ]
-
-
-def _of(used: int | None, limit: int | None) -> str:
-    return count_text(used) + (f"/{count_text(limit)}" if limit is not None else "")
-
-
-def _causes_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings in their order, each followed by those it causes; each once, also in a cycle."""
-    rules = {finding.rule for finding in findings}
-    ordered: list[Finding] = []
-
-    def tell(finding: Finding) -> None:
-        if any(finding is told for told in ordered):
-            return
-        ordered.append(finding)
-        for effect in findings:
-            if effect.effect_of == finding.rule:
-                tell(effect)
-
-    for finding in findings:
-        if finding.effect_of not in rules:
-            tell(finding)
-    for finding in findings:
-        tell(finding)
-    return ordered
-
-
-def _finding(finding: Finding, first: Finding, snapshot: Snapshot, paper: Paper) -> list[str]:
-    """One finding; `first` is the one that has told its cause and advice, often itself."""
-    word = finding.severity.word
-    word = word.upper() if finding.severity >= Severity.CRITICAL else word
-    title = f"{paper.paint(word, SEVERITY_EMPHASIS[finding.severity])}  {finding.rule}  "
-    lines = [title + _where(finding, snapshot), *paper.wrap(finding.summary, "  ")]
-    if finding.effect_of:
-        lines += _labelled("follows", f"from {finding.effect_of}", paper)
-    if finding.eta_s is not None:
-        lines += _labelled("left", seconds_text(finding.eta_s), paper)
-    for number, evidence in enumerate(finding.evidence):
-        lines += _labelled("seen" if number == 0 else "", evidence, paper)
-    if finding is first:
-        lines += _labelled("why", finding.cause, paper)
-        lines += _labelled("do", finding.advice, paper)
-    elif finding.cause or finding.advice:
-        lines += _labelled("why, do", f"as above, see {_where(first, snapshot)}", paper)
-    return [*lines, ""]
-
-
-def _where(finding: Finding, snapshot: Snapshot) -> str:
-    """Whom it is about."""
-    where = name_of(finding.process, snapshot) if finding.process else "the whole job"
-    return where + (f" thread {finding.tid}" if finding.tid is not None else "")
-
-
-def _labelled(label: str, text: str, paper: Paper) -> list[str]:
-    return paper.wrap(text, f"  {label:<8}", " " * 10) if text else []
-
-
-def _maker(segment: Segment, snapshot: Snapshot) -> str:
-    if segment.creator is not None:
-        return name_of(segment.creator, snapshot)
-    return f"{segment.creator_pid} (not here)" if segment.creator_pid is not None else "unknown"
-
-
-def _names(processes: Sequence[ProcessId], snapshot: Snapshot) -> str:
-    """A few names, then how many more."""
-    known = [snapshot.get(process) for process in processes[:NAMES_SHOWN]]
-    names = [
-        process.label if process else str(identity.pid)
-        for process, identity in zip(known, processes, strict=False)
-    ]
-    more = len(processes) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
-
-
-def _total(group: Sequence[Segment]) -> int | None:
+def _size_bytes(group: Sequence[Segment]) -> int | None:
     return _sum(segment.size_bytes for segment in group)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """The sum, or `None` if any part is unknown: a partial sum would look like the whole."""
+    """The sum, or `None` if any value is unknown: a partial sum would look like the whole."""
     total = 0
     for value in values:
         if value is None:
@@ -537,37 +419,73 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-MOVING = ("progress", "ordinary")
-MOVING_SHOWN = 4
-BEGINNINGS_SHOWN = 3
-"""Of chains that go on alike, those that are told with what they wait for."""
-MOMENT_S = 1.0
-"""A wait that goes on by itself and is younger than this is how any busy job looks."""
-
-
-def wait_lines(waits: WaitGraph, paper: Paper) -> list[str]:
-    """Chains from who waits to what would have to move; the hopeless ones first."""
-    stuck = [chain for chain in waits.chains if chain.verdict not in MOVING]
-    moving = [
-        chain for chain in waits.chains if chain.verdict in MOVING and not _is_of_a_moment(chain)
+def flow_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """A row for each pair of sender and receiver, the most bytes first."""
+    columns = [
+        Column("SENDER", is_flexible=True),
+        Column("RECEIVER", is_flexible=True),
+        Column("TENSORS", is_number=True),
+        Column("BYTES", is_number=True),
+        Column("COPIED", is_number=True),
+        Column("P50", is_number=True),
+        Column("P99", is_number=True),
     ]
+    return table(columns, flow_rows(snapshot), style)
+
+
+def flow_rows(snapshot: Snapshot) -> list[list[str]]:
+    """Sender, receiver, tensors, bytes, copied share, median and 99th percentile of latency."""
+
+    def row(flow: Flow) -> list[str]:
+        copied = f"{percent_text(100 * flow.copied_bytes / flow.bytes)} %" if flow.bytes else DASH
+        return [
+            full_name_of(flow.sender, snapshot),
+            full_name_of(flow.receiver, snapshot),
+            count_text(flow.tensors),
+            bytes_text(flow.bytes),
+            copied,
+            seconds_text(flow.latency_p50_s),
+            seconds_text(flow.latency_p99_s),
+        ]
+
+    return [row(flow) for flow in sorted(snapshot.flows, key=lambda flow: -flow.bytes)]
+
+
+_MOVING = ("progress", "ordinary")
+MOVING_SHOWN = 4
+"""Chains shown that make progress."""
+WAITERS_SHOWN = 3
+"""Different waits shown at the start of chains that continue alike."""
+SHORT_S = 1.0
+"""Younger waits that make progress are part of every busy job, and are not shown."""
+
+
+def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    lines = wait_lines(snapshot.waits, style)
+    return [*heading("waits", "", style), *lines] if lines else []
+
+
+def wait_lines(waits: WaitGraph, style: TextStyle) -> list[str]:
+    """Wait chains, from the waiting process to the last one; blocked ones first."""
+    blocked = [chain for chain in waits.chains if chain.verdict not in _MOVING]
+    moving = [chain for chain in waits.chains if chain.verdict in _MOVING and not _is_short(chain)]
+    moving_groups = _equal_chains(moving)
     lines: list[str] = []
-    for same in (*_equal_chains(stuck), *_equal_chains(moving)[:MOVING_SHOWN]):
-        lines += [*_chain_lines(same, paper), ""]
-    left = len(_equal_chains(moving)) - MOVING_SHOWN
-    if left > 0:
-        lines += [f"  and {left} more that go on by themselves", ""]
+    for group in (*_equal_chains(blocked), *moving_groups[:MOVING_SHOWN]):
+        lines += [*_chain_lines(group, style), ""]
+    more = len(moving_groups) - MOVING_SHOWN
+    if more > 0:
+        lines += [f"  and {more} more that make progress", ""]
     return lines[:-1]
 
 
-def _is_of_a_moment(chain: WaitChain) -> bool:
-    """Whether a chain began just now."""
+def _is_short(chain: WaitChain) -> bool:
     since_s = chain.links[0].since_s if chain.links else None
-    return since_s is not None and since_s < MOMENT_S
+    return since_s is not None and since_s < SHORT_S
 
 
 def _equal_chains(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
-    """Chains that differ only in who stands at their beginning, together."""
+    """Chains that differ only in their first link, grouped."""
     groups: dict[object, list[WaitChain]] = {}
     for chain in chains:
         tail = tuple((link.process, link.words) for link in chain.links[1:])
@@ -576,39 +494,113 @@ def _equal_chains(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
     return list(groups.values())
 
 
-def _chain_lines(same: Sequence[WaitChain], paper: Paper) -> list[str]:
-    """One chain, and who else waits for the same."""
-    chain = same[0]
-    lines = _beginnings(same, paper)
+def _chain_lines(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
+    """The first links of equal chains, their common links, and the verdict."""
+    chain = group[0]
+    lines = _first_links(group, style)
     for depth, link in enumerate(chain.links[1:]):
         arrow = "   " * depth + "<- "
-        lines += paper.wrap(_link_words(link), f"  {arrow}", " " * (len(arrow) + 2))
+        lines += style.wrap(_link_words(link), f"  {arrow}", " " * (len(arrow) + 2))
     verdict = chain.verdict.replace("-", " ")
     conclusion = f": {chain.conclusion}" if chain.conclusion else ""
-    first, *rest = paper.wrap(f"{verdict}{conclusion}", "  ", "    ")
+    first, *rest = style.wrap(f"{verdict}{conclusion}", "  ", "    ")
     emphasis: Emphasis = "bad" if chain.verdict in ("cycle", "dead-end") else "plain"
-    return [*lines, first.replace(verdict, paper.paint(verdict, emphasis), 1), *rest]
+    return [*lines, first.replace(verdict, style.paint(verdict, emphasis), 1), *rest]
 
 
-def _beginnings(same: Sequence[WaitChain], paper: Paper) -> list[str]:
-    """Who stands at the beginning of chains that go on alike, and what each waits for."""
-    alike: dict[str, list[WaitLink]] = {}
-    for chain in same:
+def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
+    """The first links of equal chains; processes with the same wait are named in one line."""
+    by_words: dict[str, list[WaitLink]] = {}
+    for chain in group:
         if chain.links:
-            alike.setdefault(chain.links[0].words, []).append(chain.links[0])
+            by_words.setdefault(chain.links[0].words, []).append(chain.links[0])
     lines: list[str] = []
-    for link, *others in list(alike.values())[:BEGINNINGS_SHOWN]:
-        lines += paper.wrap(_link_words(link), "  ", "  ")
-        who = ", ".join(other.who for other in others)
+    for link, *others in list(by_words.values())[:WAITERS_SHOWN]:
+        lines += style.wrap(_link_words(link), "  ", "  ")
         if others:
-            so = "so do" if others[1:] else "so does"
-            lines += paper.wrap(f"and {so} {who}", "  ", "    ")
-    left = sum(map(len, list(alike.values())[BEGINNINGS_SHOWN:]))
-    if left:
-        lines += paper.wrap(f"and {left} more wait{'s' if left == 1 else ''}", "  ", "    ")
+            names = ", ".join(other.who for other in others)
+            lines += style.wrap(f"the same: {names}", "    ", "    ")
+    more = sum(map(len, list(by_words.values())[WAITERS_SHOWN:]))
+    if more:
+        lines += style.wrap(f"and {more} more wait{'s' if more == 1 else ''}", "  ", "    ")
     return lines
 
 
 def _link_words(link: WaitLink) -> str:
     since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
     return f"{link.who} {link.words}{since}"
+
+
+def _problems(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    lines = problem_lines(snapshot, style)
+    return [*heading("could not be read", "", style), *lines] if lines else []
+
+
+def problem_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """What could not be read, each reason once with the processes that have it."""
+    affected: dict[str, list[ProcessId]] = defaultdict(list)
+    for problem in problems_of(snapshot):
+        affected.setdefault(problem, [])
+    for process in snapshot.processes:
+        for problem in (*process.sample.problems, *process.problems):
+            if process.process not in affected[problem]:
+                affected[problem].append(process.process)
+        if process.hook.state == "pending" and process.ended is None:
+            affected[f"hook pending: {process.hook.reason}"].append(process.process)
+    names = unique_names(snapshot)
+    lines: list[str] = []
+    for problem, processes in affected.items():
+        where = f"  ({joined_names(processes, names)})" if processes else ""
+        lines += style.wrap(problem + where, "  ", "    ")
+    return lines
+
+
+def heading(title: str, note: str, style: TextStyle) -> list[str]:
+    """An empty line and the name of a section."""
+    return ["", style.paint(title.upper(), "strong") + (f"  {note}" if note else "")]
+
+
+LABEL_WIDTH = 9
+BULLET = "- "
+
+
+def labelled(label: str, text: str, style: TextStyle, width: int = LABEL_WIDTH) -> list[str]:
+    """A label, and a text that is wrapped to the right of it; nothing without a text."""
+    hanging = width + 3 + (len(BULLET) if text.startswith(BULLET) else 0)
+    return style.wrap(text, f"  {label:<{width}} ", " " * hanging) if text else []
+
+
+def pack(parts: Sequence[str], style: TextStyle) -> list[str]:
+    """Parts side by side, as many to a line as fit; a part is broken only if it must be."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 3 + len(part) <= style.width:
+            lines[-1] += f"   {part}"
+        else:
+            lines += style.wrap(part)
+    return lines
+
+
+def program_of(snapshot: Snapshot) -> str:
+    """The script that a job runs, else the name of its root process."""
+    root = snapshot.get(snapshot.root)
+    if root is None:
+        return "job"
+    return python_program(root.sample.cmdline).name or root.sample.name
+
+
+def versions(snapshot: Snapshot) -> list[str]:
+    """Python and torch version, start method and sharing strategy of the root process."""
+    root = snapshot.get(snapshot.root)
+    if root is None:
+        return []
+    python, torch = root.hook.python or root.sample.python_version, root.hook.torch
+    return [
+        *([f"python {python}"] if python else []),
+        *([f"torch {torch}"] if torch else []),
+        *(method for method in (root.start_method, root.sharing_strategy) if method),
+    ]
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "\n".join(lines)

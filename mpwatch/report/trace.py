@@ -1,8 +1,8 @@
 """A recording as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
-The format is Chrome's trace event JSON: calls are complete events (`X`) on the thread that made
-them, numbers are counters (`C`), deaths and notes are instants (`i`), and an arrow (`s` to `f`)
-leads from each tensor's sending to its receipt. Times are microseconds since the recording began.
+The format is Chrome's trace event JSON: calls are complete events (`X`) of their thread, numbers
+are counters (`C`), exits and notes are instants (`i`), and a flow arrow (`s` to `f`) leads from the
+sending of each tensor to its receipt. Times are microseconds since the start of the recording.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
+from mpwatch.describe.names import role_name
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.ids import ProcessId
@@ -25,14 +26,14 @@ _TRANSFERS = (*_SENDS, *_RECEIPTS)
 _LOADER = (wire.LOADER_NEXT, wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_FETCH_BEGIN)
 _FAR_US = 1e18
 _OPEN_LIMIT = 65_536
-"""Segments remembered as sent; older ones lose their arrow, not their call."""
+"""Sent segments that are remembered; older ones get no arrow."""
 
 
 def trace_events(inputs: Iterable[Input], began_s: float) -> Iterator[TraceEvent]:
-    """Trace events in the order the inputs came; viewers sort them by time.
+    """Trace events in the order of the inputs; viewers sort them by time.
 
     Args:
-        inputs: A recording's.
+        inputs: The inputs of a recording.
         began_s: CLOCK_MONOTONIC seconds that count as zero.
     """
     tracer = _Tracer(began_s)
@@ -51,7 +52,7 @@ def trace_events(inputs: Iterable[Input], began_s: float) -> Iterator[TraceEvent
 
 
 def write_trace(inputs: Iterable[Input], began_s: float, file: IO[str]) -> int:
-    """Write a whole trace, one event at a time, so that its length costs no memory.
+    """Write a trace one event at a time, so that a long recording needs no memory.
 
     Returns:
         How many events were written.
@@ -69,7 +70,7 @@ def write_trace(inputs: Iterable[Input], began_s: float, file: IO[str]) -> int:
 
 
 class _Tracer:
-    """What has to be remembered between inputs: names told, and sendings not received yet."""
+    """State between inputs: threads that were named, and tensors sent but not yet received."""
 
     def __init__(self, began_s: float) -> None:
         self._began_us = began_s * 1e6
@@ -79,7 +80,7 @@ class _Tracer:
         self._received: dict[tuple[int, int], deque[int]] = {}
 
     def tree(self, tree: TreeSample) -> Iterator[TraceEvent]:
-        """Names of new processes and threads, and the numbers that grow."""
+        """Names of new processes and threads, and counters."""
         for sample in tree.processes:
             yield from self._names(sample)
             yield from self._counters(sample)
@@ -88,20 +89,20 @@ class _Tracer:
             yield self._counter(tree.root.pid, tree.at_s, "/dev/shm bytes", used)
 
     def thread_names(self, taken: StacksTaken) -> Iterator[TraceEvent]:
-        """The names Python gives its threads say more than the kernel's."""
+        """The names of Python's threads, which say more than those of the kernel."""
         for stack in taken.stacks:
             if stack.tid is not None and stack.thread_name:
                 yield _name("thread_name", taken.process.pid, stack.thread_name, stack.tid)
 
     def calls(self, part: HookSlice) -> Iterator[TraceEvent]:
-        """The records of one process."""
+        """Hook events of one process."""
         for event in part.events:
             yield self._call(part.process, event)
             if event.kind in _TRANSFERS and not event.flags & wire.FLAG_EMPTY:
                 yield self._arrow(part.process, event)
 
     def note(self, note: HookNote) -> TraceEvent:
-        """Something rare with text."""
+        """An event with text."""
         return {
             "ph": "i",
             "s": "p",
@@ -114,7 +115,7 @@ class _Tracer:
         }
 
     def end(self, ended: Ended) -> TraceEvent:
-        """A death."""
+        """The exit of a process."""
         return {
             "ph": "i",
             "s": "p",
@@ -129,9 +130,8 @@ class _Tracer:
         process = sample.process
         if (process, 0) not in self._named:
             self._named.add((process, 0))
-            number = sample.worker_id if sample.worker_id is not None else sample.rank
-            suffix = "" if number is None else f" {number}"
-            yield _name("process_name", process.pid, f"{sample.role}{suffix} {sample.name}")
+            role = role_name(sample.role, sample.worker_id, sample.rank)
+            yield _name("process_name", process.pid, f"{role} {sample.name}")
         for thread in sample.threads or ():
             if (process, thread.tid) not in self._named:
                 self._named.add((process, thread.tid))
@@ -172,7 +172,7 @@ class _Tracer:
         }
 
     def _arrow(self, process: ProcessId, event: HookEvent) -> TraceEvent:
-        """The n-th sending and the n-th receipt of a segment are the ends of one arrow."""
+        """One end of an arrow: the n-th sending of a segment belongs to its n-th receipt."""
         is_send = event.kind in _SENDS
         key = (event.key, event.key2)
         own, other = (self._sent, self._received) if is_send else (self._received, self._sent)
@@ -199,7 +199,7 @@ class _Tracer:
         }
 
     def _us(self, at_ns: float) -> float:
-        """Microseconds since the beginning; a moment beyond all measure is cut to what JSON has."""
+        """Microseconds since the start of the recording, limited to `_FAR_US`."""
         return round(max(-_FAR_US, min(at_ns / 1e3 - self._began_us, _FAR_US)), 3)
 
 

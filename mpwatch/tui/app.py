@@ -1,4 +1,4 @@
-"""The dashboard application: shows snapshots from a source until it is told to quit."""
+"""The dashboard application: shows snapshots from a source until the user quits."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from textual.screen import Screen
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import Source
-from mpwatch.tui.app_actions import JumpProvider, ReplayVerbs
-from mpwatch.tui.elements.help_text import KeyHelp, Manual
-from mpwatch.tui.hook_consent import HookQuestion
-from mpwatch.tui.messages import ProcessAsked, SnapshotArrived
-from mpwatch.tui.process_actions import Deeds
-from mpwatch.tui.screens.base import LEAST_HEIGHT, LEAST_WIDTH, LiveScreen, TooSmallScreen
+from mpwatch.tui.actions import JumpProvider, ReplayActions
+from mpwatch.tui.elements.help_text import HelpText, KeyHelp, column_keys
+from mpwatch.tui.hook_question import HookQuestion
+from mpwatch.tui.process_actions import ProcessActions
+from mpwatch.tui.screens.base import (
+    LEAST_HEIGHT,
+    LEAST_WIDTH,
+    LiveScreen,
+    ProcessRequested,
+    SnapshotArrived,
+    TooSmallScreen,
+)
 from mpwatch.tui.screens.dashboard import Dashboard
-from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
+from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
 from mpwatch.tui.termination import Termination
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.view_state import ViewState
 
 
-class MpwatchApp(ReplayVerbs):
-    """Shows one job; every screen draws the same moment.
+class MpwatchApp(ReplayActions):
+    """Shows one job; every screen draws the same snapshot.
 
     Args:
         source: Where snapshots come from; started on mount, stopped before the program ends.
@@ -38,7 +43,7 @@ class MpwatchApp(ReplayVerbs):
         refresh_hz: How often snapshots are expected; shown in the status line.
         readonly: Whether all actions on processes are refused.
         keymap: Keys by binding id, replacing the defaults.
-        deeds: Performs actions on processes; tests pass a fake.
+        process_actions: Performs actions on processes; tests pass a fake.
         recording: The file the source writes from its start, if it does.
         question: Whether to inject the hook; without it nothing can be injected.
         termination: Ends the dashboard on signals or a lost terminal.
@@ -62,18 +67,20 @@ class MpwatchApp(ReplayVerbs):
         refresh_hz: float = 1.0,
         readonly: bool = False,
         keymap: Mapping[str, str] | None = None,
-        deeds: Deeds | None = None,
+        process_actions: ProcessActions | None = None,
         recording: str | None = None,
         question: HookQuestion | None = None,
         termination: Termination | None = None,
     ) -> None:
         super().__init__()
         self.animation_level = "none"
-        self.deeds = deeds or Deeds()
-        self.watch_state = Watch(source, title, refresh_hz, is_readonly=readonly, question=question)
+        self.process_actions = process_actions or ProcessActions()
+        self.view_state = ViewState(
+            source, title, refresh_hz, is_readonly=readonly, question=question
+        )
         self._termination = termination
-        self.watch_state.viewing = replace(self.watch_state.viewing, recording=recording)
-        self.dashboard = Dashboard(self.watch_state)
+        self.view_state.settings = replace(self.view_state.settings, recording=recording)
+        self.dashboard = Dashboard(self.view_state)
         self._own_keymap = dict(keymap or {})
 
     def on_mount(self) -> None:
@@ -83,7 +90,7 @@ class MpwatchApp(ReplayVerbs):
         self.push_screen(self.dashboard)
         if self._termination is not None:
             self._termination.started(self)
-        source = self.watch_state.source
+        source = self.view_state.source
         # Called on the source's thread, where only posting a message is safe.
         source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
 
@@ -92,19 +99,19 @@ class MpwatchApp(ReplayVerbs):
 
     def on_unmount(self) -> None:
         """Stop the source before the program ends."""
-        self.watch_state.source.stop()
+        self.view_state.source.stop()
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest snapshot on the active screen."""
         if self._termination is not None:
-            self._termination.look_at_terminal()
-        if self.watch_state.arrived(message.snapshot):
+            self._termination.check_terminal()
+        if self.view_state.arrived(message.snapshot):
             self.redraw()
         self.consider_asking(message.snapshot)
 
-    def on_process_asked(self, message: ProcessAsked) -> None:
+    def on_process_requested(self, message: ProcessRequested) -> None:
         """Open the screen of a process."""
-        self.push_screen(ProcessScreen(self.watch_state, message.process))
+        self.push_screen(ProcessScreen(self.view_state, message.process))
 
     def on_resize(self, event: events.Resize) -> None:
         """Show a message instead of the screens if the terminal is too small."""
@@ -119,7 +126,7 @@ class MpwatchApp(ReplayVerbs):
 
     def action_pause(self) -> None:
         """Pause or resume the display."""
-        self.watch_state.toggle_pause()
+        self.view_state.toggle_pause()
         self.redraw()
 
     def action_help_quit(self) -> None:
@@ -130,10 +137,13 @@ class MpwatchApp(ReplayVerbs):
         """Show help about the active screen and its keys."""
         screen = self.screen
         if isinstance(screen, PagesScreen):
-            page = screen.view.page
-            self.push_screen(HelpScreen(Manual(page.title, page.help, self._keys())))
+            page = screen.page_view.page
+            keys = [*self._keys(), *column_keys(page.columns)]
+            self.push_screen(HelpScreen(HelpText(page.title, page.help, keys)))
         elif isinstance(screen, LiveScreen):
-            self.push_screen(HelpScreen(Manual(screen.help_title, screen.help_lines, self._keys())))
+            self.push_screen(
+                HelpScreen(HelpText(screen.help_title, screen.help_lines, self._keys()))
+            )
 
     def _keys(self) -> list[KeyHelp]:
         """The active key bindings with the keymap applied, each action once."""
@@ -156,7 +166,7 @@ class MpwatchApp(ReplayVerbs):
     def open_finding(self, finding: Finding) -> None:
         """Show a finding in full."""
         self._to_dashboard()
-        self.push_screen(FindingScreen(self.watch_state, finding))
+        self.push_screen(FindingScreen(self.view_state, finding))
 
     def _to_dashboard(self) -> None:
         while self.screen is not self.dashboard and len(self.screen_stack) > 1:

@@ -8,14 +8,15 @@ from typing import ClassVar
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
+from mpwatch.describe.findings import unresolved
 from mpwatch.observe.sources.source import Source
-from mpwatch.tui.elements.header import Viewing, header, host_line, is_over, over_lines
+from mpwatch.tui.elements.header import ViewSettings, header, host_line, is_over, over_lines
 from mpwatch.tui.elements.page import Order
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import (
-    Column,
     Line,
     Row,
+    ScreenColumn,
     Span,
     cell,
     cut,
@@ -24,10 +25,10 @@ from mpwatch.tui.elements.styled_text import (
     place,
     width_of,
 )
-from mpwatch.tui.messages import SnapshotArrived
 from mpwatch.tui.pages import findings, tree
+from mpwatch.tui.screens.base import SnapshotArrived
 from mpwatch.tui.termination import Termination
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 
 LAST_PAINT_S = 0.1
@@ -35,7 +36,7 @@ LAST_PAINT_S = 0.1
 
 
 class InlineApp(App[int]):
-    """Redraws a few lines with each snapshot; ends with the job, or when told to.
+    """Redraws a few lines with each snapshot; ends with the job or on q.
 
     Args:
         source: Where snapshots come from; started on mount, stopped before the program ends.
@@ -61,7 +62,7 @@ class InlineApp(App[int]):
     ) -> None:
         super().__init__()
         self._termination = termination
-        self.watch_state = Watch(source, title, refresh_hz)
+        self.view_state = ViewState(source, title, refresh_hz)
         self.status = LineView(classes="inline")
         self.keys = LineView(classes="bar")
 
@@ -72,25 +73,25 @@ class InlineApp(App[int]):
 
     def on_mount(self) -> None:
         """Start the source."""
-        self.status.show((cell(f" mpwatch   {self.watch_state.viewing.title}   reads the job"),))
+        self.status.show((cell(f" mpwatch   {self.view_state.settings.title}   reads the job"),))
         self.keys.show((cell(" q leave, the status stays   space pause", "dim"),))
         if self._termination is not None:
             self._termination.started(self)
         # Called on the source's thread, where only posting a message is safe.
-        self.watch_state.source.start(lambda found: self._deliver(SnapshotArrived(found)))
+        self.view_state.source.start(lambda found: self._deliver(SnapshotArrived(found)))
 
     def _deliver(self, message: SnapshotArrived) -> None:
         self.post_message(message)
 
     def on_unmount(self) -> None:
         """Stop the source before the program ends."""
-        self.watch_state.source.stop()
+        self.view_state.source.stop()
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest snapshot; the last one of an ended job stays on screen."""
         if self._termination is not None:
-            self._termination.look_at_terminal()
-        if not self.watch_state.arrived(message.snapshot):
+            self._termination.check_terminal()
+        if not self.view_state.arrived(message.snapshot):
             return
         self._draw()
         if is_over(message.snapshot) and message.snapshot.mode == "ended":
@@ -101,15 +102,15 @@ class InlineApp(App[int]):
         self._draw()
 
     def _draw(self) -> None:
-        moment = self.watch_state.moment
-        if moment is not None:
+        view = self.view_state.view
+        if view is not None:
             size = self.console.size
-            lines = status_lines(moment, self.watch_state.viewing, size.width, size.height)
+            lines = status_lines(view, self.view_state.settings, size.width, size.height)
             self.status.show(lines)
 
     def action_pause(self) -> None:
         """Pause or resume the display."""
-        self.watch_state.toggle_pause()
+        self.view_state.toggle_pause()
         self._draw()
 
     async def action_quit(self) -> None:
@@ -158,55 +159,57 @@ MOST_ROWS = 8
 """Processes shown, those with findings first; the rest is counted."""
 
 
-def status_lines(moment: Moment, viewing: Viewing, width: int, height: int) -> tuple[Line, ...]:
+def status_lines(
+    view: SnapshotView, settings: ViewSettings, width: int, height: int
+) -> tuple[Line, ...]:
     """Status, findings, the most relevant processes, the host: top to bottom.
 
     Args:
-        moment: What to show.
-        viewing: Title, pause, filter.
+        view: What to show.
+        settings: Title, pause, filter.
         width: Cells of a line.
         height: Lines of the terminal; the status uses only part of them.
     """
-    top = (header(moment.snapshot, viewing, width), *_finding_lines(moment, width))
+    top = (header(view.snapshot, settings, width), *_finding_lines(view, width))
     rows = max(LEAST_ROWS, min(MOST_ROWS, height - len(top) - 5))
-    bottom = host_line(moment.snapshot, width)
-    return (*top, *_processes(moment, rows, width), bottom)
+    bottom = host_line(view.snapshot, width)
+    return (*top, *_processes(view, rows, width), bottom)
 
 
-def _finding_lines(moment: Moment, width: int) -> tuple[Line, ...]:
+def _finding_lines(view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The findings, or the exit status of the job, or the line for a healthy job."""
-    over = over_lines(moment.snapshot)
-    found = findings.briefs(moment.snapshot, MOST_FINDINGS)[:MOST_FINDINGS]
-    rows = [findings.brief_row(brief, moment) for brief in found]
-    hidden = len(findings.standing(moment.snapshot)) - sum(not b.is_advice for b in found)
-    lines = [*over, *(_row_line(findings.BRIEF_COLUMNS, row, width) for row in rows)]
+    over = over_lines(view.snapshot)
+    found = findings.finding_lines(view.snapshot, MOST_FINDINGS)[:MOST_FINDINGS]
+    rows = [findings.finding_line_row(finding_line, view) for finding_line in found]
+    hidden = len(unresolved(view.snapshot)) - sum(not b.is_advice for b in found)
+    lines = [*over, *(_row_line(findings.FINDING_LINE_COLUMNS, row, width) for row in rows)]
     if hidden > 0:
         lines.append(cell(f"  and {hidden} more findings", "dim"))
-    if not lines and not is_over(moment.snapshot):
-        lines.append(findings.health(moment))
+    if not lines and not is_over(view.snapshot):
+        lines.append(findings.health(view))
     return tuple(cut(each, width) for each in lines)
 
 
-def _processes(moment: Moment, most: int, width: int) -> tuple[Line, ...]:
+def _processes(view: SnapshotView, most: int, width: int) -> tuple[Line, ...]:
     """The tree without ended processes, cut to `most` rows; the rest is counted."""
-    found = [n for n in tree.nodes(moment, Order()) if not n.process.is_gone]
+    found = [n for n in tree.nodes(view, Order()) if not n.process.is_gone]
     if not found:
         return ()
     shown = found if len(found) <= most else found[: most - 1]
     lines = [_heads(tree.COLUMNS, width)]
-    lines += [_row_line(tree.COLUMNS, tree.PAGE.row(node, moment), width) for node in shown]
+    lines += [_row_line(tree.COLUMNS, tree.PAGE.row(node, view), width) for node in shown]
     if len(found) > len(shown):
         lines.append(cell(f"  and {len(found) - len(shown)} more processes", "dim"))
     return tuple(lines)
 
 
-def _heads(columns: Sequence[Column], width: int) -> Line:
+def _heads(columns: Sequence[ScreenColumn], width: int) -> Line:
     """The names of the columns."""
     cells = tuple(cell(column.name, "dim") for column in columns)
     return _row_line(columns, Row("", cells), width)
 
 
-def _row_line(columns: Sequence[Column], row: Row, width: int) -> Line:
+def _row_line(columns: Sequence[ScreenColumn], row: Row, width: int) -> Line:
     """A row of a table as one line."""
     spans: list[Span] = [row.mark, Span(" ")]
     for number, (index, size) in enumerate(place(columns, width - 2)):

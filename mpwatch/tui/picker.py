@@ -15,7 +15,7 @@ from mpwatch.collect.job.jobs import Job
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import bytes_text, seconds_text
-from mpwatch.tui.elements.styled_text import Column, Line, Row, cell, cut, line
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, cut, line
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 
@@ -36,7 +36,7 @@ class PickerApp(App[ProcessId]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape", "quit", "Quit", id="quit"),
-        Binding("r", "look", "Search again", id="look"),
+        Binding("r", "search", "Search again", id="look"),
     ]
 
     class Found(Message):
@@ -77,14 +77,14 @@ class PickerApp(App[ProcessId]):
         self._empty.display = False
         self._top.show((line((" mpwatch", "title"), "   looking for torch jobs"),))
         self._table.focus()
-        self.action_look()
-        self.set_interval(AGAIN_S, self.action_look)
+        self.action_search()
+        self.set_interval(AGAIN_S, self.action_search)
 
-    def action_look(self) -> None:
+    def action_search(self) -> None:
         """Search for jobs on a worker thread."""
-        self.run_worker(self._look, thread=True, exclusive=True, group="look")
+        self.run_worker(self._search, thread=True, exclusive=True, group="search")
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         try:
             self.post_message(self.Found(list(self._find())))
         except OSError as error:
@@ -103,7 +103,7 @@ class PickerApp(App[ProcessId]):
             self._empty.show((cell(first, "title"), *(cell(words, "dim") for words in rest)))
         wall_s = self._wall_clock()
         self._table.show(jobs, lambda job: job_row(job, wall_s))
-        self._explain()
+        self._draw_details()
 
     def on_picker_app_not_found(self, message: NotFound) -> None:
         """Show why the search failed."""
@@ -111,9 +111,9 @@ class PickerApp(App[ProcessId]):
 
     def on_live_table_moved(self, message: LiveTable.Moved) -> None:
         """Explain the job under the cursor."""
-        self._explain()
+        self._draw_details()
 
-    def _explain(self) -> None:
+    def _draw_details(self) -> None:
         job = self._table.current
         self._details.show(job_details(job, self.size.width) if job else ())
 
@@ -137,13 +137,13 @@ def pick(find: FindJobs) -> ProcessId | None:
 
 
 COLUMNS = (
-    Column("PID", 7, align="right", keep=9),
-    Column("PROGRAM", 20, keep=8, most=28),
-    Column("PROCESSES", 9, align="right", keep=7),
-    Column("HOOK", 5, keep=6),
-    Column("RESIDENT", 8, align="right", keep=5),
-    Column("RUNNING FOR", 11, align="right", keep=4),
-    Column("COMMAND", 20, keep=8, grows=True),
+    ScreenColumn("PID", 7, align="right", keep=9),
+    ScreenColumn("PROGRAM", 20, keep=8, most=28),
+    ScreenColumn("PROCESSES", 9, align="right", keep=7),
+    ScreenColumn("HOOK", 5, keep=6),
+    ScreenColumn("RESIDENT", 8, align="right", keep=5),
+    ScreenColumn("RUNNING FOR", 11, align="right", keep=4),
+    ScreenColumn("COMMAND", 20, keep=8, grows=True),
 )
 EMPTY = (
     "No torch job that this user may read is running here.",

@@ -1,8 +1,4 @@
-"""Actions on a process: signals, limits, files. The caller has asked for confirmation.
-
-Nothing here is called while the dashboard is read-only. A pid may have been reused since it was
-read, so each action first verifies the identity of the process.
-"""
+"""Actions on a process: which are offered, their texts, and the system calls behind them."""
 
 from __future__ import annotations
 
@@ -11,18 +7,21 @@ import resource
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
+from mpwatch.describe.frames import frame_words
+from mpwatch.describe.hook import still_attached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.pages.threads import frame_words, stack_head
+from mpwatch.model.units import count_text
+from mpwatch.tui.elements.styled_text import Row, ScreenColumn, Tone, cell, text_of
+from mpwatch.tui.pages.threads import stack_head
 
 T = TypeVar("T")
 
 
-class NotDone(Exception):
+class ActionRefused(Exception):
     """An action was refused; the text is one sentence with the reason."""
 
 
@@ -59,7 +58,8 @@ def _raise_limit(process: ProcessId) -> int:
 
 def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     """Detach every hook and log it; returns a sentence with the result."""
-    from mpwatch.attach import InjectionLog, detach_tree
+    from mpwatch.attach.inject_tree import detach_tree
+    from mpwatch.attach.injection_log import InjectionLog
 
     log = InjectionLog()
     commands = {sample.process: sample.cmdline for sample in processes}
@@ -69,12 +69,12 @@ def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     stayed = [found for found in outcomes if found.state not in ("absent", "pending", "gone")]
     if stayed:
         reason = stayed[0].reason or stayed[0].state
-        return f"The hook is still attached in {len(stayed)} of {len(outcomes)} processes: {reason}"
+        return f"{still_attached(len(stayed), len(outcomes))}: {reason}"
     return "The hook was detached from every process."
 
 
 @dataclass(frozen=True, slots=True)
-class Deeds:
+class ProcessActions:
     """The system calls behind the actions; tests pass fakes."""
 
     send: Callable[[ProcessId, int], None] = field(default=_signal_by_pidfd)
@@ -100,16 +100,16 @@ class Deeds:
         hard = self._try(lambda: self.raise_limit(process), process)
         return f"{process.pid} may now open {hard} descriptors."
 
-    def _try(self, deed: Callable[[], T], process: ProcessId) -> T:
+    def _try(self, action: Callable[[], T], process: ProcessId) -> T:
         try:
-            return deed()
+            return action()
         except ProcessLookupError:
-            raise NotDone(f"{process.pid} has ended.") from None
+            raise ActionRefused(f"{process.pid} has ended.") from None
         except PermissionError:
             words = f"{process.pid} belongs to another user; this needs its user or root."
-            raise NotDone(words) from None
+            raise ActionRefused(words) from None
         except (OSError, ValueError) as error:
-            raise NotDone(f"The system refused: {error}.") from None
+            raise ActionRefused(f"The system refused: {error}.") from None
 
 
 def stacks_text(snapshot: Snapshot) -> str:
@@ -138,5 +138,96 @@ def write_new(path: str, content: str) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(content)
     except OSError as error:
-        raise NotDone(f"{path} cannot be written: {error.strerror}.") from None
+        raise ActionRefused(f"{path} cannot be written: {error.strerror}.") from None
     return path
+
+
+ActionKind: TypeAlias = Literal["signal", "limit", "stacks", "record", "detach"]
+
+ACTION_COLUMNS = (
+    ScreenColumn("ACTION", 26, keep=9),
+    ScreenColumn("EFFECT", 40, keep=8, grows=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedAction:
+    """An action that is offered."""
+
+    kind: ActionKind
+    title: str
+    words: str
+    """The effect of the action, shown before it is confirmed."""
+    number: int = 0
+    """Signal number."""
+    tone: Tone = ""
+    needs_confirming: bool = True
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identifies the choice."""
+        return (self.kind, self.number)
+
+
+_SIGNALS: tuple[tuple[signal.Signals, str, Tone], ...] = (
+    (signal.SIGINT, "like ctrl-c: Python raises KeyboardInterrupt in the main thread", ""),
+    (
+        signal.SIGTERM,
+        "asks it to exit; without a handler it exits without saving",
+        "warning",
+    ),
+    (
+        signal.SIGKILL,
+        "kills it at once; named segments and held locks stay behind",
+        "critical",
+    ),
+    (signal.SIGSTOP, "stops it until SIGCONT; processes that wait for it stall", "warning"),
+    (signal.SIGCONT, "continues a stopped process", ""),
+)
+
+
+def offered_actions(
+    process: Process, *, is_live: bool, recording: str | None, has_hooks: bool
+) -> list[OfferedAction]:
+    """The actions offered for a process; in a replay only writing files."""
+    found = [
+        OfferedAction(
+            "stacks",
+            "write all stacks to a file",
+            "stacks of all processes, as last taken, to a new file here",
+            needs_confirming=False,
+        )
+    ]
+    if not is_live:
+        return found
+    if recording is None:
+        words = "all samples and events from now on, for mpwatch replay"
+        found.append(OfferedAction("record", "start recording", words, needs_confirming=False))
+    else:
+        found.append(OfferedAction("record", "stop recording", f"closes {recording}"))
+    if has_hooks:
+        words = "removes the hook from all processes; the job continues"
+        found.append(OfferedAction("detach", "detach the hook", words))
+    if process.is_gone:
+        return found
+    fds = process.sample.fds
+    if fds and fds.soft_limit and fds.hard_limit and fds.soft_limit < fds.hard_limit:
+        limits = f"from {count_text(fds.soft_limit)} to {count_text(fds.hard_limit)}, while it runs"
+        found.append(OfferedAction("limit", "raise descriptor limit", limits))
+    found += [
+        OfferedAction("signal", f"send {number.name}", words, int(number), tone)
+        for number, words, tone in _SIGNALS
+    ]
+    return found
+
+
+def action_row(choice: OfferedAction) -> Row:
+    """One line of the list."""
+    return Row(choice.key, (cell(choice.title, choice.tone or "title"), cell(choice.words)))
+
+
+def confirmation(choice: OfferedAction, process: Process) -> str:
+    """The question that confirms an action."""
+    if choice.kind in ("detach", "record"):
+        return f"{choice.title[0].upper()}{choice.title[1:]}?"
+    return f"{choice.title[0].upper()}{choice.title[1:]}: {process.label}, pid {process.pid}?"

@@ -20,7 +20,7 @@ STUCK_AFTER_S = 3.0
 """Seconds in which a dashboard must end before it is killed."""
 
 
-class Ending(Protocol):
+class Exitable(Protocol):
     """The application to end."""
 
     def exit(self) -> None:
@@ -41,7 +41,7 @@ class Termination:
         self._on_stuck = on_stuck
         self._is_over = threading.Event()
         self._has_terminal = os.isatty(_STDIN)  # behind textual-serve there is none
-        self._app: Ending | None = None
+        self._app: Exitable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.signal: signal.Signals | None = None
 
@@ -50,7 +50,7 @@ class Termination:
         """128 + n if signal n ended the dashboard, else `None`."""
         return None if self.signal is None else 128 + self.signal
 
-    def started(self, app: Ending) -> None:
+    def started(self, app: Exitable) -> None:
         """Register the application; called within its event loop."""
         self._app, self._loop = app, asyncio.get_running_loop()
         if self.signal is not None:
@@ -66,7 +66,7 @@ class Termination:
             with contextlib.suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._app.exit)
 
-    def look_at_terminal(self) -> None:
+    def check_terminal(self) -> None:
         """End the dashboard if its terminal is lost: isatty(3) is false after a hangup."""
         if self._has_terminal and not os.isatty(_STDIN):
             self.begin(signal.SIGHUP)

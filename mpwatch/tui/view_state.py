@@ -1,4 +1,4 @@
-"""The state shared by all screens: source, displayed snapshot, pause, filter."""
+"""The state shared by all screens: source, displayed snapshot, pause, filter, followed process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mpwatch.model.commands import Command, Focus, Follow, Pause, StartRecording
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Source
-from mpwatch.tui.elements.header import Viewing
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.hook_consent import HookQuestion
+from mpwatch.tui.elements.header import ViewSettings
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.flame import Sampled
 from mpwatch.tui.source_lines import SourceLines
 
@@ -24,7 +24,7 @@ COMING_S = 5.0
 """Seconds after the first sample during which hooks are still being connected."""
 
 
-class Watch:
+class ViewState:
     """The source, the displayed snapshot, and whether the display is paused.
 
     A live source continues to collect while the display is paused; the newest snapshot is kept
@@ -32,9 +32,9 @@ class Watch:
 
     Attributes:
         source: Where snapshots come from.
-        viewing: Title, pause, filter: the part that the status line shows.
-        moment: The displayed snapshot; `None` before the first.
-        marked: A snapshot saved for comparison.
+        settings: Title, pause, filter: the part that the status line shows.
+        view: The displayed snapshot; `None` before the first.
+        saved: A snapshot saved for comparison.
         sources: Reads lines of the program's source files.
         follows: Whether the current process is followed.
         question: Whether to inject the hook; `None` if injection is not possible.
@@ -51,9 +51,9 @@ class Watch:
     ) -> None:
         self.source = source
         self.question = question
-        self.viewing = Viewing(title, refresh_hz, is_readonly=is_readonly)
-        self.moment: Moment | None = None
-        self.marked: Snapshot | None = None
+        self.settings = ViewSettings(title, refresh_hz, is_readonly=is_readonly)
+        self.view: SnapshotView | None = None
+        self.saved: Snapshot | None = None
         self._waiting: Snapshot | None = None
         self.follows = True
         self.sources = SourceLines()
@@ -66,42 +66,42 @@ class Watch:
         """Store a new snapshot; returns whether to display it."""
         self._keep_stack(snapshot)
         self._note_lost(snapshot)
-        if self.viewing.is_paused and self.source.is_live and self.moment is not None:
+        if self.settings.is_paused and self.source.is_live and self.view is not None:
             self._waiting = snapshot
             return False
-        rows = self.moment.rows if self.moment is not None else {}
-        self.moment = Moment(snapshot, rows_before=rows)
+        rows = self.view.rows if self.view is not None else {}
+        self.view = SnapshotView(snapshot, rows_before=rows)
         return True
 
     def toggle_pause(self) -> bool:
         """Pause, or resume with the newest snapshot; returns whether paused."""
-        paused = not self.viewing.is_paused
-        self.viewing = replace(self.viewing, is_paused=paused)
+        paused = not self.settings.is_paused
+        self.settings = replace(self.settings, is_paused=paused)
         if not self.source.is_live:
             self.source.ask(Pause(paused))
         elif not paused and self._waiting is not None:
-            self.moment = Moment(self._waiting)
+            self.view = SnapshotView(self._waiting)
             self._waiting = None
         return paused
 
     def set_filter(self, wanted: str) -> None:
         """Show only rows that contain these words."""
-        self.viewing = replace(self.viewing, filter=wanted)
+        self.settings = replace(self.settings, filter=wanted)
 
     def record(self, path: str | None) -> str | None:
         """Start a recording, or end it with `None`; returns an error message or `None`."""
         problem = self.ask(StartRecording(path))
         if problem is None:
-            self.viewing = replace(self.viewing, recording=path)
+            self.settings = replace(self.settings, recording=path)
         return problem
 
     def ask(self, command: Command) -> str | None:
         """Send a command to the source; returns an error message or `None`."""
         return self.source.ask(command)
 
-    def mark(self) -> None:
+    def save_snapshot(self) -> None:
         """Save the displayed snapshot for comparison."""
-        self.marked = self.moment.snapshot if self.moment else None
+        self.saved = self.view.snapshot if self.view else None
 
     # --- following one process -------------------------------------------------------------------
 
@@ -131,9 +131,9 @@ class Watch:
             self.follow(None)
         return self.follows
 
-    def glance_at(self, process: ProcessId | None) -> None:
-        """Tell the source which process the cursor is on; none while the view is paused."""
-        focused = None if self.viewing.is_paused else process
+    def request_stacks_of(self, process: ProcessId | None) -> None:
+        """Tell the source which process the cursor is on; none while the display is paused."""
+        focused = None if self.settings.is_paused else process
         if self.source.is_live and focused != self._focused:
             self._focused = focused
             self.source.ask(Focus(focused))
@@ -154,4 +154,4 @@ class Watch:
             self._first_at_s = snapshot.at_s
         if snapshot.at_s - self._first_at_s <= COMING_S:
             lost = sum(process.hook.lost for process in snapshot.processes)
-            self.viewing = replace(self.viewing, lost_before=lost)
+            self.settings = replace(self.settings, lost_before=lost)

@@ -1,15 +1,19 @@
-"""How long attaching takes, and for how long the target stands still, beside gdb and memray.
+"""How long an attach takes, and how long it stops the target, beside gdb and memray.
 
-Every way goes to the same kinds of targets, one after another in the same run, so the numbers can
-be compared with each other; they mean little on another machine.
+All methods attach to the same kinds of targets, one after another in the same run, so the figures
+can be compared with each other; they mean little on another machine.
 
 - `ready`: from the command until the hook answers (gdb: until gdb has ended, without any hook).
-- `held`: for how long mpwatch held the main thread, by its own clock.
-- `gap`: the longest pause a target that turns in a loop has seen during the visit. It includes what
-  the visitor's code does in there, and what else runs on the machine.
-- `quiet`: the same for a moment without a visit.
+- `stopped`: how long the target's main thread was stopped, by mpwatch's clock.
+- `gap`: the longest pause that a target in a loop has measured during the attach. It includes the
+  work of the injected code, and of other programs on the machine.
+- `quiet`: the same for a moment without an attach.
+- `out`: from the start of a detach until the hook is detached from all processes of that tree.
 - `tree`: from the command until every hook of a parent with `--tree` children is there.
-- `stock`: how long a late hook looks for what a program of `--objects` objects made before.
+- `stock`: how long the hook searches a program of `--objects` existing objects; `cpu`: its cpu time.
+
+Each line gives the least value, the median, the 90th and 99th percentile and the worst; the load of
+the machine before and after stands above.
 
     python -m tests.benchmarks.attach_time [--count N] [--only TARGET] [--others N]
         [--memray PYTHON]
@@ -27,8 +31,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from mpwatch.attach import bring_in, bring_in_tree, detach, detach_tree
-from mpwatch.attach.bring import read_frame
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject, read_frame
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.target import read_stat, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
@@ -122,8 +127,8 @@ def gap_s(popen: subprocess.Popen[str]) -> float:
 
 
 def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
-    """Attach and detach again and again; a blocked target is woken once the call is queued."""
-    found: dict[str, list[float]] = {"ready": [], "held": [], "gap": [], "quiet": []}
+    """Attach and detach `count` times; a blocked target is woken once the call is queued."""
+    found: dict[str, list[float]] = {"ready": [], "stopped": [], "gap": [], "quiet": []}
     popen = start(kind, folder)
     process = ProcessId(popen.pid, read_stat(popen.pid)[2])
 
@@ -138,12 +143,12 @@ def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
             gap_s(popen)
             time.sleep(0.05)
             found["quiet"].append(gap_s(popen))
-        attached = bring_in(process, timeout_s=10, step=wake)
+        attached = inject(process, timeout_s=10, step=wake)
         assert attached.state == "ready", attached
         if kind != "blocked":
             found["gap"].append(gap_s(popen))
         found["ready"].append(attached.took_s)
-        found["held"].append(attached.stopped_s or 0.0)
+        found["stopped"].append(attached.stopped_s or 0.0)
         detached = detach(process, timeout_s=10)
         assert detached.state == "absent", detached
     popen.kill()
@@ -166,7 +171,7 @@ def by_gdb(kind: str, count: int, folder: str) -> dict[str, list[float]]:
             if kind != "blocked":
                 found["gap"].append(gap_s(popen))
         except (subprocess.TimeoutExpired, BrokenPipeError, ValueError) as error:
-            # A call at any point whatever ends some targets: nothing is heard of them any more.
+            # A call at an arbitrary point ends some targets: these print nothing more.
             print(f"gdb, {kind}: {error!r}; the target ended: {popen.poll()}", file=sys.stderr)
         popen.kill()
         popen.communicate()
@@ -196,7 +201,7 @@ def by_memray(kind: str, count: int, folder: str, python: str) -> dict[str, list
 
 
 def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
-    """Bring the hook into a parent and its children, and take it out of them, several times."""
+    """Attach to a parent and its children and detach from them, several times."""
     found: dict[str, list[float]] = {"tree": [], "out": []}
     popen = start_text(TREE.format(count=count), folder)
     root = ProcessId(popen.pid, read_stat(popen.pid)[2])
@@ -207,7 +212,7 @@ def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
             ReadRequest(links_count=0, maps_count=0, memory_count=0, gpu=False)
         )
         assert tree is not None
-        outcomes = bring_in_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
+        outcomes = inject_tree(tree.processes, lambda outcome: None, timeout_s=WITHIN_S)
         found["tree"].append(time.perf_counter() - began_s)
         assert [each.state for each in outcomes] == ["ready"] * (count + 1), outcomes
         began_s = time.perf_counter()
@@ -219,12 +224,12 @@ def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
 
 
 def by_objects(count: int, times: int, folder: str) -> dict[str, list[float]]:
-    """What a hook says of its own look round, in a program with many objects."""
+    """The duration of the hook's search in a program with many objects, as the hook reports it."""
     found: dict[str, list[float]] = {"ready": [], "stock": [], "cpu": []}
     popen = start_text(MANY_OBJECTS.format(count=count), folder)
     process = ProcessId(popen.pid, read_stat(popen.pid)[2])
     for _ in range(times):
-        attached = bring_in(process, timeout_s=WITHIN_S)
+        attached = inject(process, timeout_s=WITHIN_S)
         assert attached.state == "ready", attached
         found["ready"].append(attached.took_s)
         with discovery.connect(read_target(process).sample()) as client:
@@ -241,13 +246,13 @@ def by_objects(count: int, times: int, folder: str) -> dict[str, list[float]]:
 
 
 def summary(values: list[float]) -> str:
-    """Median, 90th and 99th percentile and the worst, in milliseconds."""
+    """Least, median, 90th and 99th percentile and worst, in milliseconds."""
     if not values:
-        return "-".rjust(40)
+        return "-".rjust(50)
     values = sorted(1000 * value for value in values)
     # The smallest value that so many per cent do not exceed: the worst is in the tail of p99.
     p90, p99 = (values[math.ceil(share * len(values)) - 1] for share in (0.9, 0.99))
-    return f"{statistics.median(values):9.2f} {p90:9.2f} {p99:9.2f} {values[-1]:9.2f} "
+    return f"{values[0]:9.2f} {statistics.median(values):9.2f} {p90:9.2f} {p99:9.2f} {values[-1]:9.2f} "
 
 
 def main() -> None:
@@ -279,11 +284,13 @@ def main() -> None:
         return
     load = f"load {load_before[0]:.1f} before, {os.getloadavg()[0]:.1f} after"
     print(f"{load}, {os.cpu_count()} cpus")
-    print("milliseconds                                 p50       p90       p99     worst")
+    print(
+        "milliseconds                                  min       p50       p90       p99     worst"
+    )
     for kind, ways in results.items():
         for way, series in ways.items():
             for what, values in series.items():
-                print(f"{kind:8} {way:8} {what:6} n={len(values):<5} {summary(values):>40}")
+                print(f"{kind:8} {way:8} {what:7} n={len(values):<5} {summary(values):>50}")
 
 
 if __name__ == "__main__":

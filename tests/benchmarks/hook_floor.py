@@ -28,7 +28,7 @@ class Floor:
         Returns:
             How many there are.
         """
-        from mpwatch.hook.patching import attribute
+        from mpwatch.hook.lifecycle.patcher import attribute
         from mpwatch.hook.points import TABLE
 
         for row in TABLE:

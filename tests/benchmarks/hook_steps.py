@@ -67,7 +67,7 @@ class Steps:
 
 def _slow_the_clock() -> None:
     from mpwatch.hook import session
-    from mpwatch.hook.pristine import System
+    from mpwatch.hook.safe.unpatched import System
 
     class Slow(System):
         """A system on which time passes as slowly as the program runs."""

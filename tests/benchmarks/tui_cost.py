@@ -20,7 +20,7 @@ from textual.widgets import DataTable
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.page import Order
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import tree
 from tests.tui.scripted import ScriptedSource, crowd
@@ -44,9 +44,9 @@ class TableApp(App[None]):
 
     def show(self, snapshot: Snapshot) -> None:
         table = self.query_one(DataTable)
-        moment = Moment(snapshot)
-        for node in tree.nodes(moment, Order()):
-            row = tree.PAGE.row(node, moment)
+        view = SnapshotView(snapshot)
+        for node in tree.nodes(view, Order()):
+            row = tree.PAGE.row(node, view)
             cells = tuple(text_of(drawn(content, 8)) for content in row.cells)
             key = str(row.key)
             before = self.shown.get(key)

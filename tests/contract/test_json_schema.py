@@ -1,4 +1,4 @@
-"""The names and types that scripts rely on, written down word for word."""
+"""Keys and types of the JSON documents; scripts rely on them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_segments_flows_and_findings_have_the_keys_of_the_contract() -> None:
     assert (len(read["segments"]), len(read["flows"]), len(read["findings"])) == (1, 1, 1)
 
 
-def test_main_says_what_was_read_of_it() -> None:
+def test_a_process_has_the_values_of_its_sample() -> None:
     main = document()["processes"][0]
 
     assert main["fds"] == {
@@ -167,7 +167,7 @@ def test_main_says_what_was_read_of_it() -> None:
     assert main["problems"] == ["smaps_rollup: Permission denied"]
 
 
-def test_what_was_not_read_is_null_and_never_zero() -> None:
+def test_values_that_were_not_read_are_null_and_not_zero() -> None:
     worker = document()["processes"][1]
 
     assert worker["rss_bytes"] is None
@@ -190,7 +190,7 @@ def test_a_loader_worker_has_its_number_even_without_a_hook() -> None:
     assert loader["fetched"] is None
 
 
-def test_a_loader_worker_tells_its_batches_on_both_sides_and_what_its_stacks_cost() -> None:
+def test_a_loader_worker_has_its_batches_and_the_cost_of_its_stacks() -> None:
     worker = replace(
         job().processes[1], loader=WorkerLoad(3, queued=2, parked=1), stacks_cost_s=0.0002
     )
@@ -210,7 +210,7 @@ def test_a_flow_names_its_ends_by_pid() -> None:
     assert flow["bytes"] == flow["copied_bytes"] == 512 << 20
 
 
-def test_without_stacks_the_keys_stay_and_the_stacks_are_empty() -> None:
+def test_without_stacks_the_lists_are_empty() -> None:
     thread = document(with_stacks=False)["processes"][1]["threads"][0]
 
     assert thread["stack"] == []
@@ -218,7 +218,7 @@ def test_without_stacks_the_keys_stay_and_the_stacks_are_empty() -> None:
     assert document()["processes"][1]["threads"][0]["stack"][0]["function"] == "decode"
 
 
-def test_a_process_that_ended_says_how() -> None:
+def test_a_process_that_ended_has_its_exit_status() -> None:
     dead = document()["processes"][2]
 
     assert dead["pid"] == DEAD.pid
@@ -227,7 +227,7 @@ def test_a_process_that_ended_says_how() -> None:
 
 
 @pytest.mark.parametrize("wall_s", [-1e30, 1e30, math.inf])
-def test_a_clock_out_of_its_mind_is_still_a_date(wall_s: float) -> None:
+def test_a_time_out_of_range_is_still_a_date(wall_s: float) -> None:
     at = snapshot_json(replace(job(), wall_s=wall_s), with_stacks=False)["at"]
 
     assert datetime.fromisoformat(at).year in (1970, 9999)
@@ -241,7 +241,7 @@ def test_a_number_json_does_not_have_becomes_null(eta_s: float) -> None:
     assert json.loads(text_of(diagnose_json(snapshot)))["findings"][0]["eta_s"] is None
 
 
-def test_a_finding_says_how_long_ago_it_was_first_seen_and_resolved() -> None:
+def test_a_finding_has_the_ages_of_its_start_and_resolution() -> None:
     snapshot = job()
     finding = replace(snapshot.findings[0], first_seen_s=snapshot.at_s - 4.5)
     passed = replace(finding, resolved_s=snapshot.at_s - 1.5)
@@ -254,7 +254,7 @@ def test_a_finding_says_how_long_ago_it_was_first_seen_and_resolved() -> None:
     assert [each["resolved"] for each in read] == [False, True]
 
 
-def test_the_diagnosis_holds_findings_and_chains() -> None:
+def test_a_diagnosis_has_findings_and_chains() -> None:
     read = json.loads(text_of(diagnose_json(job())))
 
     assert read["schema"] == 1
@@ -263,7 +263,7 @@ def test_the_diagnosis_holds_findings_and_chains() -> None:
     assert read["waits"]["chains"][0]["sentence"].startswith("main waits for batch 417 <- worker")
 
 
-def test_the_doctor_gives_one_object_a_check() -> None:
+def test_doctor_has_one_object_for_each_check() -> None:
     check = Check("open files", "warning", "1024", "runs out early", "ulimit -n 65536")
 
     read = json.loads(text_of(doctor_json((check,))))

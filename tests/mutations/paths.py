@@ -22,4 +22,4 @@ COST = GUEST + "test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_inv
 IDENTITY = GUEST + "test_uninstrument_restores_every_object_and_closes_everything"
 RUN = "tests/integration/hook/test_run.py"
 STORM = FORKS + "test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray"
-PLACES = UNIT + "test_places.py"
+RUNTIME_DIR = UNIT + "test_runtime_dir.py"

@@ -37,7 +37,7 @@ TABLE = (
     Mutation(
         1,
         "a traceback shows the wrapper's line",
-        HOOK + "errors.py",
+        HOOK + "safe/foreign_exceptions.py",
         "        _set_traceback(error, step.tb_next)\n",
         "        return\n",
         (SAME + "[queues]",),
@@ -61,7 +61,7 @@ TABLE = (
     Mutation(
         1,
         "a child's exit code is lost",
-        HOOK + "points/ends.py",
+        HOOK + "points/process_exit.py",
         "        return code\n",
         "        return 0\n",
         (SAME + "[ends]",),
@@ -77,7 +77,7 @@ TABLE = (
     Mutation(
         1,
         "a signal that struck during a fork is not delivered again",
-        HOOK + "forks.py",
+        HOOK + "lifecycle/fork.py",
         "        simulate: Any = _thread.interrupt_main\n",
         "        simulate: Any = id\n",
         (GUEST + "test_exceptions_of_signal_handlers_reach_the_program_wherever_they_strike",),
@@ -85,10 +85,10 @@ TABLE = (
     Mutation(
         1,
         "exceptions of signal handlers are taken for its own",
-        HOOK + "errors.py",
+        HOOK + "safe/foreign_exceptions.py",
         "    return signal_behind(error) is None\n",
         "    return True\n",
-        (UNIT + "test_errors.py",),
+        (UNIT + "test_foreign_exceptions.py",),
     ),
     Mutation(
         1,
@@ -109,7 +109,7 @@ TABLE = (
     Mutation(
         2,
         "a value that does not fit into a record raises",
-        HOOK + "ring.py",
+        HOOK + "transport/ring.py",
         "        except _UNFIT as error:\n",
         "        except ZeroDivisionError as error:\n",
         (UNIT + "test_ring.py",),
@@ -117,7 +117,7 @@ TABLE = (
     Mutation(
         2,
         "a fork waits for a thread that does not end",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "            if system.monotonic_ns() > deadline_ns:\n                run.is_late = True\n",
         "            if False:\n",
         (UNIT + "test_server.py",),
@@ -125,7 +125,7 @@ TABLE = (
     Mutation(
         2,
         "on a disk the ring is a mapped file",
-        HOOK + "places.py",
+        HOOK + "transport/runtime_dir.py",
         "if kind in _IN_MEMORY else None\n",
         "\n",
         (FROZEN + "test_a_job_goes_on_while_the_disk_under_its_runtime_directory_is_frozen",),
@@ -141,7 +141,7 @@ TABLE = (
     Mutation(
         2,
         "a record is stored where the ring was before it moved",
-        HOOK + "ring.py",
+        HOOK + "transport/ring.py",
         "            begin = header + (number & mask) * 64\n"
         "            ring.memory[begin : begin + 64] = data\n",
         "            begin, memory = header + (number & mask) * 64, ring.memory\n"
@@ -152,7 +152,7 @@ TABLE = (
     Mutation(
         2,
         "a full disk kills the process later",
-        HOOK + "ring.py",
+        HOOK + "transport/ring.py",
         "            os.posix_fallocate(fd, 0, self.size)\n",
         "            os.ftruncate(fd, self.size)\n",
         (BAD + "test_on_a_full_disk_the_hook_works_without_its_file_and_says_so",),
@@ -160,7 +160,7 @@ TABLE = (
     Mutation(
         2,
         "an observer that reads nothing stops the thread",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "        sock.setblocking(False)\n        connection = Connection",
         "        connection = Connection",
         (BAD + "test_what_an_observer_does_not_read_is_not_kept_for_it",),
@@ -168,7 +168,7 @@ TABLE = (
     Mutation(
         2,
         "replaced functions of the program are used",
-        HOOK + "pristine.py",
+        HOOK + "safe/unpatched.py",
         "        if not isinstance(function, BuiltinFunctionType) or owner != module.__name__:\n",
         "        if False:\n",
         (GUEST + "test_replaced_clocks_sockets_and_threads_are_not_used",),
@@ -176,7 +176,7 @@ TABLE = (
     Mutation(
         3,
         "the thread lives on while the program forks",
-        HOOK + "forks.py",
+        HOOK + "lifecycle/fork.py",
         "        session.stop_thread()\n",
         "",
         (FORKS + "test_no_thread_of_the_hook_is_alive_while_a_program_of_one_thread_forks",),
@@ -184,7 +184,7 @@ TABLE = (
     Mutation(
         3,
         "a lock is held while a record is written",
-        HOOK + "ring.py",
+        HOOK + "transport/ring.py",
         "        at_ns = now()\n",
         "        with system.os.__dict__.setdefault('lock', __import__('_thread').RLock()):\n"
         "            system.sleep(0.0001)\n"
@@ -194,10 +194,10 @@ TABLE = (
     Mutation(
         3,
         "a child writes into its parent's file",
-        HOOK + "forks.py",
+        HOOK + "lifecycle/fork.py",
         "            self._place = session.ring.step_aside()\n",
         "            self._place = (session.ring.memory, session.ring.handed_out())\n",
-        (UNIT + "test_forks.py",),
+        (UNIT + "test_fork.py",),
     ),
     Mutation(
         3,
@@ -205,15 +205,15 @@ TABLE = (
         HOOK + "session.py",
         "        self.ring.restart()\n",
         "",
-        (UNIT + "test_forks.py",),
+        (UNIT + "test_fork.py",),
     ),
     Mutation(
         3,
         "where threads are counted late the thread is back too early",
-        HOOK + "forks.py",
+        HOOK + "lifecycle/fork.py",
         "            if self._counts_late and self.threads == 1:\n",
         "            if False:\n",
-        (UNIT + "test_forks.py",),
+        (UNIT + "test_fork.py",),
     ),
     Mutation(
         3,
@@ -221,7 +221,7 @@ TABLE = (
         HOOK + "session.py",
         "        self.call_with_next_record(self.resume)\n",
         "",
-        (UNIT + "test_forks.py",),
+        (UNIT + "test_fork.py",),
     ),
     Mutation(
         4,
@@ -258,7 +258,7 @@ TABLE = (
     Mutation(
         5,
         "what is remembered of notes is bounded in number only",
-        HOOK + "notes.py",
+        HOOK + "transport/notes.py",
         "            while excess > 0:\n",
         "            while False:\n",
         (UNIT + "test_notes.py",),
@@ -266,7 +266,7 @@ TABLE = (
     Mutation(
         6,
         "births of weeks fill the file before anything goes wrong",
-        HOOK + "notes.py",
+        HOOK + "transport/notes.py",
         "FILE_BYTES // 2 if is_common else FILE_BYTES",
         "FILE_BYTES",
         (UNIT + "test_notes.py",),
@@ -274,10 +274,10 @@ TABLE = (
     Mutation(
         6,
         "each fork of a new thread is a note",
-        HOOK + "census.py",
+        HOOK + "checks/fork_risks.py",
         "name.translate(_UNNUMBERED)",
         "name",
-        (UNIT + "test_forks.py",),
+        (UNIT + "test_fork.py",),
     ),
     Mutation(
         5,
@@ -290,7 +290,7 @@ TABLE = (
     Mutation(
         5,
         "the ring's descriptor stays open",
-        HOOK + "ring.py",
+        HOOK + "transport/ring.py",
         "            if not is_ours:\n                os.close(fd)\n",
         "            pass\n",
         (COST,),
@@ -298,7 +298,7 @@ TABLE = (
     Mutation(
         5,
         "the listener survives an exec",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "            listener.listen(_BACKLOG)\n",
         "            listener.listen(_BACKLOG)\n"
         "            system.os.set_inheritable(listener.fileno(), True)\n",
@@ -307,7 +307,7 @@ TABLE = (
     Mutation(
         5,
         "a connection survives an exec",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "        sock.setblocking(False)\n        connection = Connection",
         "        sock.setblocking(False)\n"
         "        self._session.system.os.set_inheritable(fd, True)\n"
@@ -317,7 +317,7 @@ TABLE = (
     Mutation(
         5,
         "the program sees its thread",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "            self._session.system.start_new_thread(self._serve, (run,))\n",
         "            import threading\n"
         "            threading.Thread(target=self._serve, args=(run,), daemon=True).start()\n",
@@ -326,7 +326,7 @@ TABLE = (
     Mutation(
         3,
         "a thread that the system refused is not asked for again",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "        session.call_with_next_record(self.start_again)\n",
         "",
         (
@@ -338,7 +338,7 @@ TABLE = (
     Mutation(
         2,
         "more threads fork at once than there are steps for",
-        HOOK + "forks.py",
+        HOOK + "lifecycle/fork.py",
         "                                        grow(_SPARE)\n",
         "                                        grow(0)\n",
         (FORKS + "test_forks_at_odd_moments_print_nothing_and_lose_no_signal[crowd-60-said0]",),
@@ -346,7 +346,7 @@ TABLE = (
     Mutation(
         6,
         "what an observer missed is not counted",
-        HOOK + "connection.py",
+        HOOK + "transport/connection.py",
         "            lost = first - self._sent\n",
         "            lost = 0\n",
         (GUEST + "test_what_an_observer_missed_is_counted",),
@@ -354,7 +354,7 @@ TABLE = (
     Mutation(
         6,
         "notes that were pushed out of memory cannot be missed",
-        HOOK + "notes.py",
+        HOOK + "transport/notes.py",
         '"n": number, **fields}',
         "**fields}",
         (LOST + "test_records_and_notes_that_were_pushed_out_are_shown_as_lost",),
@@ -362,7 +362,7 @@ TABLE = (
     Mutation(
         6,
         "an observer that reads nothing has all kept for it",
-        HOOK + "connection.py",
+        HOOK + "transport/connection.py",
         "        if not self._outbox:\n            self._put_records()\n",
         "        if True:\n            self._put_records()\n",
         (BAD + "test_what_an_observer_does_not_read_is_not_kept_for_it",),
@@ -370,7 +370,7 @@ TABLE = (
     Mutation(
         6,
         "any number of observers is let in",
-        HOOK + "server.py",
+        HOOK + "transport/server.py",
         "        if len(self._connections) < CONNECTIONS:\n",
         "        if True:\n",
         (BAD + "test_more_observers_than_there_is_room_for_wait_until_one_leaves",),
@@ -378,7 +378,7 @@ TABLE = (
     Mutation(
         6,
         "the file of notes grows without end",
-        HOOK + "notes.py",
+        HOOK + "transport/notes.py",
         "        if self.path is None or self._file_bytes > room:\n",
         "        if self.path is None:\n",
         (UNIT + "test_notes.py",),
@@ -386,7 +386,7 @@ TABLE = (
     Mutation(
         6,
         "what the dead left is never removed while a job runs",
-        HOOK + "forks.py",
+        HOOK + "lifecycle/fork.py",
         "            session.sweeper.count_fork()\n",
         "",
         (

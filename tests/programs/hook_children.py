@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-OURS = {"mpwatch", "stowaway.py"}
+OURS = {"mpwatch", "path_loader.py"}
 """What lies where the hook could be imported from."""
 
 

@@ -76,9 +76,6 @@ def refused() -> None:
 
 def processes() -> None:
     """EAGAIN: as many processes and threads as RLIMIT_NPROC allows, which root may exceed."""
-    import mpwatch.hook.run
-    import mpwatch.hook.session
-    import mpwatch.hook.stock  # noqa: F401 - what the other user may not be able to read
 
     user = 61_000 + os.getpid() % 4000
     folder = tempfile.mkdtemp()

@@ -1,4 +1,4 @@
-"""What is on the screen, as text."""
+"""The text on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs made up for tests of the screens: a source without threads, and the worlds it shows."""
+"""Jobs made up for tests of the screens, and a source without threads that delivers them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mpwatch.model.commands import Command
-from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Hook, Loader, OwnCost, SharedCache, Snapshot
+from mpwatch.model.samples import Ended, GpuProcessSample, GpuSample
+from mpwatch.model.snapshot import GpuUse, Hook, Loader, OwnCost, SharedCache, Snapshot
 from mpwatch.model.waits import WaitGraph
 from mpwatch.observe.sources.source import Deliver
-from tests.tui.cast import (
+from tests.tui.builders import (
+    GIB,
     MAIN,
     MIB,
     NOW_S,
     WALL_S,
+    fd_finding,
+    flows,
+    host,
+    log,
     main_process,
+    segments,
     slow_worker,
+    straggler_finding,
     tracker,
+    waits,
     worker,
     worker_id,
 )
-from tests.tui.surroundings import fd_finding, flows, host, log, segments, straggler_finding, waits
 
 
 class ScriptedSource:
-    """Delivers what a test hands it, on the test's own thread, and notes what it was asked."""
+    """Delivers the snapshots of a test on the test's own thread, and records commands."""
 
     def __init__(
         self, *snapshots: Snapshot, is_live: bool = True, refuses: str | None = None
@@ -89,15 +96,28 @@ def loader_job() -> Snapshot:
         log=log(),
         events_per_s=196.0,
         own=OwnCost(0.6, 92 * MIB, 40_000.0),
-        problems=("NVML: libnvidia-ml.so.1 was not found",),
+        problems=("GPUs are not shown: there is no libnvidia-ml.so.1.",),
     )
 
 
 def healthy_job() -> Snapshot:
-    """The same training with nothing wrong."""
+    """The same training without findings."""
     job = loader_job()
     main = replace(job.processes[0], shared_cache=SharedCache(12, 1024, 0))
     return replace(job, findings=(), waits=WaitGraph(), processes=(main, *job.processes[1:]))
+
+
+def gpu_job() -> Snapshot:
+    """The training on a GPU that a process of another job uses as well."""
+    job = loader_job()
+    users = tuple(
+        GpuProcessSample(pid, memory)
+        for pid, memory in ((MAIN.pid, 31 * GIB), (41829, GIB), (77, GIB))
+    )
+    gpu = GpuSample(0, "H100", "GPU-1", 33 * GIB, 80 * GIB, 96.0, 61.0, 512.0, users)
+    uses = (GpuUse(0, 31 * GIB, 24 * GIB, 29 * GIB, read_at_s=NOW_S - 12),)
+    main = replace(job.processes[0], gpus=uses)
+    return replace(job, processes=(main, *job.processes[1:]), gpus=(gpu,), problems=())
 
 
 def crowd(count: int, *, tick: int = 0, changed: Sequence[int] = ()) -> Snapshot:

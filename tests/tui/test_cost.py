@@ -1,4 +1,4 @@
-"""What a tick costs, counted in lines drawn instead of in time."""
+"""The cost of a snapshot, counted in drawn lines instead of time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from textual.widget import Widget
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements import sparkline, styled_text
 from mpwatch.tui.elements.styled_text import Row
-from mpwatch.tui.messages import SnapshotArrived
 from mpwatch.tui.pages import tree
+from mpwatch.tui.screens.base import SnapshotArrived
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
-from tests.tui.cast import worker_id
+from tests.tui.builders import worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, crowd, healthy_job
 
@@ -69,7 +69,7 @@ async def test_a_change_off_screen_draws_no_line_of_the_table(
     assert drawn["rows"] == 0
 
 
-async def test_moving_the_cursor_draws_the_two_lines_it_touches(
+async def test_moving_the_cursor_draws_two_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = MpwatchApp(ScriptedSource(crowd(1000)))
@@ -82,19 +82,19 @@ async def test_moving_the_cursor_draws_the_two_lines_it_touches(
     assert drawn["rows"] == 2
 
 
-async def test_pages_that_are_hidden_draw_nothing_and_are_handed_nothing() -> None:
+async def test_hidden_pages_are_neither_drawn_nor_updated() -> None:
     source = ScriptedSource(crowd(100))
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("1")
         await pilot.press("0")
         await pilot.pause()
-        threads = app.dashboard.views["1"].table.items
+        threads = app.dashboard.page_views["1"].table.items
         source.push(crowd(50, tick=1))
         await pilot.pause()
 
-        assert app.dashboard.views["1"].table.items is threads
-        assert set(app.dashboard.views) == {"0", "1"}
+        assert app.dashboard.page_views["1"].table.items is threads
+        assert set(app.dashboard.page_views) == {"0", "1"}
 
 
 async def test_rows_are_built_for_visible_lines_only() -> None:
@@ -102,20 +102,20 @@ async def test_rows_are_built_for_visible_lines_only() -> None:
     app = MpwatchApp(ScriptedSource(crowd(1000)))
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
-        view = app.dashboard.overview
-        original = view.page.row
-        items = view.table.items
+        page_view = app.dashboard.overview
+        original = page_view.page.row
+        items = page_view.table.items
 
         def row(item: object) -> object:
             built.append(item)
-            return original(item, app.watch_state.moment)  # type: ignore[arg-type]
+            return original(item, app.view_state.view)  # type: ignore[arg-type]
 
-        view.table.show(items, row)  # type: ignore[arg-type]
+        page_view.table.show(items, row)  # type: ignore[arg-type]
 
     assert 0 < len(built) < 40
 
 
-async def test_of_snapshots_that_pile_up_only_the_newest_is_kept() -> None:
+async def test_queued_snapshots_are_replaced_by_the_newest() -> None:
     first, second = SnapshotArrived(healthy_job()), SnapshotArrived(healthy_job())
 
     assert second.can_replace(first)
@@ -129,24 +129,24 @@ async def test_ten_ticks_at_once_end_with_the_last_one_on_screen() -> None:
         for tick in range(1, 11):
             source.push(crowd(200, tick=tick, changed=(0,)))
         await pilot.pause()
-        moment = app.watch_state.moment
+        view = app.view_state.view
 
-    assert moment is not None
-    found = moment.by_id[worker_id(0)]
+    assert view is not None
+    found = view.by_id[worker_id(0)]
     assert found.cpu_percent == 11.0
 
 
-async def test_rows_are_made_anew_only_for_processes_of_which_something_is_new(
+async def test_rows_are_built_again_only_for_changed_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
-    original = tree._new_row
+    original = tree.new_row
 
     def make(node: tree.Node, *more: Any) -> Row:
         made.append(node.process.pid)
         return original(node, *more)
 
-    monkeypatch.setattr(tree, "_new_row", make)
+    monkeypatch.setattr(tree, "new_row", make)
     before = crowd(100)
     source = ScriptedSource(before)
     app = MpwatchApp(source)
@@ -161,7 +161,7 @@ async def test_rows_are_made_anew_only_for_processes_of_which_something_is_new(
         assert " 93 " in screen_text(app)
 
 
-async def test_a_trend_is_drawn_again_only_if_values_that_are_seen_have_moved(
+async def test_a_trend_is_drawn_again_only_if_visible_values_have_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[int] = []
@@ -180,9 +180,7 @@ async def test_a_trend_is_drawn_again_only_if_values_that_are_seen_have_moved(
     assert styled_text.looks_alike(old, styled_text.Trend((5.0, 5.1), top=100.0), 2)
 
 
-async def test_what_is_drawn_while_another_screen_is_in_front_is_painted_when_it_comes_back() -> (
-    None
-):
+async def test_a_hidden_screen_is_painted_when_it_is_shown_again() -> None:
     source = ScriptedSource(crowd(20))
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE) as pilot:

@@ -1,4 +1,4 @@
-"""Every page as text at the sizes people have."""
+"""Every page as text at two usual sizes of terminals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Size = tuple[int, int]
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("page", PAGES)
-async def test_a_page_reads_as_it_was_last_approved(page: str, size: Size) -> None:
+async def test_a_page_matches_its_golden_text(page: str, size: Size) -> None:
     app = MpwatchApp(scripted.ScriptedSource(scripted.loader_job()), title="train.py")
     async with app.run_test(size=size) as pilot:
         await pilot.press(PAGES[page])
@@ -40,7 +40,7 @@ async def test_a_page_reads_as_it_was_last_approved(page: str, size: Size) -> No
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("world", ["healthy_job", "ended_job", "without_hook"])
-async def test_other_states_of_the_job_read_as_last_approved(
+async def test_other_states_of_the_job_match_their_golden_text(
     world: Literal["healthy_job", "ended_job", "without_hook"], size: Size
 ) -> None:
     app = MpwatchApp(scripted.ScriptedSource(getattr(scripted, world)()), title="train.py")
@@ -50,7 +50,7 @@ async def test_other_states_of_the_job_read_as_last_approved(
         check_golden(f"{world}-{size[0]}x{size[1]}", screen_text(app))
 
 
-async def test_help_reads_as_last_approved() -> None:
+async def test_help_matches_its_golden_text() -> None:
     app = MpwatchApp(scripted.ScriptedSource(scripted.loader_job()), title="train.py")
     async with app.run_test(size=(100, 44)) as pilot:
         await pilot.press("question_mark")
@@ -59,10 +59,20 @@ async def test_help_reads_as_last_approved() -> None:
         check_golden("help-100x44", screen_text(app))
 
 
-async def test_a_process_reads_as_last_approved() -> None:
+async def test_a_process_matches_its_golden_text() -> None:
     app = MpwatchApp(scripted.ScriptedSource(scripted.loader_job()), title="train.py")
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down", "enter")
         await pilot.pause()
 
         check_golden("process-120x36", screen_text(app))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_gpus_match_their_golden_text(size: Size) -> None:
+    app = MpwatchApp(scripted.ScriptedSource(scripted.gpu_job()), title="train.py")
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("7")
+        await pilot.pause()
+
+        check_golden(f"gpu_job-{size[0]}x{size[1]}", screen_text(app))

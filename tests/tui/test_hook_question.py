@@ -1,4 +1,4 @@
-"""The question whether to inject the hook: on the top line, its keys, and what they do."""
+"""The question whether to inject the hook: the top line, its keys, and their effects."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from mpwatch.model.commands import InjectHook
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui import hook_consent
+from mpwatch.tui import hook_question
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.elements.hook_question import question_line
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.hook_consent import HookQuestion
-from mpwatch.tui.screens.injection import InjectionScreen
+from mpwatch.tui.hook_question import HookQuestion, question_line
+from mpwatch.tui.screens.texts import InjectionScreen
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
 
@@ -60,7 +59,7 @@ def dashboard(
 
 @pytest.fixture(autouse=True)
 def _readable_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_consent, "READABLE_AFTER_S", 0.0)
+    monkeypatch.setattr(hook_question, "READABLE_AFTER_S", 0.0)
 
 
 async def settled(app: MpwatchApp, pilot: Pilot[int]) -> str:
@@ -72,7 +71,7 @@ async def settled(app: MpwatchApp, pilot: Pilot[int]) -> str:
 
 
 @pytest.mark.parametrize("key", ["y", "enter"])
-async def test_it_is_asked_on_the_top_line_and_yes_injects(key: str) -> None:
+async def test_the_question_is_on_the_top_line_and_yes_injects(key: str) -> None:
     app, source = dashboard()
     async with app.run_test(size=(120, 30)) as pilot:
         asked = await settled(app, pilot)
@@ -105,7 +104,7 @@ async def test_no_injects_nothing_and_i_asks_again() -> None:
         assert InjectHook() in source.asked
 
 
-async def test_d_shows_what_it_does_and_is_answered_there() -> None:
+async def test_d_shows_the_plan_and_the_question_can_be_answered_there() -> None:
     app, source = dashboard()
     async with app.run_test(size=(100, 50)) as pilot:
         await settled(app, pilot)
@@ -127,7 +126,7 @@ async def test_d_shows_what_it_does_and_is_answered_there() -> None:
         assert InjectHook() in source.asked
 
 
-async def test_without_the_question_the_keys_mean_what_they_always_meant() -> None:
+async def test_without_the_question_the_keys_have_their_usual_meaning() -> None:
     app, source = dashboard(asks=False)
     async with app.run_test(size=(120, 30)) as pilot:
         assert "inject" not in await settled(app, pilot)
@@ -140,20 +139,20 @@ async def test_without_the_question_the_keys_mean_what_they_always_meant() -> No
         assert app.screen is not app.dashboard, "enter opens the process under the cursor"
 
 
-async def test_what_is_typed_into_the_filter_answers_nothing() -> None:
+async def test_typing_into_the_filter_does_not_answer_the_question() -> None:
     app, source = dashboard()
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)
         await pilot.press("slash", "y", "n", "enter")
         await pilot.pause()
-        assert app.watch_state.viewing.filter == "yn"
+        assert app.view_state.settings.filter == "yn"
         assert InjectHook() not in source.asked
 
 
-async def test_a_key_that_was_pressed_before_it_could_be_read_is_no_answer(
+async def test_a_key_pressed_before_the_question_could_be_read_is_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hook_consent, "READABLE_AFTER_S", 3600.0)
+    monkeypatch.setattr(hook_question, "READABLE_AFTER_S", 3600.0)
     app, source = dashboard()
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)
@@ -171,7 +170,7 @@ async def test_a_read_only_dashboard_neither_asks_nor_injects() -> None:
         assert InjectHook() not in source.asked
 
 
-async def test_where_nothing_can_be_injected_it_is_told_and_not_asked() -> None:
+async def test_where_nothing_can_be_injected_the_reason_is_shown_and_no_question() -> None:
     app, source = dashboard(refused=99)
     async with app.run_test(size=(120, 30), notifications=True) as pilot:
         assert "inject the hook into" not in await settled(app, pilot)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.tui.elements.header import Viewing
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.header import ViewSettings
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of, width_of
 from mpwatch.tui.inline import LAST_PAINT_S, MOST_ROWS, InlineApp, status_lines
 from tests.tui import scripted
@@ -15,37 +15,37 @@ from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
 
-VIEWING = Viewing("train.py", 1.0)
+VIEWING = ViewSettings("train.py", 1.0)
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_status_reads_as_last_approved(width: int) -> None:
-    lines = status_lines(Moment(loader_job()), VIEWING, width, 24)
+def test_the_inline_status_matches_its_golden_text(width: int) -> None:
+    lines = status_lines(SnapshotView(loader_job()), VIEWING, width, 24)
 
     check_golden(f"inline-{width}", "\n".join(text_of(line).rstrip() for line in lines))
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_no_line_of_the_status_is_wider_than_the_terminal(width: int) -> None:
-    lines = status_lines(Moment(loader_job()), VIEWING, width, 24)
+    lines = status_lines(SnapshotView(loader_job()), VIEWING, width, 24)
 
     assert all(width_of(line) <= width for line in lines)
 
 
-def test_of_very_many_processes_the_worst_are_shown_and_the_others_counted() -> None:
-    lines = [text_of(x) for x in status_lines(Moment(scripted.crowd(64)), VIEWING, 120, 50)]
+def test_many_processes_are_cut_to_the_worst_and_the_rest_is_counted() -> None:
+    lines = [text_of(x) for x in status_lines(SnapshotView(scripted.crowd(64)), VIEWING, 120, 50)]
 
     assert "  and 57 more processes" in lines
     assert len(lines) <= MOST_ROWS + 6
 
 
-def test_a_low_terminal_gets_fewer_processes() -> None:
-    low = status_lines(Moment(scripted.crowd(64)), VIEWING, 120, 12)
+def test_a_low_terminal_shows_fewer_processes() -> None:
+    low = status_lines(SnapshotView(scripted.crowd(64)), VIEWING, 120, 12)
 
     assert len(low) < 12
 
 
-async def test_the_lines_follow_the_job_and_q_leaves() -> None:
+async def test_the_lines_are_updated_and_q_quits() -> None:
     source = ScriptedSource(scripted.healthy_job())
     app = InlineApp(source, title="train.py")
     async with app.run_test(size=(120, 20)) as pilot:
@@ -62,7 +62,7 @@ async def test_the_lines_follow_the_job_and_q_leaves() -> None:
     assert app.return_value == 0
 
 
-async def test_the_lines_end_with_the_job_and_say_how_it_ended() -> None:
+async def test_the_status_ends_with_the_job_and_shows_its_exit_status() -> None:
     source = ScriptedSource(loader_job())
     app = InlineApp(source, title="train.py")
     async with app.run_test(size=(120, 20)) as pilot:

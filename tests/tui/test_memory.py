@@ -1,4 +1,4 @@
-"""An hour of a job whose workers come and go: what the dashboard remembers stays bounded."""
+"""A job whose workers start and exit all the time: the memory of the dashboard stays bounded."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.tui.app import MpwatchApp
-from tests.tui.cast import MAIN, NOW_S, loader_worker, main_process, process
+from tests.tui.builders import MAIN, NOW_S, loader_worker, main_process, process
 from tests.tui.scripted import ScriptedSource, loader_job
 
-HOUR_TICKS = 3_600
-WORKERS = 64
-EPOCH_TICKS = 20
-ENDED_SHOWN = 256
-MEASURED = (899, HOUR_TICKS - 1)
-"""By the first everything that is bounded has reached its bound."""
-SLACK = 1_500
-"""Objects that come and go by chance: timers, caches of styles. One a tick would be 2,700."""
+TICKS = 1_500
+WORKERS = 12
+EPOCH_TICKS = 4
+ENDED_SHOWN = 48
+MEASURED = (699, TICKS - 1)
+"""By the first of these all bounds are reached: 600 samples of a process, 48 ended processes."""
+SLACK = 600
+"""Objects that come and go by chance (timers, caches of styles): up to 300 were seen.
+
+A leak of one object per snapshot would be 800, one per process that has ended 2,400.
+"""
 
 
-def born(epoch: int, number: int) -> Process:
+def started(epoch: int, number: int) -> Process:
     identity = ProcessId(1_000 + (epoch * WORKERS + number) % 30_000, 10_000 + epoch * WORKERS)
     part = loader_worker(number)
     return process(replace(part, identity=identity, label=f"worker {number}"))
 
 
-def an_hour() -> Iterator[Snapshot]:
-    """One snapshot a second; every 20 s all workers end and others are born."""
+def snapshots() -> Iterator[Snapshot]:
+    """One snapshot a second; every four seconds all workers exit and others start."""
     job, main = loader_job(), main_process()
     ended: deque[Process] = deque(maxlen=ENDED_SHOWN)
     workers: list[Process] = []
-    for tick in range(HOUR_TICKS):
+    for tick in range(TICKS):
         at_s = NOW_S + tick
         if tick % EPOCH_TICKS == 0:
             ended += (replace(p, ended=Ended(p.process, at_s, exit_code=0)) for p in workers)
-            workers = [born(tick // EPOCH_TICKS, number) for number in range(WORKERS)]
+            workers = [started(tick // EPOCH_TICKS, number) for number in range(WORKERS)]
         busy = tick % WORKERS
         workers[busy] = replace(workers[busy], cpu_percent=float(tick % 100))
         yield replace(job, at_s=at_s, wall_s=job.wall_s + tick, processes=(main, *workers, *ended))
@@ -54,26 +57,26 @@ def living_objects() -> int:
 
 
 @pytest.mark.slow
-async def test_an_hour_of_births_and_ends_leaves_no_more_than_some_minutes_of_it() -> None:
+async def test_memory_does_not_grow_while_processes_start_and_exit() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source, title="train.py")
     counts: list[int] = []
-    async with app.run_test(size=(120, 36)) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        for tick, snapshot in enumerate(an_hour()):
+        for tick, snapshot in enumerate(snapshots()):
             source.push(snapshot)
-            while app.watch_state.moment is None or app.watch_state.moment.snapshot is not snapshot:
+            while app.view_state.view is None or app.view_state.view.snapshot is not snapshot:
                 await asyncio.sleep(0)
             source.asked.clear()
             if tick % 300 == 0 or tick in MEASURED:
-                # Hidden pages keep the moment they were last shown with: all of them the newest.
+                # Hidden pages keep the snapshot they were last shown with: all of them the newest.
                 await pilot.press("1", "4", "8", "0", "down")
             if tick in MEASURED:
                 await pilot.pause()
                 counts.append(living_objects())
 
-    settled, after_an_hour = counts
-    assert after_an_hour < settled + SLACK
-    assert app.watch_state.moment is not None
-    assert app.watch_state.moment.snapshot.at_s == NOW_S + HOUR_TICKS - 1
-    assert MAIN in app.watch_state.moment.by_id
+    settled, at_the_end = counts
+    assert at_the_end < settled + SLACK
+    assert app.view_state.view is not None
+    assert app.view_state.view.snapshot.at_s == NOW_S + TICKS - 1
+    assert MAIN in app.view_state.view.by_id

@@ -50,7 +50,7 @@ async def test_the_chosen_job_is_what_the_picker_returns() -> None:
     assert app.return_value == ProcessId(5000, 5100)
 
 
-async def test_without_jobs_the_picker_says_why_and_what_would_fill_it() -> None:
+async def test_an_empty_picker_says_why_and_what_would_fill_it() -> None:
     finder = Finder()
     app = PickerApp(finder, wall_clock=lambda: 1084.0)
     async with app.run_test(size=(100, 20)) as pilot:
@@ -68,7 +68,7 @@ async def test_without_jobs_the_picker_says_why_and_what_would_fill_it() -> None
     assert "4242" in filled
 
 
-async def test_the_cursor_stays_on_its_job_when_another_begins() -> None:
+async def test_the_cursor_stays_on_its_job_when_another_starts() -> None:
     finder = Finder(job(4242, "train.py"), job(5000, "eval.py"))
     app = PickerApp(finder, wall_clock=lambda: 1084.0)
     async with app.run_test(size=(100, 20)) as pilot:
@@ -84,7 +84,7 @@ async def test_the_cursor_stays_on_its_job_when_another_begins() -> None:
     assert app.return_value == ProcessId(5000, 5100)
 
 
-async def test_leaving_the_picker_chooses_nothing() -> None:
+async def test_quitting_the_picker_chooses_nothing() -> None:
     app = PickerApp(Finder(job(4242, "train.py")), wall_clock=lambda: 1084.0)
     async with app.run_test(size=(100, 20)) as pilot:
         await pilot.press("q")
@@ -92,7 +92,7 @@ async def test_leaving_the_picker_chooses_nothing() -> None:
     assert app.return_value is None
 
 
-async def test_a_machine_that_cannot_be_searched_is_said_so() -> None:
+async def test_a_failed_search_is_explained() -> None:
     def fail() -> Sequence[Job]:
         raise PermissionError("/proc is hidden")
 

@@ -42,13 +42,13 @@ THEMES = ("textual-dark", "textual-light", ANSI_THEME)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
+async def test_critical_findings_have_their_colour_in_every_theme(theme: str) -> None:
     app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
     async with app.run_test(size=(120, 36)) as pilot:
         app.theme = theme
         await pilot.pause()
-        brief = app.dashboard.overview.brief
-        segments = list(brief.render_line(0))
+        finding_line = app.dashboard.overview.findings_table
+        segments = list(finding_line.render_line(0))
         critical = next(s for s in segments if s.text.lstrip().startswith("CRITICAL"))
         plain = next(s for s in segments if s.text.lstrip().startswith("main reaches"))
 
@@ -59,7 +59,7 @@ async def test_what_is_critical_stands_out_in_every_theme(theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-async def test_the_cursor_is_seen_in_every_theme(theme: str) -> None:
+async def test_the_cursor_is_visible_in_every_theme(theme: str) -> None:
     app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
     async with app.run_test(size=(120, 36)) as pilot:
         app.theme = theme

@@ -26,7 +26,7 @@ def replayed() -> Snapshot:
     return replace(loader_job(), mode="replay", playback=at)
 
 
-async def test_a_replay_is_stepped_sought_and_sped_up() -> None:
+async def test_a_replay_can_step_seek_and_change_its_speed() -> None:
     source = ScriptedSource(replayed(), is_live=False)
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -37,11 +37,11 @@ async def test_a_replay_is_stepped_sought_and_sped_up() -> None:
     assert source.asked == wanted
 
 
-async def test_a_replay_goes_to_where_a_finding_began() -> None:
+async def test_a_replay_seeks_to_the_start_of_a_finding() -> None:
     source = ScriptedSource(replayed(), is_live=False)
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app.dashboard.overview.brief.focus()
+        app.dashboard.overview.findings_table.focus()
         await pilot.press("enter", "t")
         await pilot.pause()
 

@@ -1,4 +1,4 @@
-"""A scrollbar is drawn over the last cells of its widget: nothing may stand there."""
+"""A scrollbar covers the last cells of its widget, so nothing is drawn there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tui.scripted import ScriptedSource, crowd
 
 
 def last_cells(widget: Widget) -> set[str]:
-    """What each visible line of a widget has where the scrollbar is."""
+    """The cells of each visible line that the scrollbar covers."""
     return {widget.render_line(y).text[widget.size.width - 1 :] for y in range(widget.size.height)}
 
 

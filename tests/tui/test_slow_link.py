@@ -1,4 +1,4 @@
-"""What is sent over a slow link: only cells that changed, and no screen laid out anew."""
+"""Output over a slow link: changed cells only, and no new layout of the screen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def regions_of_a_tick(
         return list(found)
 
 
-async def test_a_number_that_changes_has_its_own_cells_painted_and_nothing_beside(
+async def test_a_changed_number_paints_its_own_cells_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = await regions_of_a_tick(
@@ -56,7 +56,7 @@ async def test_a_number_that_changes_has_its_own_cells_painted_and_nothing_besid
     assert sum(region.width for region in found) < 10
 
 
-async def test_a_process_whose_name_changes_has_its_name_painted(
+async def test_a_changed_name_is_painted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = crowd(64)
@@ -69,7 +69,7 @@ async def test_a_process_whose_name_changes_has_its_name_painted(
     assert found[0].width >= len("41826 renamed")
 
 
-async def test_cells_of_one_row_that_change_are_painted_as_one_region(
+async def test_changed_cells_of_one_row_are_painted_as_one_region(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = crowd(64)
@@ -89,7 +89,7 @@ async def test_cells_of_one_row_that_change_are_painted_as_one_region(
     assert 10 < found.width < SIZE[0] - found.x
 
 
-async def test_rows_that_change_together_are_painted_in_one_request(
+async def test_rows_that_change_together_are_painted_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     requests: list[int] = []
@@ -121,7 +121,7 @@ async def test_the_status_line_is_painted_from_where_it_differs(
     assert found.x > SIZE[0] // 2
 
 
-async def test_a_stack_that_gets_shorter_does_not_have_the_screen_laid_out() -> None:
+async def test_a_shorter_stack_causes_no_layout() -> None:
     app = MpwatchApp(ScriptedSource(crowd(64)))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()

@@ -1,4 +1,4 @@
-"""What a person does with the dashboard, and what they see."""
+"""Keys and clicks of a user, and what the dashboard shows then."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.base import TooSmallScreen
-from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.help import HelpScreen
 from mpwatch.tui.screens.process import ProcessScreen
+from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
 from tests.tui import scripted
-from tests.tui.cast import MAIN, NOW_S, worker_id
+from tests.tui.builders import MAIN, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
 
@@ -37,7 +36,7 @@ async def push(pilot: Pilot[int], source: ScriptedSource, snapshot: Snapshot) ->
     await pilot.pause()
 
 
-async def test_the_first_screen_says_what_is_wrong_where_and_what_to_do() -> None:
+async def test_the_overview_shows_each_finding_its_process_and_the_fix() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
@@ -48,7 +47,7 @@ async def test_the_first_screen_says_what_is_wrong_where_and_what_to_do() -> Non
     assert "waits for batch 417" in text
 
 
-async def test_before_the_first_snapshot_the_screen_says_what_it_waits_for() -> None:
+async def test_before_the_first_snapshot_the_screen_says_that_it_is_waiting() -> None:
     source = ScriptedSource()
     app = MpwatchApp(source, title="train.py")
     async with app.run_test(size=(80, 24)) as pilot:
@@ -58,7 +57,7 @@ async def test_before_the_first_snapshot_the_screen_says_what_it_waits_for() -> 
         assert "41823 main" in screen_text(app)
 
 
-async def test_a_healthy_job_is_said_to_be_healthy() -> None:
+async def test_a_job_without_findings_is_shown_as_healthy() -> None:
     app, _ = dashboard(scripted.healthy_job())
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
@@ -66,7 +65,7 @@ async def test_a_healthy_job_is_said_to_be_healthy() -> None:
         assert "healthy nothing wrong found" in screen_text(app)
 
 
-async def test_processes_with_findings_stand_before_their_siblings() -> None:
+async def test_processes_with_findings_are_listed_before_their_siblings() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
@@ -80,7 +79,7 @@ async def test_the_cursor_follows_its_process_when_rows_move() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down", "down", "down", "down")
         assert app.dashboard.current_process == worker_id(3)
-        app.dashboard.overview.table.touched_s = float("-inf")
+        app.dashboard.overview.table.last_input_s = float("-inf")
         await push(pilot, source, loader_job())
 
         assert app.dashboard.current_process == worker_id(3)
@@ -92,16 +91,16 @@ async def test_rows_do_not_move_while_keys_are_pressed() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down")
         table = app.dashboard.overview.table
-        assert table.touched_s > float("-inf")
+        assert table.last_input_s > float("-inf")
         # However slow the machine is: as if the key were pressed all the time.
-        table.touched_s = float("inf")
+        table.last_input_s = float("inf")
         before = table.keys
         await push(pilot, source, loader_job())
 
         assert table.keys == before
 
 
-async def test_a_process_that_vanishes_leaves_the_cursor_on_its_neighbour() -> None:
+async def test_the_cursor_moves_to_the_neighbour_of_a_removed_process() -> None:
     app, source = dashboard(scripted.healthy_job())
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down", "down")
@@ -112,7 +111,7 @@ async def test_a_process_that_vanishes_leaves_the_cursor_on_its_neighbour() -> N
         assert app.dashboard.current_process == worker_id(2)
 
 
-async def test_pause_holds_a_live_screen_still_and_goes_on_with_the_newest() -> None:
+async def test_pause_freezes_a_live_screen_and_resuming_shows_the_newest_snapshot() -> None:
     app, source = dashboard(scripted.healthy_job())
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("space")
@@ -129,7 +128,7 @@ async def test_pause_holds_a_live_screen_still_and_goes_on_with_the_newest() -> 
     assert not [asked for asked in source.asked if isinstance(asked, Pause)]
 
 
-async def test_pause_in_a_replay_is_asked_of_the_source() -> None:
+async def test_pause_in_a_replay_is_sent_to_the_source() -> None:
     at = Playback(at_s=62.0, length_s=600.0, speed=2.0)
     job = replace(loader_job(), mode="replay", playback=at)
     app, source = dashboard(job, is_live=False)
@@ -141,7 +140,7 @@ async def test_pause_in_a_replay_is_asked_of_the_source() -> None:
     assert source.asked == [Pause(True)]
 
 
-async def test_a_filter_keeps_rows_that_hold_every_word() -> None:
+async def test_a_filter_keeps_rows_that_contain_every_word() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("slash", *"worker", "space", *"idle", "enter")
@@ -166,7 +165,7 @@ async def test_a_filter_that_matches_nothing_says_so() -> None:
         assert "Nothing on this page matches the filter `nosuchthing`" in screen_text(app)
 
 
-async def test_enter_on_a_process_opens_it_and_escape_leads_back() -> None:
+async def test_enter_opens_a_process_and_escape_goes_back() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down", "enter")
@@ -178,10 +177,10 @@ async def test_enter_on_a_process_opens_it_and_escape_leads_back() -> None:
         assert front(app) is app.dashboard
 
 
-async def test_enter_on_a_finding_shows_evidence_cause_and_advice() -> None:
+async def test_enter_on_a_finding_shows_evidence_cause_and_fix() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
-        app.dashboard.overview.brief.focus()
+        app.dashboard.overview.findings_table.focus()
         await pilot.press("home", "enter")
         await pilot.pause()
         assert isinstance(front(app), FindingScreen)
@@ -210,7 +209,7 @@ async def test_a_click_on_a_tab_opens_its_page() -> None:
         await pilot.click("#tabs", offset=(16, 0))
         await pilot.pause()
 
-        assert app.dashboard.view.page.name == "threads"
+        assert app.dashboard.page_view.page.name == "threads"
 
 
 async def test_a_click_on_a_header_sorts_and_a_second_reverses() -> None:
@@ -264,7 +263,7 @@ async def test_left_on_a_worker_goes_to_its_parent() -> None:
         assert app.dashboard.current_process == MAIN
 
 
-async def test_when_all_have_ended_the_screen_says_how_and_keeps_the_last_state() -> None:
+async def test_an_ended_job_shows_its_exit_status_and_last_state() -> None:
     app, source = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await push(pilot, source, scripted.ended_job())
@@ -290,7 +289,7 @@ async def test_ended_processes_can_be_hidden() -> None:
         assert worker_id(0) not in app.dashboard.overview.table.keys
 
 
-async def test_another_page_opens_on_the_process_the_cursor_was_on() -> None:
+async def test_another_page_opens_with_the_cursor_on_the_same_process() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press("down", "1")
@@ -305,7 +304,7 @@ async def test_empty_pages_say_why_and_what_would_fill_them() -> None:
         "2": "They appear when a tensor is sent through a queue",
         "5": "call mpwatch.instrument()",
         "6": "No overdue waits",
-        "7": "libnvidia-ml.so.1 was not found",
+        "7": "there is no libnvidia-ml.so.1",
         "8": "Process starts and exits",
         "9": "No findings",
     }
@@ -316,7 +315,7 @@ async def test_empty_pages_say_why_and_what_would_fill_them() -> None:
             assert words in screen_text(app)
 
 
-async def test_help_is_about_the_page_in_front_and_any_usual_key_leads_back() -> None:
+async def test_help_is_about_the_current_page_and_the_usual_keys_close_it() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("2", "question_mark")
@@ -328,7 +327,7 @@ async def test_help_is_about_the_page_in_front_and_any_usual_key_leads_back() ->
         assert front(app) is app.dashboard
 
 
-async def test_a_terminal_of_40x10_gets_one_clear_sentence_and_growing_it_helps() -> None:
+async def test_a_terminal_of_40x10_shows_one_sentence_until_it_grows() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(40, 10)) as pilot:
         await pilot.pause()
@@ -364,7 +363,7 @@ async def test_wide_characters_do_not_shift_the_columns() -> None:
     assert {strip.cell_length for strip in strips} == {120}
 
 
-async def test_keys_can_be_mapped_anew() -> None:
+async def test_keys_can_be_remapped() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source, title="train.py", keymap={"pause": "z"})
     async with app.run_test(size=(120, 36)) as pilot:

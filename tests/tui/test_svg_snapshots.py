@@ -26,11 +26,11 @@ def dashboard(world: str = "loader_job", theme: str = "textual-dark") -> Mpwatch
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark"])
-def test_the_overview_looks_as_last_approved(theme: str, snap_compare: Any) -> None:
+def test_the_overview_matches_its_picture(theme: str, snap_compare: Any) -> None:
     assert snap_compare(dashboard(theme=theme), terminal_size=SIZE)
 
 
-def test_the_overview_without_colours_looks_as_last_approved(
+def test_the_overview_without_colours_matches_its_picture(
     monkeypatch: pytest.MonkeyPatch, snap_compare: Any
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -41,9 +41,9 @@ def test_the_overview_without_colours_looks_as_last_approved(
 @pytest.mark.parametrize(
     "keys", [["4"], ["5"], ["6"], ["x"]], ids=["loader", "flows", "waits", "acting"]
 )
-def test_a_page_looks_as_last_approved(keys: list[str], snap_compare: Any) -> None:
+def test_a_page_matches_its_picture(keys: list[str], snap_compare: Any) -> None:
     assert snap_compare(dashboard(), press=keys, terminal_size=SIZE)
 
 
-def test_a_job_that_was_killed_looks_as_last_approved(snap_compare: Any) -> None:
+def test_a_killed_job_matches_its_picture(snap_compare: Any) -> None:
     assert snap_compare(dashboard("ended_job"), terminal_size=SIZE)

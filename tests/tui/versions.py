@@ -1,4 +1,4 @@
-"""What depends on the version of Textual the tests run with."""
+"""Differences between the versions of Textual."""
 
 from __future__ import annotations
 

@@ -80,8 +80,13 @@ class HookClients:
                 inputs.append(status)
         return [each for each in inputs if self._is_news(each)]
 
-    def ask(self, process: ProcessId, what: str) -> str | None:
+    def ask(self, process: ProcessId, what: str, also: Sequence[str] = ()) -> str | None:
         """Ask one hook for something of `wire.ASKS`; the answer comes out of `poll`.
+
+        Args:
+            process: The process of the hook.
+            what: One of `wire.ASKS`.
+            also: With `gauges`: gauges that are read on request only.
 
         Returns:
             `None`, or one sentence why it cannot be asked.
@@ -89,7 +94,7 @@ class HookClients:
         link = self._links.get(process)
         if link is None:
             return f"There is no hook in process {process.pid}."
-        return link.ask(what, self._clock())
+        return link.ask(what, self._clock(), also)
 
     def black_box(self, sample: ProcSample) -> RingReading | None:
         """The ring of a process that does not answer, from its memory or its file."""

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -102,8 +102,8 @@ class Link:
         """The ring of the process, if that is in memory."""
         self._is_ring_checked = False
 
-    def ask(self, what: str, at_s: float) -> str | None:
-        """Send a request.
+    def ask(self, what: str, at_s: float, also: Sequence[str] = ()) -> str | None:
+        """Send a request; for `also` see `HookClients.ask`.
 
         Returns:
             `None`, or one sentence why that was not possible.
@@ -114,7 +114,10 @@ class Link:
         if len(asked.questions) >= UNANSWERED_LIMIT:
             return f"The hook of process {self.process.pid} does not answer."
         asked.number += 1
-        payload = json.dumps({"ask": what, "id": asked.number}).encode("ascii")
+        request: dict[str, Any] = {"ask": what, "id": asked.number}
+        if also:
+            request["also"] = list(also)
+        payload = json.dumps(request).encode("ascii")
         frame = wire.pack_frame(wire.REQUEST, payload)
         # Before it is sent: another thread reads the answer, which may be here before we go on.
         asked.questions[asked.number] = what

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mpwatch.model.samples import GpuProcessSample, GpuSample
+from mpwatch.model.samples import NO_GPUS, GpuProcessSample, GpuSample
 from mpwatch.model.sanitize import clean
 
 INTERVAL_S = 1.0
@@ -69,11 +69,11 @@ class GpuCollector:
         try:
             nvml = self._load()
         except ImportError:
-            raise _Unavailable("GPUs are not shown: nvidia-ml-py is not installed.") from None
+            raise _Unavailable(f"{NO_GPUS}: nvidia-ml-py is not installed.") from None
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
-            raise _Unavailable(f"GPUs are not shown: NVML says {clean(str(error))}.") from None
+            raise _Unavailable(f"{NO_GPUS}: NVML says {clean(str(error))}.") from None
         return nvml
 
     def _read_all(self) -> GpuReading:
@@ -82,7 +82,7 @@ class GpuCollector:
         try:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
-            return GpuReading(None, (f"GPUs are not shown: NVML says {clean(str(error))}.",))
+            return GpuReading(None, (f"{NO_GPUS}: NVML says {clean(str(error))}.",))
         return GpuReading(tuple(self._read_one(index) for index in range(count)))
 
     def _read_one(self, index: int) -> GpuSample:
@@ -150,7 +150,7 @@ def _load_nvml() -> Any:
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
-        raise _Unavailable(f"GPUs are not shown: there is no {LIBRARY}.") from None
+        raise _Unavailable(f"{NO_GPUS}: there is no {LIBRARY}.") from None
     import pynvml
 
     return pynvml

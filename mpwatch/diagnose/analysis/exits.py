@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Literal, TypeAlias
 
+from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
-from mpwatch.model.history import History, Series
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
@@ -60,9 +62,9 @@ def ended_python(snapshot: Snapshot) -> Iterator[tuple[Process, Ended]]:
             yield process, process.ended
 
 
-def died_with_parent(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
+def died_with_parent(index: Index, process: Process, ended: Ended) -> bool:
     """Whether its parent's end explains its own: gone before, or by one kill of all."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     if head is None or head.ended is None or head.ended.at_s > ended.at_s + TOGETHER_S:
         return False
     if head.ended.at_s < ended.at_s - TOGETHER_S:
@@ -77,33 +79,31 @@ def died_with_parent(snapshot: Snapshot, process: Process, ended: Ended) -> bool
     return parents in (own, "unknown")
 
 
-def violent_deaths_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+def violent_deaths_near(index: Index, process: Process) -> tuple[Process, ...]:
     """Children and siblings of a process that were killed or crashed: what they held stays held."""
-    return _deaths_near(snapshot, process, frozenset(("killed", "crash")))
+    return _deaths_near(index, process, frozenset(("killed", "crash")))
 
 
-def terminations_near(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+def terminations_near(index: Index, process: Process) -> tuple[Process, ...]:
     """Children and siblings that a polite signal ended without being asked: they held on too.
 
     Python does not handle SIGTERM: `Process.terminate` ends a process wherever it is. That is also
     how processes are stopped that hold nothing, so it says less than a kill.
     """
-    found = _deaths_near(snapshot, process, frozenset(("shutdown",)))
+    found = _deaths_near(index, process, frozenset(("shutdown",)))
     return tuple(each for each in found if each.ended and each.ended.signal == Signals.SIGTERM)
 
 
-def _deaths_near(
-    snapshot: Snapshot, process: Process, kinds: frozenset[Death]
-) -> tuple[Process, ...]:
+def _deaths_near(index: Index, process: Process, kinds: frozenset[Death]) -> tuple[Process, ...]:
     """Children and siblings of a process that ended in one of some ways."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     heads = {process.process} if head is None else {process.process, head.process}
     return tuple(
         other
-        for other in snapshot.processes
+        for other in index.snapshot.processes
         if other.ended is not None
         and death_of(other.ended) in kinds
-        and (parent := family_head(snapshot, other)) is not None
+        and (parent := family_head(index, other)) is not None
         and parent.process in heads
     )
 
@@ -124,9 +124,9 @@ class ParentFate:
     words: tuple[str, ...] = ()
 
 
-def parent_fate(snapshot: Snapshot, process: Process, ended: Ended) -> ParentFate:
+def parent_fate(index: Index, process: Process, ended: Ended) -> ParentFate:
     """Tell whether a parent failed soon after its child had ended."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     if head is None:
         return ParentFate()
     if head.ended is None:
@@ -144,37 +144,37 @@ def _order(after_s: float) -> str:
     return "later" if after_s >= 0 else "earlier"
 
 
-def memory_evidence(snapshot: Snapshot, history: History) -> tuple[str, ...]:
+def memory_evidence(index: Index) -> tuple[str, ...]:
     """What speaks for the kernel's out-of-memory killer; empty if nothing does."""
     found: list[str] = []
-    kills = oom_kills(snapshot, history)
+    kills = oom_kills(index)
     if kills:
         found.append(f"the control group counted {kills:.0f} out-of-memory kills meanwhile")
-    cgroup = snapshot.host.cgroup
+    cgroup = index.snapshot.host.cgroup
     if cgroup is not None and cgroup.memory_limit_bytes:
         limit = cgroup.memory_limit_bytes
         # A job that moves into a group of its own has readings of an earlier one as well.
-        past = history.of_host("cgroup_memory_bytes")
+        past = index.history.of_host("cgroup_memory_bytes")
         readings = [point.value for point in past if point.value <= limit]
         most = max([cgroup.memory_bytes or 0, *readings])
         if most >= NEAR_LIMIT * limit:
             found.append(f"its control group reached {bytes_text(most)} of {bytes_text(limit)}")
-    hits = _risen_by(history.of_host("cgroup_limit_hits"))
+    hits = _risen_by(index.history.of_host("cgroup_limit_hits"))
     # The page cache alone makes a busy job meet its limit: this supports, and proves nothing.
     if found and hits:
         found.append(f"the memory limit was met {hits:.0f} times meanwhile")
     return tuple(found)
 
 
-def oom_kills(snapshot: Snapshot, history: History) -> float | None:
+def oom_kills(index: Index) -> float | None:
     """Out-of-memory kills counted while the job was watched; `None` if nobody counts them.
 
     Readings end with the job: what a kill found is told with the death itself.
     """
-    series = history.of_host("cgroup_oom_kills")
+    series = index.history.of_host("cgroup_oom_kills")
     if not series:
         return None
-    ends = [p.ended.oom_kills for p in snapshot.processes if p.ended is not None]
+    ends = [p.ended.oom_kills for p in index.snapshot.processes if p.ended is not None]
     last = max([series[-1].value, *(count for count in ends if count is not None)])
     return last - series[0].value
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 STANDING_S = 8.0
 """Longer than a DataLoader's own 5 s rhythm: who has not moved for this long stands."""
@@ -30,30 +31,21 @@ COUNTED_S = 3.5
 that a look causes may show in a reading so much later."""
 
 
-_known: tuple[History, dict[ProcessId, tuple[Process, float | None]]] | None = None
-"""What the last history asked said of each process: a dozen rules ask for the same at one look. A
-history is a view of one moment, so another one is asked anew."""
-
-
-def quiet_s(process: Process, history: History) -> float | None:
+def quiet_s(process: Process, index: Index) -> float | None:
     """Seconds for which a process has used practically no cpu; `None` if that was not watched.
 
     The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
     five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
     the time shows in how often it wakes up.
     """
-    global _known
-    known = _known
-    if known is None or known[0] is not history:
-        known = _known = history, {}
-    told = known[1].get(process.process)
-    if told is None or told[0] is not process:
-        told = known[1][process.process] = process, _quiet_s(process, history)
-    return told[1]
+    return _quiet_s(index, process.process)
 
 
-def _quiet_s(process: Process, history: History) -> float | None:
-    """As `quiet_s`, worked out."""
+@derived
+def _quiet_s(index: Index, identity: ProcessId) -> float | None:
+    process, history = index.snapshot.get(identity), index.history
+    if process is None:
+        return None
     thread = main_thread(process)
     still_s = thread.still_s if thread is not None else None
     # Going from one wait to another takes no cpu that could be measured.
@@ -136,15 +128,15 @@ def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> 
     return False
 
 
-def stands(process: Process, history: History, at_least_s: float = STANDING_S) -> bool:
+def stands(process: Process, index: Index, at_least_s: float = STANDING_S) -> bool:
     """Whether a process has not moved for a while."""
-    quiet = quiet_s(process, history)
+    quiet = quiet_s(process, index)
     return quiet is not None and quiet >= at_least_s
 
 
-def all_stand(processes: Iterable[Process], history: History) -> bool:
+def all_stand(processes: Iterable[Process], index: Index) -> bool:
     """Whether none of them has moved for a while; true of none at all."""
-    return all(stands(process, history) for process in processes)
+    return all(stands(process, index) for process in processes)
 
 
 def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -> float | None:
@@ -164,9 +156,10 @@ def _mean_since(series: Series, over_s: float, at_least: int, at_least_s: float)
     return sum(values_of(series[first:])) / count
 
 
-def watched_s(snapshot: Snapshot, history: History) -> float:
+def watched_s(index: Index) -> float:
     """How long the job has been observed."""
-    return 0.0 if history.started_at_s is None else snapshot.at_s - history.started_at_s
+    started_at_s = index.history.started_at_s
+    return 0.0 if started_at_s is None else index.snapshot.at_s - started_at_s
 
 
 def wait_share(process: Process, history: History, over_s: float = 30.0) -> float | None:

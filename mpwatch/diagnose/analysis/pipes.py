@@ -1,29 +1,24 @@
-"""Who holds which end of which pipe or socket."""
+"""Which processes hold which end of a pipe or socket."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import eq
-from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink
-from mpwatch.model.snapshot import Snapshot
 
 _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class PipeEnds:
-    """The ends of all pipes and sockets of a job, by inode.
+    """The ends of pipes and sockets of a job, by inode.
 
-    A pipe's end of unknown direction counts as both. What is read from a socket, and what becomes
-    of what is written to it, is up to whoever holds its other end: those are its writers and its
-    readers here.
+    A pipe's end of unknown direction counts as both. The processes that hold the other end of a
+    socket are both its readers and its writers.
     """
 
     readers: dict[int, tuple[ProcessId, ...]] = field(default_factory=dict)
@@ -43,111 +38,81 @@ class PipeEnds:
         return f"socket {inode}" if address == "unix" else address
 
 
-class _Ends(NamedTuple):
-    """The ends that one process holds, each inode once."""
+@derived
+def pipe_ends(index: Index) -> PipeEnds:
+    """The ends of the pipes and sockets that some thread waits for, held by living processes.
 
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    sockets: tuple[FdLink, ...]
-
-
-class _Held(NamedTuple):
-    """What one process holds."""
-
-    links: tuple[FdLink, ...]
-    """All its descriptors, kept over readings while nothing moves."""
-    ends: _Ends
-    """Those of interest, the same while they are the same: segments of tensors come and go in a
-    loader's processes all the time, its pipes do not."""
-
-
-_before: tuple[dict[ProcessId, _Held], PipeEnds] = {}, PipeEnds()
-"""Of the last job indexed. Forked workers hold the ends of all that was open before them, thousands
-together, and hardly any of that changes from one reading to the next."""
-
-
-@once_per_reading
-def pipe_ends(snapshot: Snapshot) -> PipeEnds:
-    """Index the ends that all living processes hold."""
-    global _before
-    held_before, ends = _before
-    held: dict[ProcessId, _Held] = {}
+    Forked workers hold the ends of everything that was open before the fork, thousands together; of
+    most of them nothing is asked.
+    """
+    living = index.snapshot.living()
+    awaited = {
+        inode
+        for process in living
+        for thread in process.threads
+        if thread.waits_on is not None
+        for inode in channels_among(thread.waits_on.targets)
+    }
     is_complete = True
-    for process in snapshot.living():
+    held: dict[ProcessId, tuple[FdLink, ...]] = {}
+    for process in living:
         fds = process.sample.fds
         if fds is None or fds.links is None:
             is_complete = is_complete and process.sample.state == "Z"
-            continue
-        before = held_before.get(process.process)
-        held[process.process] = _held(fds.links, before)
-    if is_complete is not ends.is_complete or not _are_same(held, held_before):
-        ends = _joined(held, is_complete=is_complete)
-    _before = held, ends
-    return ends
-
-
-def _are_same(held: dict[ProcessId, _Held], before: dict[ProcessId, _Held]) -> bool:
-    """Whether the same processes, in the same order, hold what they held."""
-    return (
-        len(held) == len(before)
-        and all(
-            one.ends is other.ends
-            for one, other in zip(held.values(), before.values(), strict=True)
-        )
-        and all(map(eq, held, before))
-    )
-
-
-def _held(links: tuple[FdLink, ...], before: _Held | None) -> _Held:
-    """The ends among the descriptors of a process, those it had before where they still are."""
-    if before is not None and before.links is links:
-        return before
-    ends = _ends(links)
-    return _Held(links, before.ends if before is not None and before.ends == ends else ends)
-
-
-def _ends(links: tuple[FdLink, ...]) -> _Ends:
-    """Sort the descriptors of one process; an end of unknown direction is both."""
-    known = [link for link in links if link.inode is not None]
-    pipes = [link for link in known if link.kind == "pipe"]
-    return _Ends(
-        reads=_inodes(link for link in pipes if link.is_writable is not True),
-        writes=_inodes(link for link in pipes if link.is_writable is not False),
-        sockets=tuple(link for link in known if link.kind == "socket"),
-    )
-
-
-def _inodes(links: Iterable[FdLink]) -> tuple[int, ...]:
-    return tuple({link.inode: None for link in links if link.inode is not None})
-
-
-def _joined(held: Mapping[ProcessId, _Held], *, is_complete: bool) -> PipeEnds:
-    """The holders of each inode, in the order of the processes."""
-    readers: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    writers: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    sockets: dict[int, FdLink] = {}
-    holders: defaultdict[int, list[ProcessId]] = defaultdict(list)
-    for process, (_, ends) in held.items():
-        for inode in ends.reads:
-            readers[inode].append(process)
-        for inode in ends.writes:
-            writers[inode].append(process)
-        for inode in _inodes(ends.sockets):
-            holders[inode].append(process)
-        sockets.update((link.inode, link) for link in ends.sockets if link.inode is not None)
-    outward = set()
-    for inode, link in sockets.items():
-        if link.peer is None or link.peer not in holders:
-            outward.add(inode)
         else:
-            readers[inode] = writers[inode] = holders[link.peer]
+            held[process.process] = fds.links
+    return ends_among(held, awaited, is_complete=is_complete)
+
+
+def ends_among(
+    held: Mapping[ProcessId, Sequence[FdLink]], awaited: Collection[int], *, is_complete: bool
+) -> PipeEnds:
+    """The holders of the ends of some pipes and sockets, in the order of the processes.
+
+    Args:
+        held: The descriptors of each process.
+        awaited: The inodes of interest.
+        is_complete: Whether these are the descriptors of all living processes.
+    """
+    readers: dict[int, dict[ProcessId, None]] = {}
+    writers: dict[int, dict[ProcessId, None]] = {}
+    sockets: dict[int, FdLink] = {}
+    for process, links in held.items():
+        for link in links:
+            inode = link.inode
+            if inode not in awaited or inode is None:
+                continue
+            if link.kind == "socket":
+                sockets[inode] = link
+            elif link.kind == "pipe":
+                if link.is_writable is not True:
+                    readers.setdefault(inode, {})[process] = None
+                if link.is_writable is not False:
+                    writers.setdefault(inode, {})[process] = None
+    peers = _holders(held, {link.peer for link in sockets.values() if link.peer is not None})
+    for inode, link in sockets.items():
+        if link.peer in peers:
+            readers[inode] = writers[inode] = peers[link.peer]
     return PipeEnds(
         {inode: tuple(processes) for inode, processes in readers.items()},
         {inode: tuple(processes) for inode, processes in writers.items()},
         is_complete,
         {inode: link.address or "unix" for inode, link in sockets.items()},
-        frozenset(outward),
+        frozenset(inode for inode, link in sockets.items() if link.peer not in peers),
     )
+
+
+def _holders(
+    held: Mapping[ProcessId, Sequence[FdLink]], inodes: Collection[int]
+) -> dict[int, dict[ProcessId, None]]:
+    """The processes that hold each of some sockets."""
+    holders: dict[int, dict[ProcessId, None]] = {}
+    if inodes:
+        for process, links in held.items():
+            for link in links:
+                if link.inode in inodes and link.inode is not None and link.kind == "socket":
+                    holders.setdefault(link.inode, {})[process] = None
+    return holders
 
 
 def inode_of(target: str) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.describe.names import full_name
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -15,8 +16,8 @@ SERVICE_ROLES: frozenset[Role] = frozenset({"forkserver", "resource-tracker", "s
 
 
 def called(process: Process) -> str:
-    """How people call it: `worker 3 (41829)`."""
-    return f"{process.label} ({process.pid})"
+    """Label and pid: `worker 3 (41829)`."""
+    return full_name(process)
 
 
 def all_called(processes: Iterable[Process], limit: int = 4) -> str:
@@ -32,74 +33,66 @@ def counted(count: float, noun: str, plural: str = "") -> str:
     return f"{count:.0f} {noun if count == 1 else plural or noun + 's'}"
 
 
-@once_per_reading
-def by_identity(snapshot: Snapshot) -> Mapping[ProcessId, Process]:
-    """All processes by their identity."""
-    # The first wins, as in `Snapshot.get`.
-    return {process.process: process for process in reversed(snapshot.processes)}
-
-
-@once_per_reading
-def _by_pid(snapshot: Snapshot) -> Mapping[int, ProcessId]:
+@derived
+def _by_pid(index: Index) -> Mapping[int, ProcessId]:
     """The identity of each pid."""
-    return {process.pid: process.process for process in reversed(snapshot.processes)}
+    return {process.pid: process.process for process in reversed(index.snapshot.processes)}
 
 
-def family_head(snapshot: Snapshot, process: Process) -> Process | None:
+def family_head(index: Index, process: Process) -> Process | None:
     """The process whose code started this one: its parent, past a forkserver in between."""
     return _past_forkserver(
-        snapshot, process.parent or process.original_parent or _sampled_parent(snapshot, process)
+        index, process.parent or process.original_parent or _sampled_parent(index, process)
     )
 
 
-def _sampled_parent(snapshot: Snapshot, process: Process) -> ProcessId | None:
+def _sampled_parent(index: Index, process: Process) -> ProcessId | None:
     """The parent by the pid in the last sample, if it is one of the processes observed."""
-    return _by_pid(snapshot).get(process.sample.parent_pid)
+    return _by_pid(index).get(process.sample.parent_pid)
 
 
-def _past_forkserver(snapshot: Snapshot, parent_id: ProcessId | None) -> Process | None:
+def _past_forkserver(index: Index, parent_id: ProcessId | None) -> Process | None:
     """The process itself, or its own parent where it is a forkserver."""
     if parent_id is None:
         return None
-    known = by_identity(snapshot)
-    parent = known.get(parent_id)
+    parent = index.snapshot.get(parent_id)
     if parent is not None and parent.role == "forkserver":
         before = parent.parent or parent.original_parent
-        return parent if before is None else known.get(before, parent)
+        return index.snapshot.get(before) or parent
     return parent
 
 
-def children_started_by(snapshot: Snapshot, process: Process) -> Iterator[Process]:
+def children_started_by(index: Index, process: Process) -> Iterator[Process]:
     """Children, those behind its forkserver and those that ended or were orphaned included."""
-    for other in snapshot.processes:
+    for other in index.snapshot.processes:
         if other.process != process.process:
-            head = family_head(snapshot, other)
+            head = family_head(index, other)
             if head is not None and head.process == process.process:
                 yield other
 
 
-def workers_of(snapshot: Snapshot, process: Process) -> tuple[Process, ...]:
+def workers_of(index: Index, process: Process) -> tuple[Process, ...]:
     """The living DataLoader workers a process started."""
     return tuple(
         child
-        for child in children_started_by(snapshot, process)
+        for child in children_started_by(index, process)
         if child.role == "loader-worker" and not child.is_gone
     )
 
 
-@once_per_reading
-def loader_owners(snapshot: Snapshot) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
+@derived
+def loader_owners(index: Index) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
     """Each living process that has living DataLoader workers, with these."""
     owned: dict[ProcessId, list[Process]] = {}
-    for worker in snapshot.processes:
+    for worker in index.snapshot.processes:
         if worker.role != "loader-worker" or worker.is_gone:
             continue
-        head = family_head(snapshot, worker)
+        head = family_head(index, worker)
         if head is not None and not head.is_gone:
             owned.setdefault(head.process, []).append(worker)
     return tuple(
         (process, tuple(owned[process.process]))
-        for process in snapshot.processes
+        for process in index.snapshot.processes
         if process.process in owned
     )
 

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 _BACKWARD = "_engine_run_backward"
 _THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
@@ -64,13 +66,13 @@ def joining_for_s(ranks: Sequence[Process]) -> float:
     )
 
 
-def rank_groups(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
+def rank_groups(index: Index) -> Iterator[tuple[Process, ...]]:
     """Living ranks with a common parent, by number, where any of them may be in a collective.
 
     Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
     being siblings, and by what they call.
     """
-    for family in _families(snapshot):
+    for family in _families(index):
         if len(family) > 1 and any(in_collective(p) or is_in_backward(p) for p in family):
             yield family
 
@@ -84,26 +86,26 @@ class Joining(NamedTuple):
     """Those that do something else."""
 
 
-def joining_groups(snapshot: Snapshot) -> Iterator[Joining]:
+def joining_groups(index: Index) -> Iterator[Joining]:
     """The ranks of each parent of which any waits to join the process group.
 
     A sibling that does something else is late only if it is known to be a rank.
     """
-    for family in _families(snapshot):
+    for family in _families(index):
         ranks = tuple(filter(is_joining, family))
         late = tuple(rank for rank in family if rank not in ranks)
         if ranks and all(rank.role == "rank" and in_collective(rank) is None for rank in late):
             yield Joining(ranks, late)
 
 
-def _families(snapshot: Snapshot) -> Iterator[tuple[Process, ...]]:
+def _families(index: Index) -> Iterator[tuple[Process, ...]]:
     """The living ranks of each parent, by number."""
     families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         is_by_hand = process.role == "main" and process.sample.rank is not None
         if process.role not in ("rank", "spawned") and not is_by_hand:
             continue
-        head = family_head(snapshot, process)
+        head = family_head(index, process)
         families[None if head is None else head.process].append(process)
     for family in families.values():
         yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))

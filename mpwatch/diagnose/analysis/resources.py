@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.host import RoomSample
@@ -45,9 +45,7 @@ def torch_maps(process: Process) -> int | None:
     return None if maps is None else maps.torch_count
 
 
-def maps_over_time(
-    snapshot: Snapshot, process: Process, history: History
-) -> tuple[int, Series] | None:
+def maps_over_time(index: Index, process: Process) -> tuple[int, Series] | None:
     """Mappings in use now and before; `None` if they were never counted.
 
     Counting them means reading all of them, so it is done rarely. Where a process makes most of the
@@ -56,9 +54,9 @@ def maps_over_time(
     maps = process.sample.maps
     if maps is None:
         return None
-    counted = history.of(process.process, "maps")
-    files = history.of_host("shm_used_inodes")
-    if maps.read_at_s is None or len(files) < 2 or not _makes_the_files(snapshot, process):
+    counted = index.history.of(process.process, "maps")
+    files = index.history.of_host("shm_used_inodes")
+    if maps.read_at_s is None or len(files) < 2 or not _makes_the_files(index, process):
         return maps.used, counted
     at_count = [point.value for point in files if point.at_s <= maps.read_at_s + 0.5]
     if not at_count or files[-1].value <= at_count[-1]:
@@ -68,17 +66,19 @@ def maps_over_time(
     return round(estimated[-1].value), estimated
 
 
-def _makes_the_files(snapshot: Snapshot, process: Process) -> bool:
+def _makes_the_files(index: Index, process: Process) -> bool:
     """Whether most named segments are of its making."""
-    makers = _makers_of_files(snapshot)
+    makers = _makers_of_files(index)
     own = makers[process.process]
     return own >= MANY_FILES and 2 * own > makers.total()
 
 
-@once_per_reading
-def _makers_of_files(snapshot: Snapshot) -> Counter[ProcessId | None]:
+@derived
+def _makers_of_files(index: Index) -> Counter[ProcessId | None]:
     """How many named segments each process has made."""
-    return Counter(s.creator for s in snapshot.segments if s.kind == "torch-named" and s.is_linked)
+    return Counter(
+        s.creator for s in index.snapshot.segments if s.kind == "torch-named" and s.is_linked
+    )
 
 
 def map_limit(snapshot: Snapshot, process: Process) -> int | None:
@@ -118,10 +118,10 @@ def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> s
     return ", ".join(parts) + (f" and {left} more processes" if left > 0 else "")
 
 
-def burden_words(snapshot: Snapshot, process: Process) -> Iterator[str]:
+def burden_words(index: Index, process: Process) -> Iterator[str]:
     """Where in what it hands to a new process most tensors are, as its hook found it."""
-    for entry in snapshot.log:
-        if entry.process != process.process or entry.kind != "many-storages":
+    for entry in index.entries("many-storages"):
+        if entry.process != process.process:
             continue
         path, kind = entry.details.get("path"), entry.details.get("object")
         if path:

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     collective_of,
-    frame_words,
     main_thread,
-    own_frames,
     shape_of,
     user_frame,
 )

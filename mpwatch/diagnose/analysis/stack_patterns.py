@@ -6,12 +6,12 @@ Checked against torch 2.13 and CPython 3.11; line numbers move between versions,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.snapshot import Process, Thread
 
 Shape: TypeAlias = Literal[
     "",
@@ -65,70 +65,12 @@ COLLECTIVES = frozenset(
         "send",
     )
 )
-_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _C10D = "distributed_c10d.py"
 
 
-STACKS_KEPT = 8192
-"""Stacks that are known at most; then all of them are looked at anew."""
-
-
-class _Stack:
-    """What is asked of one stack again and again: by twenty rules at each look."""
-
-    __slots__ = ("_shape", "_user", "frames", "functions", "own")
-
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        self.frames = frames
-        self.own = _without_parents(frames)
-        self.functions = frozenset([_bare(frame) for frame in frames])
-        """Without their classes: most patterns name one that occurs nowhere in a stack."""
-        self._shape: Shape | None = None
-        self._user: tuple[Frame | None] | None = None
-
-    @property
-    def shape(self) -> Shape:
-        """What it means."""
-        if self._shape is None:
-            self._shape = _shape_of_own(tuple(self.own))
-        return self._shape
-
-    @property
-    def user(self) -> Frame | None:
-        """The innermost frame of the user's own code."""
-        if self._user is None:
-            self._user = (next((frame for frame in self.own if not is_library(frame)), None),)
-        return self._user[0]
-
-
-_stacks: dict[int, _Stack] = {}
-"""By identity: a stack that was taken once is the same tuple at every look until the next is taken.
-Each is held by its entry, so no other can have its identity."""
-
-
-def _about(frames: Sequence[Frame]) -> _Stack:
-    """What is known of a stack; only of a tuple, which cannot change, it is kept."""
-    known = _stacks.get(id(frames))
-    if known is not None and known.frames is frames:
-        return known
-    found = _Stack(frames)
-    if isinstance(frames, tuple):
-        if len(_stacks) >= STACKS_KEPT:
-            _stacks.clear()
-        _stacks[id(frames)] = found
-    return found
-
-
-def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames a process made itself: a forked child keeps its parent's below `_bootstrap`."""
-    return _about(frames).own
-
-
-def _without_parents(frames: Sequence[Frame]) -> Sequence[Frame]:
-    for index, frame in enumerate(frames):
-        if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
-            return frames if index + 1 == len(frames) else frames[: index + 1]
-    return frames
+def _functions(frames: Sequence[Frame]) -> frozenset[str]:
+    """The functions of a stack: most patterns name one that occurs nowhere in it."""
+    return frozenset([_bare(frame) for frame in frames])
 
 
 def calls(frames: Sequence[Frame], *pattern: str) -> bool:
@@ -138,9 +80,11 @@ def calls(frames: Sequence[Frame], *pattern: str) -> bool:
         frames: Innermost first.
         pattern: Each `file.py:function`, or `:function` for any file.
     """
-    if not frames:
-        return not pattern
-    functions = _about(frames).functions
+    return _calls(frames, _functions(frames), pattern)
+
+
+def _calls(frames: Sequence[Frame], functions: frozenset[str], pattern: tuple[str, ...]) -> bool:
+    """As `calls`, for frames whose functions are known."""
     wanted = [_parts(each) for each in pattern]
     if any(function and function not in functions for _, function in wanted):
         return False
@@ -148,18 +92,18 @@ def calls(frames: Sequence[Frame], *pattern: str) -> bool:
     return all(any(_is(frame, *each) for frame in rest) for each in wanted)
 
 
-@once_per_reading
-def _by_stack(snapshot: Snapshot) -> Mapping[int, list[tuple[Process, Thread]]]:
-    """The living threads that have a stack, by its identity."""
-    found: dict[int, list[tuple[Process, Thread]]] = {}
-    for process in snapshot.living():
+@derived
+def _by_stack(index: Index) -> Mapping[tuple[Frame, ...], list[tuple[Process, Thread]]]:
+    """The living threads that have a stack, by that stack."""
+    found: dict[tuple[Frame, ...], list[tuple[Process, Thread]]] = {}
+    for process in index.snapshot.living():
         for thread in process.threads:
             if thread.stack:
-                found.setdefault(id(thread.stack), []).append((process, thread))
+                found.setdefault(thread.stack, []).append((process, thread))
     return found
 
 
-def threads_calling(snapshot: Snapshot, *patterns: str) -> list[tuple[Process, Thread]]:
+def threads_calling(index: Index, *patterns: str) -> list[tuple[Process, Thread]]:
     """The living threads whose own stack matches any of the patterns, in the order of the tree.
 
     A loader's main has a feeder thread for each worker, and all of them show the same stack: what
@@ -167,12 +111,12 @@ def threads_calling(snapshot: Snapshot, *patterns: str) -> list[tuple[Process, T
     """
     matching = [
         threads
-        for threads in _by_stack(snapshot).values()
+        for threads in _by_stack(index).values()
         if any(calls(own_frames(threads[0][1].stack), each) for each in patterns)
     ]
     if len(matching) < 2:
         return matching[0] if matching else []
-    places = {process.process: n for n, process in enumerate(snapshot.processes)}
+    places = {process.process: n for n, process in enumerate(index.snapshot.processes)}
     return sorted(
         (pair for threads in matching for pair in threads), key=lambda pair: places[pair[0].process]
     )
@@ -184,9 +128,8 @@ def innermost(frames: Sequence[Frame], *pattern: str) -> Frame | None:
     return next((f for f in frames if any(_is(f, *each) for each in wanted)), None)
 
 
-@lru_cache(maxsize=512)
 def _parts(pattern: str) -> tuple[str, str]:
-    """The file and the function of a pattern; there are as many as rules name."""
+    """The file and the function of a pattern."""
     file, _, function = pattern.rpartition(":")
     return file, function
 
@@ -241,23 +184,16 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
 )
 
 
-def shape_of(frames: tuple[Frame, ...]) -> Shape:
+def shape_of(frames: Sequence[Frame]) -> Shape:
     """Recognise a stack; the empty shape if it is none of those that mean something."""
-    return _about(frames).shape
-
-
-@lru_cache(maxsize=4096)
-def _shape_of_own(own: tuple[Frame, ...]) -> Shape:
-    """The shape of the frames a process made itself.
-
-    Remembered by what they are as well: a hook asked twice a second tells the same in new tuples.
-    """
+    own = own_frames(frames)
     if not own:
         return ""
     if collective_of(own) is not None:
         return "collective"
+    functions = _functions(own)
     for shape, patterns in _SHAPES:
-        if any(calls(own, *pattern) for pattern in patterns):
+        if any(_calls(own, functions, pattern) for pattern in patterns):
             if shape == "worker-fetching" and calls(own, "collate.py:", "fetch.py:fetch"):
                 return "worker-collating"
             return shape
@@ -266,8 +202,6 @@ def _shape_of_own(own: tuple[Frame, ...]) -> Shape:
 
 def collective_of(frames: Sequence[Frame]) -> str | None:
     """Name of the collective a rank is inside of: `all_reduce`; `None` if of none."""
-    if not frames or COLLECTIVES.isdisjoint(_about(frames).functions):
-        return None
     for frame in frames:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
             return frame.function
@@ -317,14 +251,4 @@ def has_stacks(process: Process) -> bool:
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code."""
-    return _about(frames).user
-
-
-def is_library(frame: Frame) -> bool:
-    """Whether a frame is of the standard library or an installed package."""
-    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
-
-
-def frame_words(frame: Frame) -> str:
-    """One frame as people write it: `data.py:31 decode`."""
-    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"
+    return next((frame for frame in own_frames(frames) if not is_library(frame)), None)

@@ -8,36 +8,36 @@ and `Session.note` never raise, and anything else they must survive is caught an
 from __future__ import annotations
 
 from . import (
-    contexts,
     cuda,
     cuda_ipc,
-    ends,
-    faults,
     forking,
     loader,
     pickling,
     pools,
+    process_exit,
     processes,
     queues,
+    rendezvous,
+    resource_sharer,
     sharing,
-    stores,
-    tickets,
+    start_method,
+    thread_errors,
 )
 
 TABLE = (
     *processes.POINTS,
-    *ends.POINTS,
-    *contexts.POINTS,
+    *process_exit.POINTS,
+    *start_method.POINTS,
     *queues.POINTS,
     *pools.POINTS,
-    *tickets.POINTS,
-    *faults.POINTS,
+    *resource_sharer.POINTS,
+    *thread_errors.POINTS,
     *pickling.POINTS,
     *sharing.POINTS,
     *loader.POINTS,
     *cuda.POINTS,
     *cuda_ipc.POINTS,
-    *stores.POINTS,
+    *rendezvous.POINTS,
     *forking.POINTS,
 )
 """All patch points. Modules that are loaded are patched at once, in this order."""

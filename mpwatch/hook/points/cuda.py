@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from .. import errors, wire
-from ..patching import Point
+from .. import wire
+from ..lifecycle.patcher import Point
+from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
 
 
@@ -26,7 +27,7 @@ def _on_init(module: ModuleType, session: Session) -> Undo:
         session.record(wire.CUDA_INIT, session.system.monotonic_ns())
         session.note(
             "cuda-init",
-            frames=errors.frames_here(1, 24),
+            frames=foreign_exceptions.frames_here(1, 24),
             tid=session.system.get_native_id(),
         )
 

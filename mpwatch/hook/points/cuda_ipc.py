@@ -10,8 +10,8 @@ from __future__ import annotations
 import collections
 import struct
 
-from .. import errors
-from ..patching import Point, attribute
+from ..lifecycle.patcher import Point, attribute
+from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
 
 REMEMBERED = 2048
@@ -94,7 +94,7 @@ class Lent:
         try:
             fd: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             return None
         return fd
@@ -112,12 +112,12 @@ def _share_cuda(original: Callable[..., Any], session: Session) -> Callable[...,
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         try:
             lent.send(result)
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             session.patcher.missing["cuda_lent"] = f"{type(error).__name__}: {error}"[:200]
         return result

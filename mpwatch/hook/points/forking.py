@@ -17,9 +17,9 @@ import functools
 import os
 import sys
 
-from .. import errors
-from ..forks import counts_late
-from ..patching import Point, attribute
+from ..lifecycle.fork import counts_late
+from ..lifecycle.patcher import Point, attribute
+from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _alone(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         try:
             return original(*args, **kwargs)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         finally:
             if session.state == "on":

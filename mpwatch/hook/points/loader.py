@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from .. import errors, wire
-from ..exact import is_a
-from ..patching import Point, attribute
-from .faults import nothing_to_undo
-from .generators import note_states
-from .streams import BATCHES, Head
+from .. import wire
+from ..checks.iterable_samples import BATCHES, FirstSamples
+from ..checks.rng import note_states
+from ..lifecycle.patcher import Point, attribute
+from ..safe import foreign_exceptions
+from ..safe.exact import is_a
+from .thread_errors import nothing_to_undo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..loaders import Reading
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
+    from ..state.loader_state import LoaderState
 
 
-def _begin(session: Session, reading: Reading, iterator: Any) -> None:
+def _begin(session: Session, reading: LoaderState, iterator: Any) -> None:
     # A wrapper that somebody wrapped in turn is still called after the hook has left.
     if session.state != "off":
         reading.begin(iterator)
@@ -49,7 +50,7 @@ def _next_data(original: Callable[..., Any], session: Session) -> Callable[..., 
             reading.waiting_since_ns = None
             if not is_a(error, StopIteration):
                 session.failed(kind, began_ns, error, loader=reading.key, batch=batch)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         reading.waiting_since_ns = None
         reading.batches += 1
@@ -88,7 +89,7 @@ def _try_get_data(original: Callable[..., Any], session: Session) -> Callable[..
             is_over = result[0]
             return result
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         finally:
             if reading.is_late and is_over:
@@ -108,7 +109,7 @@ def _try_put_index(original: Callable[..., Any], session: Session) -> Callable[.
         try:
             result = original(self)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         if self._send_idx > batch and batch in self._task_info:
             reading = find(id(self._worker_result_queue)) or of(self)
@@ -131,7 +132,7 @@ def _reset(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         _guard(session, reading.positions)
         return result
@@ -153,7 +154,7 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
         try:
             return original(self)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         finally:
             if hasattr(self, "_worker_result_queue"):
@@ -164,7 +165,7 @@ def _shutdown_workers(original: Callable[..., Any], session: Session) -> Callabl
 
 def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
-    begins, ends, head = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, Head()
+    begins, ends, head = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, FirstSamples()
 
     def fetch(self: Any, indices: Any) -> Any:
         if not worker.is_worker and not _recognise(session):
@@ -185,7 +186,7 @@ def _fetch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
             if not is_a(error, StopIteration):
                 session.failed(ends, began_ns, error, worker_id=number, batch=task)
             record(ends, began_ns, wire.FLAG_RAISED, 0, loader, number, task)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         worker.since_ns = None
         worker.fetched = fetched + 1
@@ -222,7 +223,7 @@ def _guard(session: Session, look: Callable[..., Any], *args: Any) -> None:
     try:
         look(*args)
     except Exception as error:
-        if not errors.is_ours(error):
+        if not foreign_exceptions.is_ours(error):
             raise
         session.patcher.missing[f"loader {look.__name__}"] = f"{type(error).__name__}: {error}"
 

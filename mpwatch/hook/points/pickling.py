@@ -5,10 +5,10 @@ from __future__ import annotations
 import pickle
 from types import FunctionType
 
-from .. import errors
-from ..exact import class_name, is_a, module_of_class
-from ..luggage import heaviest, walk
-from ..patching import Point, attribute
+from ..checks.object_walk import heaviest, walk
+from ..lifecycle.patcher import Point, attribute
+from ..safe import foreign_exceptions
+from ..safe.exact import class_name, is_a, module_of_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _dump(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         except BaseException as error:
             _note_unpicklable(session, thing, error)
             noted.weigh(thing)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         noted.weigh(thing)
         return result
@@ -100,7 +100,7 @@ def _note_unpicklable(session: Session, thing: Any, error: BaseException) -> Non
     if not any(is_a(error, kind) for kind in (pickle.PicklingError, TypeError, AttributeError)):
         return
     try:
-        text = errors.text_of(error)
+        text = foreign_exceptions.text_of(error)
         session.note(
             "unpicklable",
             path=path_to_unpicklable(thing, text),
@@ -109,7 +109,7 @@ def _note_unpicklable(session: Session, thing: Any, error: BaseException) -> Non
             text=text,
         )
     except Exception as failure:
-        if not errors.is_ours(failure):
+        if not foreign_exceptions.is_ours(failure):
             raise
 
 
@@ -136,7 +136,7 @@ class Burden:
                 )
             own.burden = self._known[2]
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
 
 

@@ -13,9 +13,9 @@ import os
 import sys
 from types import FunctionType, MethodType
 
-from .. import errors
-from ..one_call import through
-from ..patching import Point
+from ..lifecycle.patcher import Point
+from ..safe import foreign_exceptions
+from ..safe.one_call import through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
 
 _TASKS, _WORKERS, _RESULTS = 0, 3, -1
@@ -76,7 +76,7 @@ def _process_pools() -> Iterator[dict[str, Any]]:
             pids = through(itertools.chain.from_iterable(workers), _worker_pid)
         except (AttributeError, RuntimeError) as error:
             # It has ended meanwhile.
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             continue
         yield {
@@ -100,7 +100,7 @@ def _executors() -> Iterator[dict[str, Any]]:
             (queued,) = through((ident,), active.get, _work_ids, _qsize)
             (pids,) = through((ident,), active.get, _processes, list)
         except (AttributeError, RuntimeError, TypeError) as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
             continue
         yield {

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import errors, wire
-from ..answers import start_method
-from ..exact import attributes, full_name, in_class
-from ..origins import place_here
-from ..patching import Point, attribute
+from .. import wire
+from ..checks.call_sites import place_here
+from ..lifecycle.patcher import Point, attribute
+from ..requests import start_method
+from ..safe import foreign_exceptions
+from ..safe.exact import attributes, full_name, in_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
 
 METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
@@ -52,7 +53,7 @@ def _start(original: Callable[..., Any], session: Session) -> Callable[..., Any]
                 path=own.burden,
                 site=place_here(),
             )
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         finally:
             births.pop(ident, None)
@@ -79,7 +80,7 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         popen = attributes(self).get("_popen")
         code = getattr(popen, "returncode", None)
@@ -93,7 +94,7 @@ def _join(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
 class Stowaway:
     """An entry of the preparation data that brings the hook into the child that reads it.
 
-    Its pickle is a call of `exec` with the text of `stowaway.py`, so the child needs to find
+    Its pickle is a call of `exec` with the text of `path_loader.py`, so the child needs to find
     neither mpwatch nor this class.
     """
 
@@ -106,11 +107,11 @@ class Stowaway:
 
     def __reduce__(self) -> tuple[Any, ...]:
         arrival = (_directory(), self._method, self._birth)
-        return exec, (self._text, {"__name__": "mpwatch_stowaway", "arrival": arrival})
+        return exec, (self._text, {"__name__": "mpwatch_path_loader", "arrival": arrival})
 
 
 def _get_preparation_data(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    with open(f"{_directory()}/stowaway.py", encoding="utf-8") as file:
+    with open(f"{_directory()}/lifecycle/path_loader.py", encoding="utf-8") as file:
         text = file.read()
 
     def get_preparation_data(*args: Any, **kwargs: Any) -> Any:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import itertools
 from queue import Empty, Full
 
-from .. import errors, wire
-from ..exact import class_name, is_a
-from ..items import APART_NS, EVERY
-from ..patching import Point, attribute
+from .. import wire
+from ..lifecycle.patcher import Point, attribute
+from ..safe import foreign_exceptions
+from ..safe.exact import class_name, is_a
+from ..state.queue_sampling import APART_NS, EVERY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
 
 POLL_NS = 1_000_000
@@ -43,7 +44,7 @@ def _put(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             result = original(self, obj, block, timeout)
         except BaseException as error:
             _failed(session, wire.QUEUE_PUT, self, began_ns, error)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         at_ns = now()
         number = next(count)
@@ -74,7 +75,7 @@ def _get(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
             result = original(self, block, timeout)
         except BaseException as error:
             _failed(session, wire.QUEUE_GET, self, began_ns, error)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         at_ns = now()
         number = next(count)
@@ -100,7 +101,7 @@ def _any(original: Callable[..., Any], session: Session, kind: int) -> Callable[
             result = original(self, *args, **kwargs)
         except BaseException as error:
             _failed(session, kind, self, began_ns, error)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         at_ns = now()
         number = next(count)
@@ -146,7 +147,7 @@ def _begin_job(session: Session, taken: Any) -> None:
     try:
         session.worker.begin_job(taken, session.system.monotonic_ns())
     except Exception as error:
-        if not errors.is_ours(error):
+        if not foreign_exceptions.is_ours(error):
             raise
 
 
@@ -171,10 +172,10 @@ def _on_feeder_error(original: Callable[..., Any], session: Session) -> Callable
         session.note(
             "lost-item",
             type=type(error).__name__,
-            text=errors.text_of(error),
+            text=foreign_exceptions.text_of(error),
             item=class_name(type(item)),
             task=task,
-            frames=errors.frames_of(error),
+            frames=foreign_exceptions.frames_of(error),
             tid=session.system.get_native_id(),
         )
         return original(error, item, *args)

@@ -12,10 +12,11 @@ import itertools
 import operator
 import sys
 
-from .. import errors, wire
-from ..one_call import through
-from ..patching import Point, attribute
-from ..readings import SHARING
+from .. import wire
+from ..lifecycle.patcher import Point, attribute
+from ..safe import foreign_exceptions
+from ..safe.one_call import through
+from ..state.thread_state import SHARING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from ..patching import Undo
+    from ..lifecycle.patcher import Undo
     from ..session import Session
 
 _REDUCTIONS = "torch.multiprocessing.reductions"
@@ -68,7 +69,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
             if not was_shared and not is_resizable(storage):
                 suspect(storage)
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
         own.shared_key = SHARING
         try:
@@ -76,7 +77,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
         except BaseException as error:
             own.shared_key = None
             session.failed(share, began_ns, error)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         try:
             flags = 0 if was_shared else copied
@@ -94,7 +95,7 @@ def _reduce_storage(original: Callable[..., Any], session: Session) -> Callable[
             elif origins.places or not was_shared:
                 sampled(storage, was_shared, size, own.shared_key)
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
         return result
 
@@ -154,7 +155,7 @@ def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any
             storage = original(holder, *args, **kwargs)
         except BaseException as error:
             session.failed(wire.SHARE, now(), error)
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         try:
             left = origins.left - storage.nbytes()
@@ -163,7 +164,7 @@ def _making(original: Callable[..., Any], session: Session) -> Callable[..., Any
             else:
                 made(storage)
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
         return storage
 
@@ -178,7 +179,7 @@ def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., An
         try:
             original(self, key, reference)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         try:
             own = here.own
@@ -198,7 +199,7 @@ def _setitem(original: Callable[..., Any], session: Session) -> Callable[..., An
             elif type(key) is bytes and not key.startswith(b"/"):
                 record(wire.CUDA_SHARE, now(), 0, size_of(reference), wire.name_key(key))
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
 
     return setitem
@@ -224,7 +225,7 @@ def _sweep(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         try:
             result = original(self)
         except BaseException as error:
-            errors.unframe(error)
+            foreign_exceptions.unframe(error)
             raise
         after = len(self)
         record(wire.CACHE_SWEEP, began_ns, 0, before - after, 0, 0, after)
@@ -256,7 +257,7 @@ def _storage_from_cache(original: Callable[..., Any], session: Session) -> Calla
             else:
                 _rebuilt_otherwise(session, began_ns, cache_key, size, cached)
         except Exception as error:
-            if not errors.is_ours(error):
+            if not foreign_exceptions.is_ours(error):
                 raise
         return storage
 

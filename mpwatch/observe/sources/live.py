@@ -15,6 +15,7 @@ from mpwatch.model.commands import (
     Follow,
     InjectHook,
     Pause,
+    ReadAllocators,
     Seek,
     SetRefresh,
     SetSpeed,
@@ -120,6 +121,8 @@ class LiveSource:
                 if self._injection is None:
                     return "Hooks are ignored (--no-hook); start mpwatch attach without it."
                 self._injection.allow()
+            case ReadAllocators(processes=processes):
+                return self._observer.read_allocators(processes)
             case Pause():
                 return None
             case Seek() | SetSpeed() | Step():

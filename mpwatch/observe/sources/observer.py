@@ -247,6 +247,17 @@ class Observer:
                 self._gauges_asked_s[process.process] = snapshot.at_s
                 self._collectors.ask_hook(process.process, "gauges")
 
+    def read_allocators(self, processes: Sequence[ProcessId]) -> str | None:
+        """Ask these hooks once for the figures of torch's allocator; may be called by any thread.
+
+        Returns:
+            The first reason why one of them cannot be asked, or `None`.
+        """
+        if self._collectors.hooks is None:
+            return "Hooks are ignored (--no-hook), and only they can read the allocator's figures."
+        refusals = [self._collectors.hooks.ask(each, "gauges", ("cuda",)) for each in processes]
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
     def take(self, requests: Sequence[StackRequest], *, outside: bool = False) -> None:
         """Have stacks taken: by the hook where it answers and suffices, else by py-spy.
 

@@ -13,6 +13,7 @@ from mpwatch.model.commands import (
     Focus,
     Follow,
     Pause,
+    ReadAllocators,
     Seek,
     SetRefresh,
     SetSpeed,
@@ -87,6 +88,8 @@ class ReplaySource:
         match command:
             case TakeStacks():
                 return "This is a recording: only the stacks taken then can be shown."
+            case ReadAllocators():
+                return "This is a recording: only the figures read then can be shown."
             case SetRefresh():
                 return "This is a recording: it holds the readings that were taken then."
             case StartRecording(path=path):

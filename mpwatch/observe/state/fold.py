@@ -18,7 +18,7 @@ from mpwatch.observe.state.event_log import EventLog, EventRate, HookStateLog, n
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
-from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, own_frames
+from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable
 from mpwatch.observe.state.segments import CallSites, SegmentTable
 from mpwatch.observe.state.short_lived import ShortLived
@@ -64,7 +64,7 @@ class Fold:
             case StacksTaken():
                 self._add_stacks(input)
             case _:
-                self._processes.changed(input.process)
+                self._processes.changed(input.process, self._at_s)
                 self._add_from_hook(input)
 
     def snapshot(self) -> Snapshot:
@@ -114,6 +114,7 @@ class Fold:
             self._log.add(tree.at_s, "orphaned", sample.process, words)
         record.set_parent(parent)
         record.add(sample, tree.at_s)
+        self._processes.changed(sample.process, self._at_s)
 
     def _add_short_lived(self, tree: TreeSample) -> None:
         """Add children that only their parent's hook has seen, as processes that have exited."""
@@ -168,7 +169,7 @@ class Fold:
     def _end(self, record: ProcessRecord, ended: Ended) -> None:
         record.ended = ended
         process = record.sample.process
-        self._processes.changed(process)
+        self._processes.changed(process, self._at_s)
         words = f"{label(record.sample)} {process.pid} ended: {ended.words}"
         self._log.add(ended.at_s, "ended", process, words, _exit_details(ended))
 
@@ -176,7 +177,7 @@ class Fold:
         record = self._processes.get(taken.process)
         if record is None:
             return
-        self._processes.changed(taken.process)
+        self._processes.changed(taken.process, self._at_s)
         if taken.source != "hook":
             self._history.add_point(taken.process, "looks", taken.at_s, 1)
         record.stacks_problem, record.stacks_cost_s = taken.problem, taken.cost_s
@@ -255,16 +256,17 @@ class Fold:
             shown = self._processes.shown_ended(process, depth)
             if shown is None:
                 record = self._processes.records[process]
+                has_ended = record.ended is not None
                 shown = build_process(
                     record,
                     self._hooks.get(process),
-                    tree.gpus or (),
+                    () if has_ended else tree.gpus or (),
                     self._history.trends(process),
-                    self._at_s,
+                    record.changed_s if has_ended else self._at_s,
                     tree.ticks_per_s,
                     depth=depth,
                 )
-                if record.ended is not None:
+                if has_ended:
                     self._processes.keep_ended(shown)
             found.append(shown)
         return with_queues(found, self._hooks.batches())
@@ -274,7 +276,7 @@ def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, S
     """Stacks by kernel thread id, without the frames that a fork copied."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames = equal.one_of(own_frames(stack.frames))
+        frames = equal.one_of(program_frames(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out

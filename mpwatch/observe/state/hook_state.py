@@ -18,6 +18,9 @@ FETCHES_KEPT = 256
 RECENT_SHOWN = 30
 WAIT_WINDOW_NS = 60_000_000_000
 
+ALLOCATOR = "cuda"
+"""The gauge of torch's CUDA allocator, which a hook reads on request only (`wire.ASKS`)."""
+
 _NOT_CACHED = wire.FLAG_EMPTY | wire.FLAG_RAISED
 
 
@@ -66,6 +69,8 @@ class HookRecord:
         self.status: HookStatus | None = None
         self.hello: HookHello | None = None
         self.gauges: Mapping[str, Any] = {}
+        self.allocator_at_s: float | None = None
+        """When the gauge of torch's allocator was read."""
         self.strategy: str | None = None
         self.batches = BatchBook()
         self._received = Received()
@@ -81,8 +86,14 @@ class HookRecord:
         self._note_strategy(hello.data)
 
     def add_gauges(self, gauges: HookGauges) -> None:
-        """Replace the gauges."""
-        self.gauges = gauges.data
+        """Replace the gauges; that of the allocator, read on request only, stays until the next."""
+        if ALLOCATOR in gauges.data:
+            self.allocator_at_s = gauges.at_s
+            self.gauges = gauges.data
+        elif ALLOCATOR in self.gauges:
+            self.gauges = {**gauges.data, ALLOCATOR: self.gauges[ALLOCATOR]}
+        else:
+            self.gauges = gauges.data
         self.batches.read(gauges.data.get("loaders"))
         self._note_strategy(gauges.data)
 
@@ -155,7 +166,7 @@ class HookRecord:
 
     def gpu_uses(self) -> tuple[GpuUse, ...]:
         """The figures of torch's allocator for each device, where CUDA is initialised."""
-        devices = _mapping(self.gauges.get("cuda")).get("devices")
+        devices = _mapping(self.gauges.get(ALLOCATOR)).get("devices")
         if not isinstance(devices, list):
             return ()
         return tuple(
@@ -164,6 +175,7 @@ class HookRecord:
                 memory_bytes=None,
                 allocated_bytes=_integer(device.get("allocated")),
                 reserved_bytes=_integer(device.get("reserved")),
+                read_at_s=self.allocator_at_s,
             )
             for device in map(_mapping, devices)
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.names import role_name
+from mpwatch.describe.states import state_explanation
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import (
@@ -27,29 +29,16 @@ NO_HOOK = Hook()
 
 
 def label(sample: ProcSample) -> str:
-    """The name of a process on screens: `main`, `worker 3`, `rank 1`, `evaluate.py`."""
-    if sample.role == "loader-worker" and sample.worker_id is not None:
-        return f"worker {sample.worker_id}"
-    if sample.role == "rank" and sample.rank is not None:
-        return f"rank {sample.rank}"
+    """The label of the process: `main`, `worker 3`, `rank 1`, `evaluate.py`."""
     if sample.role != "other":
-        return sample.role
+        return role_name(sample.role, sample.worker_id, sample.rank)
     program = python_program(sample.cmdline) if sample.is_python else None
     return program.name if program and program.kind in ("script", "module") else sample.name
 
 
-def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames of what the program runs in this process.
-
-    A child made by fork has the frames of its parent below `BaseProcess._bootstrap`; with them
-    every worker would look like a main process that starts workers. Frames of the hook's wrappers
-    are there only because the hook is attached.
-    """
-    own = frames
-    for index, frame in enumerate(frames):
-        if frame.function == "_bootstrap" and frame.file.endswith("multiprocessing/process.py"):
-            own = frames[: index + 1]
-            break
+def program_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames that are the program's own in this process: none of a parent, none of the hook."""
+    own = tuple(own_frames(frames))
     if any(_HOOK_PART in frame.file for frame in own):
         own = tuple(frame for frame in own if _HOOK_PART not in frame.file)
     return own
@@ -168,6 +157,7 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], hook: HookRecord | None) -> t
                         memory_bytes=process.memory_bytes,
                         allocated_bytes=known.allocated_bytes if known else None,
                         reserved_bytes=known.reserved_bytes if known else None,
+                        read_at_s=known.read_at_s if known else None,
                     )
                 )
     return (*uses, *from_hook.values())
@@ -176,7 +166,6 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], hook: HookRecord | None) -> t
 CURRENT_S = 2.5
 """The stack of a running thread that is older than this is not shown as what the thread does."""
 
-_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _WAIT_WORDS = {
     "pipe-read": "reads",
     "pipe-write": "blocked writing to",
@@ -192,16 +181,6 @@ _WAIT_WORDS = {
     "signal": "waits for a signal",
     "stopped": "stopped",
 }
-_STATE_WORDS = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "in uninterruptible I/O",
-    "T": "stopped by a signal",
-    "t": "stopped by a tracer",
-    "Z": "zombie: ended, not reaped by its parent",
-    "X": "ending",
-    "I": "idle",
-}
 
 
 def doing(
@@ -216,7 +195,7 @@ def doing(
     if ended is not None:
         return f"ended: {ended.words}"
     if state in "ZTtX":
-        return _STATE_WORDS.get(state, state)
+        return state_explanation(state)
     from_hook = _from_hook(role, worker, loaders)
     main = threads[0] if threads else None
     stack = stack_words(main.stack) if main and _is_current(main) else ""
@@ -228,7 +207,7 @@ def doing(
         return stack
     if main is not None and main.waits_on is not None and state != "R":
         return wait_words(main.waits_on)
-    return _STATE_WORDS.get(state, state)
+    return state_explanation(state)
 
 
 def _is_current(thread: Thread) -> bool:
@@ -259,10 +238,10 @@ def stack_words(frames: Sequence[Frame]) -> str:
     if not frames:
         return ""
     top = frames[0]
-    own = next((frame for frame in frames if not _is_library(frame.file)), None)
+    own = next((frame for frame in frames if not is_library(frame)), None)
     if own is None or own is top:
-        return _frame_words(top)
-    return f"{_frame_words(own)} -> {_frame_words(top)}"
+        return frame_words(top)
+    return f"{frame_words(own)} -> {frame_words(top)}"
 
 
 def wait_words(waits_on: WaitedOn) -> str:
@@ -272,14 +251,6 @@ def wait_words(waits_on: WaitedOn) -> str:
     if len(waits_on.targets) > 2:
         targets += f" and {len(waits_on.targets) - 2} more"
     return f"{words} {targets}".strip()
-
-
-def _frame_words(frame: Frame) -> str:
-    return f"{os.path.basename(frame.file)}:{frame.line} {frame.function}"
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith("<") or any(part in file for part in _LIBRARY_PARTS)
 
 
 STACKS_KEPT = 4096

@@ -57,6 +57,8 @@ class ProcessRecord:
     stacks_problem: str | None = None
     stacks_cost_s: float | None = None
     ended: Ended | None = None
+    changed_s: float = 0.0
+    """When something new about it was last reported; an exited process is shown as of then."""
 
     def __post_init__(self) -> None:
         self.original_parent = self.parent
@@ -223,9 +225,11 @@ class ProcessTable:
         if self.by_pid.get(process.pid) == process:
             del self.by_pid[process.pid]
 
-    def changed(self, process: ProcessId) -> None:
+    def changed(self, process: ProcessId, at_s: float) -> None:
         """Note that something about a process is new, also if it has exited."""
         self._ended.pop(process, None)
+        if (record := self.records.get(process)) is not None:
+            record.changed_s = at_s
 
     def shown_ended(self, process: ProcessId, depth: int) -> Process | None:
         """An exited process as it was shown at this depth, unless something is new."""

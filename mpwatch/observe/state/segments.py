@@ -129,10 +129,10 @@ class SegmentTable:
             if now is then:
                 continue
             uses = {use.segment: use for use in now}
-            for use in then:
-                if use.segment not in uses:
-                    touched.add(use.segment)
-                    del self._uses[use.segment][process]
+            # A damaged recording may list one segment of a process twice.
+            for segment in {use.segment for use in then} - uses.keys():
+                touched.add(segment)
+                del self._uses[segment][process]
             for segment, use in uses.items():
                 holders = self._uses.setdefault(segment, {})
                 if holders.get(process) != use:

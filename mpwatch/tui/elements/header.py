@@ -11,11 +11,20 @@ from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
 from mpwatch.tui.elements.sparkline import trend
-from mpwatch.tui.elements.styled_text import Line, Part, Span, Tone, cell, fitted, line, width_of
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Span,
+    StatusPart,
+    Tone,
+    cell,
+    fitted,
+    line,
+    width_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Viewing:
+class ViewSettings:
     """The view settings that the status line shows."""
 
     title: str
@@ -28,7 +37,7 @@ class Viewing:
     """Hook records that were overwritten before the dashboard started."""
 
 
-def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
+def mode_line(snapshot: Snapshot, settings: ViewSettings) -> Line:
     """LIVE, PAUSED, REPLAY or ENDED, with the rate or the position."""
     playback = snapshot.playback
     if snapshot.mode == "ended" and playback is None:
@@ -37,11 +46,11 @@ def mode_line(snapshot: Snapshot, viewing: Viewing) -> Line:
         if playback is None:
             return cell("REPLAY", "accent")
         where = f" {clock(playback.at_s)} of {clock(playback.length_s)}"
-        speed = " paused" if playback.is_paused or viewing.is_paused else f" x{playback.speed:g}"
+        speed = " paused" if playback.is_paused or settings.is_paused else f" x{playback.speed:g}"
         return line(("REPLAY", "accent"), where, speed)
-    if viewing.is_paused or snapshot.mode == "paused":
-        return line(("PAUSED", "warning"), (" collecting goes on", "dim"))
-    return line(("LIVE", "good"), f" {viewing.refresh_hz:g}/s")
+    if settings.is_paused or snapshot.mode == "paused":
+        return line(("PAUSED", "warning"), (" still collecting", "dim"))
+    return line(("LIVE", "good"), f" {settings.refresh_hz:g}/s")
 
 
 def clock(seconds: float) -> str:
@@ -52,43 +61,43 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
-def header(snapshot: Snapshot, viewing: Viewing, width: int) -> Line:
+def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
     """The top line: job, mode, hooks, lost records, cost of watching."""
     root = snapshot.get(snapshot.root)
     left = [
-        Part(cell(" mpwatch", "title"), 7),
-        Part(line((program(root) or viewing.title, "title")), 9),
-        Part(cell(str(snapshot.root.pid)), 8),
+        StatusPart(cell(" mpwatch", "title"), 7),
+        StatusPart(line((program(root) or settings.title, "title")), 9),
+        StatusPart(cell(str(snapshot.root.pid)), 8),
         *_facts(root),
     ]
     right = [
-        Part(mode_line(snapshot, viewing), 11),
-        Part(hooks_line(snapshot), 6),
-        Part(lost_line(snapshot, viewing.lost_before), 5),
+        StatusPart(mode_line(snapshot, settings), 11),
+        StatusPart(hooks_line(snapshot), 6),
+        StatusPart(lost_line(snapshot, settings.lost_before), 5),
     ]
     right += _costs(snapshot)
-    if viewing.filter:
-        right.insert(0, Part(line(("filter ", "accent"), viewing.filter), 10))
-    if viewing.recording:
-        right.insert(0, Part(cell("REC", "critical"), 10))
-    if viewing.is_readonly and snapshot.playback is None:
-        right.append(Part(cell("readonly"), 4))
+    if settings.filter:
+        right.insert(0, StatusPart(line(("filter ", "accent"), settings.filter), 10))
+    if settings.recording:
+        right.insert(0, StatusPart(cell("REC", "critical"), 10))
+    if settings.is_readonly and snapshot.playback is None:
+        right.append(StatusPart(cell("readonly"), 4))
     return fitted(left, right, width - 1)
 
 
-def _costs(snapshot: Snapshot) -> list[Part]:
+def _costs(snapshot: Snapshot) -> list[StatusPart]:
     """The cpu cost in percent of one core: this program, and all hooks of the job together."""
     own = snapshot.own
     found = []
     if own.cpu_percent is not None:
-        found.append(Part(cell(f"own {percent_text(own.cpu_percent)}%"), 1))
+        found.append(StatusPart(cell(f"own cpu {percent_text(own.cpu_percent)}%"), 1))
     if own.target_ns_per_s is not None:
         percent = own.target_ns_per_s / 1e7
         if own.calls_ns_per_s is None:
-            found.append(Part(cell(f"hook threads {percent:.2g}%"), 0))
+            found.append(StatusPart(cell(f"hook threads {percent:.2g}%"), 0))
         else:
             # The cost in the program's own threads is estimated from the number of calls.
-            found.append(Part(cell(f"in the job ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0))
+            found.append(StatusPart(cell(f"hooks ~{percent + own.calls_ns_per_s / 1e7:.2g}%"), 0))
     return found
 
 
@@ -97,19 +106,19 @@ def program(root: Process | None) -> str:
     return "" if root is None else python_program(root.sample.cmdline).name or root.sample.name
 
 
-def _facts(root: Process | None) -> list[Part]:
+def _facts(root: Process | None) -> list[StatusPart]:
     if root is None:
         return []
     facts = []
     version = root.hook.python or root.sample.python_version
     if version:
-        facts.append(Part(cell(f"python {version}", "dim"), 2))
+        facts.append(StatusPart(cell(f"python {version}", "dim"), 2))
     if root.hook.torch:
-        facts.append(Part(cell(f"torch {root.hook.torch}", "dim"), 3))
+        facts.append(StatusPart(cell(f"torch {root.hook.torch}", "dim"), 3))
     if root.start_method:
-        facts.append(Part(cell(root.start_method, "dim"), 2))
+        facts.append(StatusPart(cell(root.start_method, "dim"), 2))
     if root.sharing_strategy:
-        facts.append(Part(cell(root.sharing_strategy, "dim"), 1))
+        facts.append(StatusPart(cell(root.sharing_strategy, "dim"), 1))
     return facts
 
 
@@ -144,14 +153,14 @@ def lost_line(snapshot: Snapshot, before: int = 0) -> Line:
 def host_line(snapshot: Snapshot, width: int) -> Line:
     """The bottom line of the overview: load, free memory and GPUs of the host."""
     host = snapshot.host
-    parts = [Part(cell(" host", "title"), 10)]
-    parts += [Part(found, rank) for found, rank in _rooms(snapshot) if found]
+    parts = [StatusPart(cell(" host", "title"), 10)]
+    parts += [StatusPart(found, rank) for found, rank in _rooms(snapshot) if found]
     if host.usable_cpus or host.cpu_count:
-        parts.append(Part(cell(f"cores {host.usable_cpus or host.cpu_count}"), 4))
+        parts.append(StatusPart(cell(f"cores {host.usable_cpus or host.cpu_count}"), 4))
     if host.runnable is not None:
-        parts.append(Part(cell(f"runnable {host.runnable}"), 5))
+        parts.append(StatusPart(cell(f"runnable {host.runnable}"), 5))
     elif host.load_1m is not None:
-        parts.append(Part(cell(f"load {host.load_1m:.1f}"), 5))
+        parts.append(StatusPart(cell(f"load {host.load_1m:.1f}"), 5))
     parts += _gpu_parts(snapshot)
     return fitted(parts, [], width)
 
@@ -194,14 +203,16 @@ def share_tone(share: float | None) -> Tone:
     return "critical" if share >= 0.95 else "warning"
 
 
-def _gpu_parts(snapshot: Snapshot) -> list[Part]:
+def _gpu_parts(snapshot: Snapshot) -> list[StatusPart]:
     parts = []
     for gpu in (snapshot.gpus or ())[:4]:
         if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
             continue
         share = gpu.memory_used_bytes / gpu.memory_total_bytes
         used, total = bytes_text(gpu.memory_used_bytes), bytes_text(gpu.memory_total_bytes)
-        parts.append(Part(line(f"gpu{gpu.index} ", (f"{used}/{total}", share_tone(share))), 3))
+        parts.append(
+            StatusPart(line(f"gpu{gpu.index} ", (f"{used}/{total}", share_tone(share))), 3)
+        )
     return parts
 
 
@@ -328,4 +339,4 @@ def _remaining(snapshot: Snapshot) -> Span:
     living = len(snapshot.living())
     if not living:
         return Span("; this is its last state", "dim")
-    return Span(f"; {living} of its processes live{'s' if living == 1 else ''} on", "warning")
+    return Span(f"; {living} of its processes still running", "warning")

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from mpwatch.tui.elements.styled_text import Line, cell, headed, line, wrapped
+from mpwatch.tui.elements.styled_text import Line, ScreenColumn, cell, headed, line, wrapped
 
 EVERYWHERE = (
+    "Top line: job, mode, processes with the hook ready of those that can have it, hook events",
+    "  overwritten before they were read, and the cpu used by mpwatch and by its hooks.",
     "Green, yellow and red always come with a word or a letter: C critical, w warning, i info.",
     "A dash is a number that could not be read, never zero.",
     "Rows keep their order while keys are pressed; the cursor stays on its process.",
@@ -24,6 +26,16 @@ class KeyHelp(NamedTuple):
     words: str
 
 
+def column_keys(columns: Sequence[ScreenColumn]) -> list[KeyHelp]:
+    """The letters that sort by a column, in one line; empty if no column has one."""
+    found = [column for column in columns if column.letter]
+    if not found:
+        return []
+    letters = " ".join(column.letter for column in found)
+    names = ", ".join(column.name for column in found)
+    return [KeyHelp(letters, f"Sort by {names}; again: reverse the order")]
+
+
 MOVING = (
     KeyHelp("up down  k j", "move the cursor; page up, page down, home g, end G"),
     KeyHelp("left right  h l", "fold and unfold in the tree; sideways in text"),
@@ -32,7 +44,7 @@ MOVING = (
 )
 
 
-class Manual(NamedTuple):
+class HelpText(NamedTuple):
     """The help of one screen."""
 
     title: str

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, drawn, text_of
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, drawn, text_of
 
 T = TypeVar("T")
 
 
-def _no_lines(moment: Moment, width: int) -> tuple[Line, ...]:
+def _no_lines(view: SnapshotView, width: int) -> tuple[Line, ...]:
     return ()
 
 
-def _no_details(item: object, moment: Moment, width: int) -> tuple[Line, ...]:
+def _no_details(item: object, view: SnapshotView, width: int) -> tuple[Line, ...]:
     return ()
 
 
@@ -33,17 +33,17 @@ class Page(Generic[T]):
     title: str
     short: str
     """Title for narrow screens."""
-    columns: tuple[Column, ...]
-    items: Callable[[Moment], Sequence[T]]
+    columns: tuple[ScreenColumn, ...]
+    items: Callable[[SnapshotView], Sequence[T]]
     """In the natural order of the page."""
     key: Callable[[T], Hashable]
-    row: Callable[[T, Moment], Row]
-    text: Callable[[T, Moment], str]
+    row: Callable[[T, SnapshotView], Row]
+    text: Callable[[T, SnapshotView], str]
     """The text that the filter searches."""
-    empty: Callable[[Moment], tuple[str, ...]]
+    empty: Callable[[SnapshotView], tuple[str, ...]]
     """Why the page is empty, and what would fill it."""
-    above: Callable[[Moment, int], tuple[Line, ...]] = _no_lines
-    details: Callable[[T, Moment, int], tuple[Line, ...]] = _no_details
+    above: Callable[[SnapshotView, int], tuple[Line, ...]] = _no_lines
+    details: Callable[[T, SnapshotView, int], tuple[Line, ...]] = _no_details
     """Lines about the item under the cursor."""
     details_share: float = 0.0
     """Part of the page's height for the details; zero is two lines."""
@@ -51,7 +51,7 @@ class Page(Generic[T]):
     """The process of an item; `enter` opens it."""
     sorts: Mapping[str, Callable[[T], float | str | None]] = field(default_factory=dict)
     """By column name. Numbers sort largest first, words in order, unknown values last."""
-    arrange: Callable[[Moment, Order], list[T]] | None = None
+    arrange: Callable[[SnapshotView, Order], list[T]] | None = None
     """Replaces plain sorting where that would lose structure, as in a tree."""
     goes_on: bool = False
     """Whether new items appear on top; a cursor on the top row then stays on the top row."""
@@ -85,7 +85,7 @@ def ordered(page: Page[T], items: Sequence[T], order: Order) -> list[T]:
     return [item for _, item in known] + unknown
 
 
-def held(page: Page[T], items: Sequence[T], before: Sequence[Hashable]) -> list[T]:
+def in_shown_order(page: Page[T], items: Sequence[T], before: Sequence[Hashable]) -> list[T]:
     """The items in the order they had on screen; new ones at the end.
 
     Rows must not move under the cursor while the user moves through the table.
@@ -94,7 +94,7 @@ def held(page: Page[T], items: Sequence[T], before: Sequence[Hashable]) -> list[
     return sorted(items, key=lambda item: position.get(page.key(item), len(position)))
 
 
-def filtered(page: Page[T], items: Sequence[T], moment: Moment, wanted: str) -> list[T]:
+def filtered(page: Page[T], items: Sequence[T], view: SnapshotView, wanted: str) -> list[T]:
     """The items whose text holds every word of the filter; case does not matter.
 
     A word that begins with `-` must not occur.
@@ -102,7 +102,7 @@ def filtered(page: Page[T], items: Sequence[T], moment: Moment, wanted: str) -> 
     words = wanted.lower().split()
     if not words:
         return list(items)
-    return [item for item in items if _matches(page.text(item, moment).lower(), words)]
+    return [item for item in items if _matches(page.text(item, view).lower(), words)]
 
 
 def _matches(text: str, words: Sequence[str]) -> bool:
@@ -119,8 +119,8 @@ def without_column(page: Page[T], name: str) -> Page[T]:
     """The page without the named column, for a scope where all its cells are equal."""
     index = next(n for n, column in enumerate(page.columns) if column.name == name)
 
-    def row(item: T, moment: Moment) -> Row:
-        found = page.row(item, moment)
+    def row(item: T, view: SnapshotView) -> Row:
+        found = page.row(item, view)
         return replace(found, cells=(*found.cells[:index], *found.cells[index + 1 :]))
 
     columns = (*page.columns[:index], *page.columns[index + 1 :])
@@ -131,15 +131,17 @@ _WIDE = 400
 _TREND_WIDTH = 20
 
 
-def copied(page: Page[T], items: Sequence[T], moment: Moment, *, with_details: bool = False) -> str:
+def tab_separated(
+    page: Page[T], items: Sequence[T], view: SnapshotView, *, with_details: bool = False
+) -> str:
     """Column names and rows, separated by tabs; details as lines below."""
     used = [index for index, column in enumerate(page.columns) if column.name]
     lines = ["\t".join(page.columns[index].name for index in used)]
     for item in items:
-        cells = page.row(item, moment).cells
+        cells = page.row(item, view).cells
         lines.append(
             "\t".join(text_of(drawn(cells[index], _TREND_WIDTH)).strip() for index in used)
         )
         if with_details:
-            lines += [text_of(found).rstrip() for found in page.details(item, moment, _WIDE)]
+            lines += [text_of(found).rstrip() for found in page.details(item, view, _WIDE)]
     return "\n".join(lines) + "\n"

@@ -2,58 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from mpwatch.describe.names import full_name_of, unique_names
+from mpwatch.describe.states import STATE_WORDS, process_state
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge
 from mpwatch.tui.elements.styled_text import Row, Span, Tone
 
-TONES: dict[Severity, Tone] = {
-    Severity.INFO: "accent",
-    Severity.WARNING: "warning",
-    Severity.CRITICAL: "critical",
-}
-MARKS: dict[Severity, Span] = {
-    Severity.INFO: Span("i", "accent"),
-    Severity.WARNING: Span("w", "warning"),
-    Severity.CRITICAL: Span("C", "critical"),
-}
+TONES: Mapping[Severity, Tone] = MappingProxyType(
+    {
+        Severity.INFO: "accent",
+        Severity.WARNING: "warning",
+        Severity.CRITICAL: "critical",
+    }
+)
+MARKS: Mapping[Severity, Span] = MappingProxyType(
+    {
+        Severity.INFO: Span("i", "accent"),
+        Severity.WARNING: Span("w", "warning"),
+        Severity.CRITICAL: Span("C", "critical"),
+    }
+)
 """The letter before the row of a process with a finding."""
 
-_STATE_WORDS: dict[str, str] = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "disk",
-    "T": "stopped",
-    "t": "traced",
-    "Z": "zombie",
-    "X": "dead",
-    "x": "dead",
-    "I": "idle",
-}
-_STATE_TONES: dict[str, Tone] = {
-    "running": "good",
-    "waiting": "warning",
-    "idle": "dim",
-    "sleeping": "dim",
-    "disk": "warning",
-    "stopped": "warning",
-    "traced": "warning",
-    "zombie": "critical",
-    "dead": "critical",
-    "ended": "dim",
-}
-
-
-def letter_words(letter: str) -> str:
-    """The word for a state letter of `/proc/PID/stat`."""
-    return _STATE_WORDS.get(letter, letter or "unknown")
+_STATE_TONES: Mapping[str, Tone] = MappingProxyType(
+    {
+        "running": "good",
+        "waiting": "warning",
+        "idle": "dim",
+        "sleeping": "dim",
+        STATE_WORDS["D"]: "warning",
+        "stopped": "warning",
+        "traced": "warning",
+        "zombie": "critical",
+        "dead": "critical",
+        "ended": "dim",
+    }
+)
 
 
 def state_tone(word: str) -> Tone:
@@ -61,19 +54,30 @@ def state_tone(word: str) -> Tone:
     return _STATE_TONES.get(word, "")
 
 
+def age_text(seconds: float | None) -> str:
+    """An age: `now` below a second, where a number would change with every sample."""
+    return "now" if seconds is not None and seconds < 1 else seconds_text(seconds)
+
+
+def ago_text(seconds: float | None) -> str:
+    """An age in a sentence: `now`, `12 s ago`."""
+    age = age_text(seconds)
+    return age if age == "now" else f"{age} ago"
+
+
 T = TypeVar("T")
 KnownRow: TypeAlias = tuple[Process, tuple[object, ...], Row]
 KnownRows: TypeAlias = Mapping[ProcessId, KnownRow]
 
 
-class Moment:
+class SnapshotView:
     """A snapshot prepared for pages; each lookup is computed at most once.
 
     Attributes:
         snapshot: The snapshot itself.
         scope: The one process a page is limited to, or `None` for the whole job.
         rows: The rows of the tree that were built, with their inputs.
-        rows_before: The rows of the previously shown moment.
+        rows_before: The rows of the previously displayed view.
     """
 
     def __init__(
@@ -88,9 +92,9 @@ class Moment:
         self.rows_before = rows_before
         self._kept: dict[str, Any] = {}
 
-    def scoped(self, scope: ProcessId | None) -> Moment:
-        """The same moment, limited to one process."""
-        return self if scope == self.scope else Moment(self.snapshot, scope)
+    def scoped(self, scope: ProcessId | None) -> SnapshotView:
+        """The same snapshot, limited to one process."""
+        return self if scope == self.scope else SnapshotView(self.snapshot, scope)
 
     @cached_property
     def by_id(self) -> dict[ProcessId, Process]:
@@ -144,12 +148,16 @@ class Moment:
             found[edge.waiter].append(edge)
         return found
 
-    def once(self, name: str, compute: Callable[[Moment], T]) -> T:
-        """The result of `compute` for this moment, cached under `name`."""
+    def once(self, name: str, compute: Callable[[SnapshotView], T]) -> T:
+        """The result of `compute` for this view, cached under `name`."""
         if name not in self._kept:
             self._kept[name] = compute(self)
         found: T = self._kept[name]
         return found
+
+    def age_s(self, at_s: float | None) -> float | None:
+        """The age of a reading at the time of the snapshot, in seconds."""
+        return None if at_s is None else max(0.0, self.snapshot.at_s - at_s)
 
     def severity(self, process: ProcessId) -> Severity | None:
         """The worst finding about a process, or `None`."""
@@ -157,33 +165,8 @@ class Moment:
 
     @cached_property
     def names(self) -> Mapping[ProcessId, str]:
-        """A unique name for each process, for use outside the tree.
-
-        Each rank has a worker 0, hence `worker 0 of rank 3`; a second `spawned` gets its pid
-        appended, as does a worker of an earlier epoch.
-        """
-        living, everybody = (
-            Counter(
-                key for process in found for key in ((process.label, None), self._labels(process))
-            )
-            for found in (self.snapshot.living(), self.snapshot.processes)
-        )
-        found = {}
-        for process in self.snapshot.processes:
-            label, parent = self._labels(process)
-            count = everybody if process.is_gone else living
-            if count[label, None] == 1:
-                found[process.process] = label
-            elif parent and count[label, parent] == 1 and count[parent, None] == 1:
-                found[process.process] = f"{label} of {parent}"
-            else:
-                found[process.process] = f"{label} {process.pid}"
-        return found
-
-    def _labels(self, process: Process) -> tuple[str, str]:
-        """The label of a process and, for a worker, the label of its parent."""
-        parent = self._parent(process) if process.sample.worker_id is not None else None
-        return process.label, self.by_id[parent].label if parent is not None else ""
+        """A unique name for each process, for use outside the tree."""
+        return unique_names(self.snapshot)
 
     def name(self, process: ProcessId | None) -> str:
         """The name of a process: `worker 3`; `pid N` if it is unknown."""
@@ -193,28 +176,11 @@ class Moment:
 
     def full_name(self, process: ProcessId | None) -> str:
         """Name and pid: `worker 3 (41829)`."""
-        if process is None:
-            return "?"
-        found = self.by_id.get(process)
-        return f"{found.label} ({process.pid})" if found else f"pid {process.pid}"
+        return "?" if process is None else full_name_of(process, self.snapshot)
 
     def state(self, process: Process) -> str:
         """The state in one word, from its waits if known, else from the kernel.
 
         `idle` waits for work by design, `waiting` for something that is due.
         """
-        if process.is_gone:
-            return "ended"
-        letter = process.sample.state
-        if letter != "S":
-            return letter_words(letter)
-        main = [e for e in self.edges_of.get(process.process, ()) if e.tid == process.pid]
-        if main:
-            return "idle" if all(edge.is_ordinary for edge in main) else "waiting"
-        if (process.cpu_percent or 0) >= BUSY_PERCENT:
-            return "running"
-        return "sleeping"
-
-
-BUSY_PERCENT = 20.0
-"""A sleeping process that used this much of a core since the last sample is running."""
+        return process_state(process, self.edges_of.get(process.process, ()))

@@ -111,14 +111,16 @@ def wrapped(text: str, width: int, tone: Tone = "", indent: str = "") -> tuple[L
     return tuple(lines)
 
 
-class Part(NamedTuple):
+class StatusPart(NamedTuple):
     """A piece of a status line that may be omitted; the least important is omitted first."""
 
     content: Line
     importance: int
 
 
-def fitted(left: Sequence[Part], right: Sequence[Part], width: int, gap: int = 3) -> Line:
+def fitted(
+    left: Sequence[StatusPart], right: Sequence[StatusPart], width: int, gap: int = 3
+) -> Line:
     """One line with pieces at both ends; pieces that do not fit are omitted.
 
     Args:
@@ -136,11 +138,11 @@ def fitted(left: Sequence[Part], right: Sequence[Part], width: int, gap: int = 3
     return cut((*lefts, Span(" " * max(0, space)), *rights), width)
 
 
-def _needed(parts: Sequence[Part], gap: int) -> int:
+def _needed(parts: Sequence[StatusPart], gap: int) -> int:
     return sum(width_of(part.content) for part in parts) + gap * (len(parts) - 1)
 
 
-def _joined(parts: Sequence[Part], gap: int) -> Line:
+def _joined(parts: Sequence[StatusPart], gap: int) -> Line:
     spans: list[Span] = []
     for part in parts:
         if spans:
@@ -150,7 +152,7 @@ def _joined(parts: Sequence[Part], gap: int) -> Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ScreenColumn:
     """One column of a table."""
 
     name: str
@@ -169,7 +171,7 @@ class Column:
     """Key that sorts by this column."""
 
 
-class Placed(NamedTuple):
+class PlacedColumn(NamedTuple):
     """A column that fits on the screen."""
 
     column: int
@@ -180,7 +182,7 @@ class Placed(NamedTuple):
 ROOMY = 42
 
 
-def place(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
+def place(columns: Sequence[ScreenColumn], width: int) -> tuple[PlacedColumn, ...]:
     """Choose the columns that fit and distribute the remaining width."""
     chosen = list(range(len(columns)))
     while len(chosen) > 1 and _taken(columns, chosen) > width:
@@ -202,10 +204,10 @@ def place(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
         share = spare // (len(growing) - n)
         sizes[i] += share
         spare -= share
-    return tuple(Placed(i, sizes[i]) for i in chosen)
+    return tuple(PlacedColumn(i, sizes[i]) for i in chosen)
 
 
-def _taken(columns: Sequence[Column], chosen: Sequence[int]) -> int:
+def _taken(columns: Sequence[ScreenColumn], chosen: Sequence[int]) -> int:
     return sum(columns[i].width + 1 for i in chosen) - 1
 
 

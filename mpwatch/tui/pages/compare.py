@@ -9,20 +9,20 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, line
 
 COLUMNS = (
-    Column("PROCESS", 20, keep=9, most=28),
-    Column("PRIVATE", 8, align="right", keep=8, letter="P"),
-    Column("CHANGE", 8, align="right", keep=9),
-    Column("SHM", 7, align="right", keep=5),
-    Column("CHANGE", 8, align="right", keep=7),
-    Column("FDS", 5, align="right", keep=6, letter="F"),
-    Column("CHANGE", 6, align="right", keep=8),
-    Column("MAPS", 6, align="right", keep=4, letter="M"),
-    Column("CHANGE", 6, align="right", keep=5),
-    Column("", 10, keep=6, grows=True),
+    ScreenColumn("PROCESS", 20, keep=9, most=28),
+    ScreenColumn("PRIVATE", 8, align="right", keep=8, letter="P"),
+    ScreenColumn("CHANGE", 8, align="right", keep=9),
+    ScreenColumn("SHM", 7, align="right", keep=5),
+    ScreenColumn("CHANGE", 8, align="right", keep=7),
+    ScreenColumn("FDS", 5, align="right", keep=6, letter="F"),
+    ScreenColumn("CHANGE", 6, align="right", keep=8),
+    ScreenColumn("MAPS", 6, align="right", keep=4, letter="M"),
+    ScreenColumn("CHANGE", 6, align="right", keep=5),
+    ScreenColumn("STATUS", 10, keep=6, grows=True),
 )
 
 
@@ -35,7 +35,7 @@ class Pair:
 
     @property
     def process(self) -> ProcessId:
-        """Whose."""
+        """Its identity."""
         found = self.after or self.before
         assert found is not None
         return found.process
@@ -86,13 +86,13 @@ def pairs(before: Snapshot, after: Snapshot) -> list[Pair]:
 def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
     """The page that compares with a saved snapshot."""
 
-    def items(moment: Moment) -> list[Pair]:
+    def items(view: SnapshotView) -> list[Pair]:
         then = before()
-        return pairs(then, moment.snapshot) if then is not None else []
+        return pairs(then, view.snapshot) if then is not None else []
 
-    def above(moment: Moment, width: int) -> tuple[Line, ...]:
+    def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
         then = before()
-        return () if then is None else (head(then, moment.snapshot),)
+        return () if then is None else (head(then, view.snapshot),)
 
     return Page(
         name="compare",
@@ -102,8 +102,8 @@ def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
         items=items,
         key=lambda pair: pair.process,
         row=_row,
-        text=lambda pair, moment: f"{pair.label} {_status(pair)}",
-        empty=lambda moment: ("No snapshot is saved to compare with.", "Press b to save one."),
+        text=lambda pair, view: f"{pair.label} {_status(pair)}",
+        empty=lambda view: ("No snapshot is saved to compare with.", "Press b to save one."),
         above=above,
         details=_details,
         process=lambda pair: pair.process,
@@ -149,7 +149,7 @@ def signed(value: int | None, *, is_bytes: bool = False) -> str:
     return f"{'+' if value > 0 else '-'}{size}"
 
 
-def _row(pair: Pair, moment: Moment) -> Row:
+def _row(pair: Pair, view: SnapshotView) -> Row:
     found = pair.after or pair.before
     assert found is not None
     cells: list[Line] = [cell(pair.label, "title")]
@@ -167,13 +167,13 @@ def _status(pair: Pair) -> str:
     if pair.before is None:
         return "new"
     if pair.after is None:
-        return "gone"
+        return "no longer observed"
     if pair.after.is_gone and not pair.before.is_gone:
         return f"ended: {pair.after.ended.words}" if pair.after.ended else "ended"
     return ""
 
 
-def _details(pair: Pair, moment: Moment, width: int) -> tuple[Line, ...]:
+def _details(pair: Pair, view: SnapshotView, width: int) -> tuple[Line, ...]:
     then = pair.before.doing if pair.before else "did not exist yet"
-    now = pair.after.doing if pair.after else "is no longer watched"
+    now = pair.after.doing if pair.after else "no longer observed"
     return (line((" then  ", "dim"), then), line((" now   ", "dim"), now))

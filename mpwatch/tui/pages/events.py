@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rich.cells import cell_len
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, headed, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, headed, line
 
 COLUMNS = (
-    Column("TIME", 12, keep=8),
-    Column("KIND", 13, keep=7),
-    Column("PROCESS", 14, keep=6, most=22, spreads=32),
-    Column("WHAT HAPPENED", 36, keep=9, grows=True),
+    ScreenColumn("TIME", 12, keep=8),
+    ScreenColumn("KIND", 13, keep=7),
+    ScreenColumn("PROCESS", 14, keep=6, most=22, spreads=32),
+    ScreenColumn("WHAT HAPPENED", 36, keep=9, grows=True),
 )
-_TONES: dict[str, Tone] = {
-    "born": "good",
-    "ended": "warning",
-    "exception": "critical",
-    "finding": "warning",
-    "hook": "accent",
-}
+_TONES: Mapping[str, Tone] = MappingProxyType(
+    {
+        "born": "good",
+        "ended": "warning",
+        "exception": "critical",
+        "finding": "warning",
+        "hook": "accent",
+    }
+)
 
 
-def items(moment: Moment) -> list[LogEntry]:
+def items(view: SnapshotView) -> list[LogEntry]:
     """The log, newest first; sorted, since events of hooks arrive late."""
-    log = moment.snapshot.log
-    if moment.scope is not None:
-        log = tuple(entry for entry in log if entry.process == moment.scope)
+    log = view.snapshot.log
+    if view.scope is not None:
+        log = tuple(entry for entry in log if entry.process == view.scope)
     return sorted(log, key=lambda entry: (entry.at_s, entry.sequence), reverse=True)
 
 
@@ -40,28 +44,28 @@ def wall_time(wall_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(wall_s)) + f".{int(wall_s * 1000) % 1000:03}"
 
 
-def _row(entry: LogEntry, moment: Moment) -> Row:
+def _row(entry: LogEntry, view: SnapshotView) -> Row:
     return Row(
         entry.sequence,
         (
             cell(wall_time(entry.wall_s), "dim"),
             cell(entry.kind, _TONES.get(entry.kind, "")),
-            cell(moment.name(entry.process) if entry.process else "job", "title"),
+            cell(view.name(entry.process) if entry.process else "job", "title"),
             cell(entry.words),
         ),
     )
 
 
-def above(moment: Moment, width: int) -> tuple[Line, ...]:
+def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The number of dropped events, if any."""
-    if not moment.snapshot.log_dropped:
+    if not view.snapshot.log_dropped:
         return ()
-    return (cell(f" {moment.snapshot.log_dropped} older events are no longer kept", "dim"),)
+    return (cell(f" {view.snapshot.log_dropped} older events are no longer kept", "dim"),)
 
 
-def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(entry: LogEntry, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """Everything known about the event under the cursor."""
-    who = moment.full_name(entry.process) if entry.process else "job"
+    who = view.full_name(entry.process) if entry.process else "job"
     lines = list(headed(f" {wall_time(entry.wall_s)} {who}  ", "title", entry.words, width))
     for name, value in entry.details.items():
         if value is None:
@@ -75,9 +79,9 @@ def details(entry: LogEntry, moment: Moment, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
+def _empty(view: SnapshotView) -> tuple[str, ...]:
     return (
-        "Nothing has happened since watching began.",
+        "No events since mpwatch was started.",
         "Process starts and exits, hooks, exceptions and findings appear here.",
     )
 
@@ -94,7 +98,7 @@ PAGE: Page[LogEntry] = Page(
     items=items,
     key=lambda entry: entry.sequence,
     row=_row,
-    text=lambda entry, moment: f"{entry.kind} {moment.full_name(entry.process)} {entry.words}",
+    text=lambda entry, view: f"{entry.kind} {view.full_name(entry.process)} {entry.words}",
     empty=_empty,
     above=above,
     details=details,
@@ -103,7 +107,7 @@ PAGE: Page[LogEntry] = Page(
     sorts={"KIND": lambda entry: entry.kind},
     goes_on=True,
     help=(
-        "What happened in the job since watching began, newest first.",
+        "Events of the job since mpwatch was started, newest first.",
         "A cursor on the newest event moves on to each new one; on any other event it stays.",
         "Below: everything known about the event under the cursor, exceptions with their text.",
         "The list is bounded; the number of dropped events is shown on top.",

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import count_text, seconds_text
+from mpwatch.model.units import count_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Trend, cell, gauge, line
+from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, age_text, ago_text
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Trend, cell, gauge, line
 from mpwatch.tui.pages.tree import TREND_WIDTH, short_count
 
 KINDS: tuple[FdKind, ...] = (
@@ -30,27 +30,27 @@ _MERGED: tuple[FdKind, ...] = ("other", "event", "timer")
 """Counted together in the column OTHER."""
 
 COLUMNS = (
-    Column("PROCESS", 14, keep=9, most=24),
-    Column("USED", 5, align="right", keep=9, letter="F"),
-    Column("LIMIT", 5, align="right", keep=8),
-    Column("OF LIMIT", 12, keep=5),
-    Column("TREND", 6, align="right", keep=7, spreads=TREND_WIDTH),
-    Column("TORCH", 5, align="right", keep=8, letter="T"),
-    Column("SHM", 4, align="right", keep=4),
-    Column("FILE", 4, align="right", keep=6),
-    Column("PIPE", 4, align="right", keep=6),
-    Column("SOCKET", 6, align="right", keep=6),
-    Column("DEVICE", 6, align="right", keep=2),
-    Column("GPU", 4, align="right", keep=1),
-    Column("EPOLL", 5, align="right", keep=1),
-    Column("OTHER", 5, align="right", keep=3),
-    Column("READ", 6, align="right", keep=0),
+    ScreenColumn("PROCESS", 14, keep=9, most=24),
+    ScreenColumn("USED", 5, align="right", keep=9, letter="F"),
+    ScreenColumn("LIMIT", 5, align="right", keep=8),
+    ScreenColumn("OF LIMIT", 12, keep=5),
+    ScreenColumn("TREND", 6, align="right", keep=7, spreads=TREND_WIDTH),
+    ScreenColumn("TORCH", 5, align="right", keep=8, letter="T"),
+    ScreenColumn("SHM", 4, align="right", keep=4),
+    ScreenColumn("FILE", 4, align="right", keep=6),
+    ScreenColumn("PIPE", 4, align="right", keep=6),
+    ScreenColumn("SOCKET", 6, align="right", keep=6),
+    ScreenColumn("DEVICE", 6, align="right", keep=2),
+    ScreenColumn("GPU", 4, align="right", keep=1),
+    ScreenColumn("EPOLL", 5, align="right", keep=1),
+    ScreenColumn("OTHER", 5, align="right", keep=3),
+    ScreenColumn("READ", 6, align="right", keep=0),
 )
 
 
-def items(moment: Moment) -> list[Process]:
+def items(view: SnapshotView) -> list[Process]:
     """Running processes with a descriptor count, those nearest their limit first."""
-    found = [p for p in moment.current if p.sample.fds is not None]
+    found = [p for p in view.current if p.sample.fds is not None]
     return sorted(found, key=lambda p: -_share(p))
 
 
@@ -60,36 +60,26 @@ def _share(process: Process) -> float:
     return round(fds.used / fds.soft_limit, 2) if fds and fds.soft_limit else 0.0
 
 
-def _row(process: Process, moment: Moment) -> Row:
+def _row(process: Process, view: SnapshotView) -> Row:
     fds = process.sample.fds or FdSample(0, None, None)
     share = fds.used / fds.soft_limit if fds.soft_limit else None
     severity = next(
-        (
-            f.severity
-            for f in moment.findings_of.get(process.process, ())
-            if f.rule.startswith("fd-")
-        ),
+        (f.severity for f in view.findings_of.get(process.process, ()) if f.rule.startswith("fd-")),
         None,
     )
     row = Row(
         process.process,
         (
-            cell(moment.name(process.process), "title"),
+            cell(view.name(process.process), "title"),
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
             gauge(share, 12, share_tone(share)),
             Trend(process.trends.fds, least_span=16),
             *(cell(_of_kind(fds, kind)) for kind in KINDS),
-            cell(_age_text(fds, moment), "dim"),
+            cell(age_text(view.age_s(fds.read_at_s)), "dim"),
         ),
     )
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
-
-
-def _age_text(fds: FdSample, moment: Moment) -> str:
-    """How long ago the kinds were read."""
-    age = None if fds.read_at_s is None else max(0.0, moment.snapshot.at_s - fds.read_at_s)
-    return "now" if age is not None and age < 1 else seconds_text(age)
 
 
 def _of_kind(fds: FdSample, kind: FdKind) -> str:
@@ -103,12 +93,12 @@ _NUMBER = re.compile(r"\[\d+\]")
 _TORCH = re.compile(r".*/torch_(\d+)_[0-9a-zA-Z]+_\d+")
 
 
-def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
+def pointed_to(link: FdLink, view: SnapshotView, holders: Mapping[int, str]) -> str:
     """The target of a descriptor, without the part that differs between two of one kind.
 
     Args:
         link: The descriptor.
-        moment: Gives the names of processes.
+        view: Gives the names of processes.
         holders: Pid of the process that holds a socket, by inode.
     """
     if link.kind == "pipe":
@@ -120,22 +110,22 @@ def pointed_to(link: FdLink, moment: Moment, holders: Mapping[int, str]) -> str:
     made = _TORCH.fullmatch(target)
     if made:
         pid = int(made.group(1))
-        maker = next((p for p in moment.snapshot.processes if p.pid == pid), None)
-        return f"torch segments made by {moment.name(maker.process) if maker else f'pid {pid}'}"
+        maker = next((p for p in view.snapshot.processes if p.pid == pid), None)
+        return f"torch segments made by {view.name(maker.process) if maker else f'pid {pid}'}"
     return _NUMBER.sub("", target).removesuffix(":")
 
 
-def socket_holders(moment: Moment) -> dict[int, str]:
+def socket_holders(view: SnapshotView) -> dict[int, str]:
     """Pid of the process that holds a socket, by inode; the first of several that inherited it."""
     found: dict[int, str] = {}
-    for process in moment.snapshot.living():
+    for process in view.snapshot.living():
         for link in (process.sample.fds.links or ()) if process.sample.fds else ():
             if link.kind == "socket" and link.inode is not None:
-                found.setdefault(link.inode, moment.name(process.process))
+                found.setdefault(link.inode, view.name(process.process))
     return found
 
 
-def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(process: Process, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The descriptors of the process under the cursor, by what they point to, most first."""
     fds = process.sample.fds
     if fds is None:
@@ -146,11 +136,9 @@ def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
     )
     if fds.links is None:
         return (head, cell("   what they point to was not read", "dim"))
-    age = _age_text(fds, moment)
-    when = "now" if age == "now" else f"{age} ago"
-    head = (*head, *cell(f", listed {when}", "dim"))
-    holders = socket_holders(moment)
-    counts = Counter((link.kind, pointed_to(link, moment, holders)) for link in fds.links)
+    head = (*head, *cell(f", listed {ago_text(view.age_s(fds.read_at_s))}", "dim"))
+    holders = socket_holders(view)
+    counts = Counter((link.kind, pointed_to(link, view, holders)) for link in fds.links)
     lines = [head]
     for (kind, target), count in counts.most_common(60):
         lines.append(line(f"   {count:>5}  ", (f"{kind:<7}", "accent"), target))
@@ -164,8 +152,8 @@ def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    if not moment.snapshot.living():
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    if not view.snapshot.living():
         return ("No descriptors: every process of this job has ended.",)
     return (
         "The descriptors of no process could be counted.",
@@ -181,8 +169,8 @@ PAGE: Page[Process] = Page(
     items=items,
     key=lambda process: process.process,
     row=_row,
-    text=lambda process, moment: (
-        f"{moment.name(process.process)} {process.pid} {process.role} "
+    text=lambda process, view: (
+        f"{view.name(process.process)} {process.pid} {process.role} "
         + " ".join(process.sample.fds.by_kind or () if process.sample.fds else ())
     ),
     empty=_empty,

@@ -2,61 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
+from mpwatch.describe.findings import (
+    FIX,
+    FORECAST,
+    NO_FINDINGS,
+    labelled_fields,
+    severity_word,
+    unresolved,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 from mpwatch.tui.elements.header import can_have_hook
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, TONES, Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, cell, line, wrapped
+from mpwatch.tui.elements.snapshot_view import MARKS, TONES, SnapshotView, age_text, ago_text
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, cell, line, wrapped
 
-BRIEF_COLUMNS = (
-    Column("SEVERITY", 8, keep=8),
-    Column("WHAT IS WRONG", 40, grows=True, keep=9),
+FINDING_LINE_COLUMNS = (
+    ScreenColumn("SEVERITY", 8, keep=8),
+    ScreenColumn("WHAT IS WRONG", 40, grows=True, keep=9),
 )
 COLUMNS = (
-    Column("SEVERITY", 8, keep=8),
-    Column("RULE", 28, keep=5),
-    Column("PROCESS", 16, keep=6, spreads=30),
-    Column("FORECAST", 8, align="right", keep=4),
-    Column("SINCE", 8, align="right", keep=3),
-    Column("WHAT IS WRONG", 34, grows=True, keep=9),
+    ScreenColumn("SEVERITY", 8, keep=8),
+    ScreenColumn("RULE", 28, keep=5),
+    ScreenColumn("PROCESS", 16, keep=6, spreads=30),
+    ScreenColumn("FORECAST", 8, align="right", keep=4),
+    ScreenColumn("SINCE", 8, align="right", keep=3),
+    ScreenColumn("WHAT IS WRONG", 34, grows=True, keep=9),
 )
-
-
-def with_effects(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings with each effect directly below its cause; resolved ones last."""
-    causes = {finding.rule for finding in findings if finding.effect_of is None}
-    tops = [f for f in findings if f.effect_of is None or f.effect_of not in causes]
-    tops.sort(key=lambda finding: finding.resolved_s is not None)
-    ordered: list[Finding] = []
-    placed: set[str] = set()
-    for top in tops:
-        ordered.append(top)
-        if top.rule not in placed:
-            placed.add(top.rule)
-            ordered += [f for f in findings if f.effect_of == top.rule and f not in tops]
-    return ordered
-
-
-def standing(snapshot: Snapshot) -> list[Finding]:
-    """The unresolved findings, effects below causes."""
-    return with_effects([f for f in snapshot.findings if f.resolved_s is None])
-
-
-def severity_word(finding: Finding) -> str:
-    """The severity as shown; `CRITICAL` in capitals."""
-    if finding.severity is Severity.CRITICAL:
-        return "CRITICAL"
-    return finding.severity.word
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class FindingLine:
     """One line of the list on the overview: a summary, or the fix below it."""
 
     finding: Finding
@@ -68,38 +49,38 @@ class Brief:
         return (self.finding.key, self.is_advice)
 
 
-def briefs(snapshot: Snapshot, height: int) -> list[Brief]:
+def finding_lines(snapshot: Snapshot, height: int) -> list[FindingLine]:
     """The list on the overview: every unresolved finding, with its fix if there is room.
 
     Args:
         snapshot: The findings to list.
         height: Visible lines; the list may be longer, it scrolls.
     """
-    found = standing(snapshot)
+    found = unresolved(snapshot)
     room = height - len(found)
     lines = []
     for finding in found:
-        lines.append(Brief(finding))
+        lines.append(FindingLine(finding))
         if room > 0 and finding.severity is Severity.CRITICAL:
-            lines.append(Brief(finding, is_advice=True))
+            lines.append(FindingLine(finding, is_advice=True))
             room -= 1
     return lines
 
 
-def brief_row(brief: Brief, moment: Moment) -> Row:
+def finding_line_row(finding_line: FindingLine, view: SnapshotView) -> Row:
     """One line of the list on the overview."""
-    finding = brief.finding
+    finding = finding_line.finding
     indent = "  └ " if finding.effect_of else ""
-    if brief.is_advice:
-        words = line(indent, ("fix  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
-        return Row(brief.key, (cell(""), words))
-    severity = cell(severity_word(finding), TONES[finding.severity])
-    return Row(brief.key, (severity, line(indent, finding.summary)))
+    if finding_line.is_advice:
+        words = line(indent, (f"{FIX}  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
+        return Row(finding_line.key, (cell(""), words))
+    severity = cell(severity_word(finding.severity), TONES[finding.severity])
+    return Row(finding_line.key, (severity, line(indent, finding.summary)))
 
 
-def health(moment: Moment) -> Line:
+def health(view: SnapshotView) -> Line:
     """The line shown without findings: healthy or unknown, and how much was observed."""
-    living = moment.snapshot.living()
+    living = view.snapshot.living()
     hidden = [p for p in living if p.sample.exe is None and p.sample.problems]
     if hidden:
         why = "; ".join(hidden[0].sample.problems)
@@ -115,19 +96,18 @@ def health(moment: Moment) -> Line:
     return line((" healthy ", "good"), "nothing wrong found", (f"   {seen}", "dim"))
 
 
-def _row(finding: Finding, moment: Moment) -> Row:
+def _row(finding: Finding, view: SnapshotView) -> Row:
     resolved = finding.resolved_s is not None
-    since = None
-    if finding.first_seen_s is not None:
-        since = max(0.0, moment.snapshot.at_s - finding.first_seen_s)
+    since = view.age_s(finding.first_seen_s)
+    word = "resolved" if resolved else severity_word(finding.severity)
     return Row(
         finding.key,
         (
-            cell("resolved" if resolved else severity_word(finding), TONES[finding.severity]),
+            cell(word, TONES[finding.severity]),
             cell(finding.rule),
-            cell(moment.name(finding.process) if finding.process else "job"),
+            cell(view.name(finding.process) if finding.process else "job"),
             cell(seconds_text(finding.eta_s)),
-            cell("now" if since is not None and since < 1 else seconds_text(since)),
+            cell(age_text(since)),
             line("  └ " if finding.effect_of else "", finding.summary),
         ),
         tone="dim" if resolved else "",
@@ -135,51 +115,47 @@ def _row(finding: Finding, moment: Moment) -> Row:
     )
 
 
-def in_full(finding: Finding, moment: Moment, width: int) -> tuple[Line, ...]:
+def in_full(finding: Finding, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """A whole finding: evidence, cause, fix."""
     inner = max(20, width - 12)
     summary = wrapped(finding.summary, max(20, width - 1), "title")
     lines: list[Line] = [line(" ", *content) for content in summary]
     lines.append(
-        line(" ", (severity_word(finding), TONES[finding.severity]), _about(finding, moment))
+        line(" ", (severity_word(finding.severity), TONES[finding.severity]), _about(finding, view))
     )
-    blocks = [("evidence", e) for e in finding.evidence]
-    blocks += [("cause", finding.cause), ("fix", finding.advice)]
-    if finding.effect_of:
-        blocks.append(("effect of", finding.effect_of))
     shown = ""
-    for label, text in blocks:
-        for number, content in enumerate(wrapped(text, inner)):
+    for label, text in labelled_fields(finding, bullet="- "):
+        indent = "  " if text.startswith("- ") else ""
+        for number, content in enumerate(wrapped(text, inner, indent=indent)):
             head = label if label != shown and number == 0 else ""
             lines.append(line((f" {head:<10} ", "dim"), *content))
         shown = label
     return tuple(lines)
 
 
-def _about(finding: Finding, moment: Moment) -> str:
+def _about(finding: Finding, view: SnapshotView) -> str:
     words = f"  {finding.rule}"
     if finding.process:
-        words += f"  {moment.full_name(finding.process)}"
+        words += f"  {view.full_name(finding.process)}"
     if finding.tid and finding.process and finding.tid != finding.process.pid:
         words += f"  thread {finding.tid}"
     if finding.eta_s is not None:
-        words += f"  forecast {seconds_text(finding.eta_s)}"
+        words += f"  {FORECAST} {seconds_text(finding.eta_s)}"
     if finding.resolved_s is not None:
-        ago = seconds_text(max(0.0, moment.snapshot.at_s - finding.resolved_s))
-        words += f"  resolved {ago} ago"
+        words += f"  resolved {ago_text(view.age_s(finding.resolved_s))}"
     return words
 
 
-def _items(moment: Moment) -> list[Finding]:
-    found = with_effects(moment.snapshot.findings)
-    if moment.scope is None:
+def _items(view: SnapshotView) -> list[Finding]:
+    found = list(view.snapshot.findings)
+    if view.scope is None:
         return found
-    return [finding for finding in found if finding.process == moment.scope]
+    return [finding for finding in found if finding.process == view.scope]
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    lines = ["No findings: no known problems, and no limit is close."]
-    if not any(p.hook.state == "ready" for p in moment.snapshot.living()):
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    lines = [NO_FINDINGS]
+    if not any(p.hook.state == "ready" for p in view.snapshot.living()):
         lines.append(
             "Without the hook, leaks inside a process and slow workers cannot be distinguished;"
         )
@@ -199,8 +175,9 @@ PAGE: Page[Finding] = Page(
     items=_items,
     key=lambda finding: finding.key,
     row=_row,
-    text=lambda finding, moment: (
-        f"{finding.rule} {severity_word(finding)} {finding.summary} {moment.name(finding.process)}"
+    text=lambda finding, view: (
+        f"{finding.rule} {severity_word(finding.severity)} {finding.summary} "
+        f"{view.name(finding.process)}"
     ),
     empty=_empty,
     details=in_full,

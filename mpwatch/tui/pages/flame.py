@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from rich.cells import set_cell_size
 
+from mpwatch.describe.frames import place_words
 from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell, gauge, line
-from mpwatch.tui.pages.threads import short_path
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, gauge, line
 
 DEEPEST = 14
 """Lines of the flame graph; deeper calls are in the list only."""
@@ -36,16 +36,16 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class Branch:
+class CallNode:
     """A node of the call tree: a function and the number of samples on this path."""
 
     place: Place
     count: int = 0
-    below: dict[Place, Branch] = field(default_factory=dict)
+    below: dict[Place, CallNode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Hot:
+class FunctionShare:
     """A function with its share of the samples."""
 
     place: Place
@@ -58,16 +58,16 @@ class Hot:
     all_samples: int
 
 
-def grow(samples: Sequence[Sampled]) -> Branch:
+def call_tree(samples: Sequence[Sampled]) -> CallNode:
     """The call tree, outermost call at the root."""
-    root = Branch(Place("all", ""), len(samples))
+    root = CallNode(Place("all", ""), len(samples))
     for sample in samples:
         at = root
         for frame in reversed(sample.frames):
             place = Place(frame.function, frame.file)
             branch = at.below.get(place)
             if branch is None:
-                branch = at.below[place] = Branch(place)
+                branch = at.below[place] = CallNode(place)
             branch.count += 1
             at = branch
     return root
@@ -78,7 +78,7 @@ def picture(samples: Sequence[Sampled], width: int) -> tuple[Line, ...]:
     if not samples or width < 20:
         return ()
     lines: list[Line] = []
-    layer = [(_without_shared_root(grow(samples)), 0, width)]
+    layer = [(_without_shared_root(call_tree(samples)), 0, width)]
     while layer and len(lines) < DEEPEST:
         lines.append(_layer_line(layer, len(lines), len(samples)))
         layer = [
@@ -92,7 +92,7 @@ def picture(samples: Sequence[Sampled], width: int) -> tuple[Line, ...]:
 TRUNK_KEPT = 3
 
 
-def _without_shared_root(root: Branch) -> Branch:
+def _without_shared_root(root: CallNode) -> CallNode:
     """The tree without the outermost calls that all samples share.
 
     The innermost few of the shared calls stay, as context for the first branch.
@@ -107,8 +107,8 @@ def _without_shared_root(root: Branch) -> Branch:
 
 
 def _split(
-    branches: Sequence[Branch], start: int, size: int, whole: int
-) -> list[tuple[Branch, int, int]]:
+    branches: Sequence[CallNode], start: int, size: int, whole: int
+) -> list[tuple[CallNode, int, int]]:
     """Blocks side by side, the largest first; those too narrow to draw are omitted."""
     blocks = []
     at = start
@@ -121,7 +121,7 @@ def _split(
     return blocks
 
 
-def _layer_line(layer: Sequence[tuple[Branch, int, int]], depth: int, everything: int) -> Line:
+def _layer_line(layer: Sequence[tuple[CallNode, int, int]], depth: int, everything: int) -> Line:
     spans: list[Span] = []
     at = 0
     for number, (branch, start, size) in enumerate(layer):
@@ -137,7 +137,7 @@ def _layer_line(layer: Sequence[tuple[Branch, int, int]], depth: int, everything
     return tuple(spans)
 
 
-def hottest(samples: Sequence[Sampled]) -> list[Hot]:
+def hottest(samples: Sequence[Sampled]) -> list[FunctionShare]:
     """Functions by number of samples as innermost call, then by number of samples at all."""
     own: Counter[Place] = Counter()
     total: Counter[Place] = Counter()
@@ -149,47 +149,47 @@ def hottest(samples: Sequence[Sampled]) -> list[Hot]:
             lines.setdefault(place, Counter())[frame.line] += 1
         total.update({Place(frame.function, frame.file) for frame in sample.frames})
     found = [
-        Hot(place, lines[place].most_common(1)[0][0], own[place], count, len(samples))
+        FunctionShare(place, lines[place].most_common(1)[0][0], own[place], count, len(samples))
         for place, count in total.items()
     ]
-    return sorted(found, key=lambda hot: (-hot.own, -hot.total))
+    return sorted(found, key=lambda item: (-item.own, -item.total))
 
 
 COLUMNS = (
-    Column("OWN", 5, align="right", keep=9),
-    Column("", 12, keep=5),
-    Column("TOTAL", 5, align="right", keep=8),
-    Column("FUNCTION", 26, keep=9, most=34),
-    Column("WHERE", 24, keep=7, grows=True),
+    ScreenColumn("OWN", 5, align="right", keep=9),
+    ScreenColumn("", 12, keep=5),
+    ScreenColumn("TOTAL", 5, align="right", keep=8),
+    ScreenColumn("FUNCTION", 26, keep=9, most=34),
+    ScreenColumn("WHERE", 24, keep=7, grows=True),
 )
 
 
-def _row(hot: Hot, moment: Moment) -> Row:
-    own = hot.own / hot.all_samples
+def _row(item: FunctionShare, view: SnapshotView) -> Row:
+    own = item.own / item.all_samples
     return Row(
-        hot.place,
+        item.place,
         (
             cell(f"{own:.0%}"),
             gauge(own, 12),
-            cell(f"{hot.total / hot.all_samples:.0%}"),
-            cell(hot.place.function, "title" if hot.own else ""),
-            cell(f"{short_path(hot.place.file)}:{hot.line}", "accent"),
+            cell(f"{item.total / item.all_samples:.0%}"),
+            cell(item.place.function, "title" if item.own else ""),
+            cell(place_words(item.place.file, item.line), "accent"),
         ),
     )
 
 
-def _details(hot: Hot, moment: Moment, width: int) -> tuple[Line, ...]:
-    words = f"  innermost in {hot.own} and anywhere in {hot.total} of {hot.all_samples} samples"
+def _details(item: FunctionShare, view: SnapshotView, width: int) -> tuple[Line, ...]:
+    words = f"  innermost in {item.own} and anywhere in {item.total} of {item.all_samples} samples"
     return (
-        line((f" {hot.place.function}", "title"), words),
-        cell(f"   {hot.place.file}:{hot.line}", "dim"),
+        line((f" {item.place.function}", "title"), words),
+        cell(f"   {item.place.file}:{item.line}", "dim"),
     )
 
 
-def page(samples: Callable[[], Sequence[Sampled]]) -> Page[Hot]:
+def page(samples: Callable[[], Sequence[Sampled]]) -> Page[FunctionShare]:
     """The flame page; `samples` is called for each drawing, since sampling continues."""
 
-    def above(moment: Moment, width: int) -> tuple[Line, ...]:
+    def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
         taken = samples()
         if not taken:
             return ()
@@ -204,20 +204,20 @@ def page(samples: Callable[[], Sequence[Sampled]]) -> Page[Hot]:
         title="Flame",
         short="Flame",
         columns=COLUMNS,
-        items=lambda moment: hottest(samples()),
-        key=lambda hot: hot.place,
+        items=lambda view: hottest(samples()),
+        key=lambda item: item.place,
         row=_row,
-        text=lambda hot, moment: f"{hot.place.function} {hot.place.file}",
-        empty=lambda moment: (
+        text=lambda item, view: f"{item.place.function} {item.place.file}",
+        empty=lambda view: (
             "No samples yet: they are taken twice a second while this process is followed.",
             "f switches following on and off; an ended or stopped process has none.",
         ),
         above=above,
         details=_details,
         sorts={
-            "OWN": lambda hot: float(hot.own),
-            "TOTAL": lambda hot: float(hot.total),
-            "FUNCTION": lambda hot: hot.place.function,
+            "OWN": lambda item: float(item.own),
+            "TOTAL": lambda item: float(item.total),
+            "FUNCTION": lambda item: item.place.function,
         },
         help=(
             "Where the main thread of this process was, in stacks taken twice a second.",

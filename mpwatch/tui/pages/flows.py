@@ -9,24 +9,24 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Flow
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, line
 
 COLUMNS = (
-    Column("SENDER", 12, keep=9, most=22),
-    Column("TENSORS/s", 9, align="right", keep=7),
-    Column("BYTES/s", 8, align="right", keep=8, letter="B"),
-    Column("p50", 7, align="right", keep=6),
-    Column("p99", 7, align="right", keep=5),
-    Column("COPIED", 6, align="right", keep=4),
-    Column("IN FLIGHT", 9, align="right", keep=3),
-    Column("TOTAL", 6, align="right", keep=2),
-    Column("RECEIVER", 22, keep=9, grows=True),
+    ScreenColumn("SENDER", 12, keep=9, most=22),
+    ScreenColumn("TENSORS/s", 9, align="right", keep=7),
+    ScreenColumn("BYTES/s", 8, align="right", keep=8, letter="B"),
+    ScreenColumn("LAT p50", 7, align="right", keep=6),
+    ScreenColumn("LAT p99", 7, align="right", keep=5),
+    ScreenColumn("COPIED", 6, align="right", keep=4),
+    ScreenColumn("IN FLIGHT", 9, align="right", keep=3),
+    ScreenColumn("TOTAL", 6, align="right", keep=2),
+    ScreenColumn("RECEIVER", 22, keep=9, grows=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Arrow:
+class FlowRow:
     """A flow at its place in the picture."""
 
     flow: Flow
@@ -36,18 +36,18 @@ class Arrow:
     """Number of flows to that receiver."""
 
 
-def items(moment: Moment) -> list[Arrow]:
+def items(view: SnapshotView) -> list[FlowRow]:
     """The flows grouped by receiver, in the order of the tree."""
-    rank = {p.process: n for n, p in enumerate(moment.snapshot.processes)}
+    rank = {p.process: n for n, p in enumerate(view.snapshot.processes)}
     to: dict[ProcessId, list[Flow]] = defaultdict(list)
-    for flow in moment.snapshot.flows:
-        if moment.scope in (None, flow.sender, flow.receiver):
+    for flow in view.snapshot.flows:
+        if view.scope in (None, flow.sender, flow.receiver):
             to[flow.receiver].append(flow)
-    arrows = []
+    rows = []
     for receiver in sorted(to, key=lambda process: rank.get(process, len(rank))):
         flows = sorted(to[receiver], key=lambda flow: rank.get(flow.sender, len(rank)))
-        arrows += [Arrow(flow, n, len(flows)) for n, flow in enumerate(flows)]
-    return arrows
+        rows += [FlowRow(flow, n, len(flows)) for n, flow in enumerate(flows)]
+    return rows
 
 
 def bracket(position: int, together: int) -> str:
@@ -69,15 +69,15 @@ def _often(per_s: float | None) -> str:
     return count_text(per_s)
 
 
-def _row(arrow: Arrow, moment: Moment) -> Row:
-    flow = arrow.flow
+def _row(item: FlowRow, view: SnapshotView) -> Row:
+    flow = item.flow
     copied = flow.copied_bytes / flow.bytes if flow.bytes else None
-    piece = bracket(arrow.position, arrow.together)
-    target = moment.full_name(flow.receiver) if "▶" in piece else ""
+    piece = bracket(item.position, item.together)
+    target = view.full_name(flow.receiver) if "▶" in piece else ""
     return Row(
         (flow.sender, flow.receiver),
         (
-            cell(moment.name(flow.sender), "title"),
+            cell(view.name(flow.sender), "title"),
             cell(_often(flow.tensors_per_s)),
             cell("-" if flow.bytes_per_s is None else bytes_text(flow.bytes_per_s)),
             cell(seconds_text(flow.latency_p50_s)),
@@ -94,20 +94,20 @@ def _copied_tone(copied: float | None) -> Tone:
     return "warning" if copied is not None and copied >= 0.5 else ""
 
 
-def details(arrow: Arrow, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(item: FlowRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """A sentence about the flow under the cursor."""
-    flow = arrow.flow
-    sender, receiver = moment.full_name(flow.sender), moment.full_name(flow.receiver)
+    flow = item.flow
+    sender, receiver = view.full_name(flow.sender), view.full_name(flow.receiver)
     words = f"{count_text(flow.tensors)} tensors, {bytes_text(flow.bytes)} so far"
     copied = f"{bytes_text(flow.copied_bytes)} of it copied into new shared memory"
     return (
         line((f" {sender} sends to {receiver}", "title"), f"  {words}"),
-        cell(f"   {copied}; latency is from sharing to rebuilding a tensor"),
+        cell(f"   {copied}"),
     )
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    ready = sum(p.hook.state == "ready" for p in moment.snapshot.living())
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    ready = sum(p.hook.state == "ready" for p in view.snapshot.living())
     if ready < 2:
         return (
             f"No flows: sender and receiver need a hook; {ready} process has one ready.",
@@ -119,23 +119,23 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     )
 
 
-PAGE: Page[Arrow] = Page(
+PAGE: Page[FlowRow] = Page(
     name="flows",
     title="Flows",
     short="Flows",
     columns=COLUMNS,
     items=items,
-    key=lambda arrow: (arrow.flow.sender, arrow.flow.receiver),
+    key=lambda item: (item.flow.sender, item.flow.receiver),
     row=_row,
-    text=lambda arrow, moment: (
-        f"{moment.full_name(arrow.flow.sender)} {moment.full_name(arrow.flow.receiver)}"
+    text=lambda item, view: (
+        f"{view.full_name(item.flow.sender)} {view.full_name(item.flow.receiver)}"
     ),
     empty=_empty,
     details=details,
-    process=lambda arrow: arrow.flow.sender,
+    process=lambda item: item.flow.sender,
     help=(
         "Tensors sent between processes: one line per sender, joined at the receiver.",
-        "p50 and p99  time from sharing a tensor to rebuilding it on the other side.",
+        "LAT p50, p99  latency: from sharing a tensor to rebuilding it in the receiver.",
         "COPIED  share of the bytes that were copied into new shared memory; reused buffers",
         "        avoid that copy.",
         "IN FLIGHT  sent and not yet received.",

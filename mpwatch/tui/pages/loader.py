@@ -8,29 +8,29 @@ from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
 from mpwatch.model.units import count_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, Trend, cell, line
+from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, Trend, cell, line
 
 RECENT_WIDTH = 60
 STRAGGLER_FACTOR = 3.0
 """A worker this many times slower than the median worker is marked."""
 
 COLUMNS = (
-    Column("WORKER", 9, keep=9, most=12),
-    Column("PID", 7, align="right", keep=3),
-    Column("FETCH p50", 9, align="right", keep=8),
-    Column("p99", 8, align="right", keep=6),
-    Column("LAST BATCHES", 14, align="right", keep=7, most=24, spreads=RECENT_WIDTH),
-    Column("QUEUED", 6, align="right", keep=6),
-    Column("PARKED", 6, align="right", keep=6),
-    Column("DONE", 6, align="right", keep=2),
-    Column("NOW", 20, keep=9, grows=True),
+    ScreenColumn("WORKER", 9, keep=9, most=12),
+    ScreenColumn("PID", 7, align="right", keep=3),
+    ScreenColumn("FETCH p50", 9, align="right", keep=8),
+    ScreenColumn("p99", 8, align="right", keep=6),
+    ScreenColumn("LAST BATCHES", 14, align="right", keep=7, most=24, spreads=RECENT_WIDTH),
+    ScreenColumn("QUEUED", 6, align="right", keep=6),
+    ScreenColumn("PARKED", 6, align="right", keep=6),
+    ScreenColumn("DONE", 6, align="right", keep=2),
+    ScreenColumn("NOW", 20, keep=9, grows=True),
 )
 
 
-def items(moment: Moment) -> list[Process]:
+def items(view: SnapshotView) -> list[Process]:
     """The running loader workers, by loader and number."""
-    found = [p for p in moment.current if p.role == "loader-worker"]
+    found = [p for p in view.current if p.role == "loader-worker"]
     return sorted(found, key=_number)
 
 
@@ -40,15 +40,15 @@ def _number(process: Process) -> tuple[int, int]:
     return ((load.loader or 0) if load else 0, number if number is not None else process.pid)
 
 
-def _row(process: Process, moment: Moment) -> Row:
+def _row(process: Process, view: SnapshotView) -> Row:
     load = process.loader or WorkerLoad(process.sample.worker_id)
-    tone = _speed_tone(load, moment)
-    slowest = moment.once("slowest fetch", _slowest)
-    severity = moment.severity(process.process)
+    tone = _speed_tone(load, view)
+    slowest = view.once("slowest fetch", _slowest)
+    severity = view.severity(process.process)
     row = Row(
         process.process,
         (
-            cell(_who(process, moment), "title"),
+            cell(_who(process, view), "title"),
             cell(str(process.pid), "dim"),
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),
@@ -56,36 +56,36 @@ def _row(process: Process, moment: Moment) -> Row:
             cell(count_text(load.queued)),
             cell(count_text(load.parked), "accent" if load.parked else ""),
             cell(count_text(load.fetched) if process.loader else "-"),
-            _now(process, load, moment),
+            _now(process, load, view),
         ),
     )
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
 
 
-def _who(process: Process, moment: Moment) -> str:
+def _who(process: Process, view: SnapshotView) -> str:
     """`worker 3`; `3 of rank 1` if the number is not unique."""
-    name = moment.name(process.process)
+    name = view.name(process.process)
     return name if name == process.label else name.removeprefix("worker ")
 
 
-def _speed_tone(load: WorkerLoad, moment: Moment) -> Tone:
-    middle = moment.once("middle fetch", _middle)
+def _speed_tone(load: WorkerLoad, view: SnapshotView) -> Tone:
+    middle = view.once("middle fetch", _middle)
     if load.fetch_p50_s is None or middle is None:
         return ""
     return "warning" if load.fetch_p50_s > STRAGGLER_FACTOR * middle else ""
 
 
-def _slowest(moment: Moment) -> float | None:
-    return max((s for p in items(moment) if p.loader for s in p.loader.recent_s), default=None)
+def _slowest(view: SnapshotView) -> float | None:
+    return max((s for p in items(view) if p.loader for s in p.loader.recent_s), default=None)
 
 
-def _middle(moment: Moment) -> float | None:
+def _middle(view: SnapshotView) -> float | None:
     """The median of the workers' median fetch times; `None` for a single worker."""
-    known = [p.loader.fetch_p50_s for p in items(moment) if p.loader and p.loader.fetch_p50_s]
+    known = [p.loader.fetch_p50_s for p in items(view) if p.loader and p.loader.fetch_p50_s]
     return median(known) if len(known) > 1 else None
 
 
-def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
+def _now(process: Process, load: WorkerLoad, view: SnapshotView) -> Line:
     if process.loader is None:
         return cell(process.doing or "-", "dim")
     since = load.task_since_s
@@ -95,7 +95,7 @@ def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
         )
     owned = any(
         loader.next_task == load.task and loader.owner_worker == load.worker_id
-        for loader in moment.snapshot.loaders
+        for loader in view.snapshot.loaders
     )
     words = f"batch {load.task}"
     if load.index:
@@ -105,27 +105,27 @@ def _now(process: Process, load: WorkerLoad, moment: Moment) -> Line:
     return line(words, (", main waits" if owned else "", "warning"))
 
 
-def above(moment: Moment, width: int) -> tuple[Line, ...]:
+def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     """Two lines for each active loader: share of time main waits, and the batch in order."""
     return tuple(
         content
-        for loader in moment.snapshot.loaders
-        for content in (share_line(loader, moment), order_line(loader))
+        for loader in view.snapshot.loaders
+        for content in (share_line(loader, view), order_line(loader))
     )
 
 
-def share_line(loader: Loader, moment: Moment) -> Line:
+def share_line(loader: Loader, view: SnapshotView) -> Line:
     """`DataLoader of main  4 workers  prefetch 2  main waited 71 % of the last minute`."""
     spans: list[str | tuple[str, Tone]] = [
-        (f" DataLoader of {moment.name(loader.process)}", "title"),
+        (f" DataLoader of {view.name(loader.process)}", "title"),
         # A hook attached after the loader started does not know the number of workers.
-        f"  {counted(loader.workers or len(items(moment)), 'worker')}",
+        f"  {counted(loader.workers or len(items(view)), 'worker')}",
     ]
     if loader.prefetch is not None:
         spans.append(f"  prefetch {loader.prefetch}")
     if loader.wait_share is not None:
         tone: Tone = "warning" if loader.wait_share >= 0.5 else ""
-        who = moment.by_id.get(loader.process)
+        who = view.by_id.get(loader.process)
         it = "main" if who is None or who.role == "main" else "it"
         spans.append((f"  {it} waited {loader.wait_share:.0%} of the last minute", tone))
     return line(*spans)
@@ -145,13 +145,13 @@ def order_line(loader: Loader) -> Line:
     return line(*spans)
 
 
-def details(process: Process, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(process: Process, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """A sentence about the worker under the cursor."""
-    found = moment.findings_of.get(process.process)
+    found = view.findings_of.get(process.process)
     if found:
         return (line((f" {found[0].rule}  ", "warning"), found[0].summary), *_doing(process))
     return (
-        line((f" {process.label} ({process.pid})  ", "title"), moment.state(process)),
+        line((f" {process.label} ({process.pid})  ", "title"), view.state(process)),
         *_doing(process),
     )
 
@@ -160,8 +160,8 @@ def _doing(process: Process) -> tuple[Line, ...]:
     return (cell(f"   {process.doing}"),) if process.doing else ()
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    if any(p.hook.state == "ready" for p in moment.snapshot.living()):
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    if any(p.hook.state == "ready" for p in view.snapshot.living()):
         return (
             "No DataLoader with workers is active in this job.",
             "Its workers appear here once an iterator with num_workers > 0 has been started.",
@@ -172,8 +172,8 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     )
 
 
-def _text(process: Process, moment: Moment) -> str:
-    return f"{process.label} {process.pid} {process.doing} {moment.state(process)}"
+def _text(process: Process, view: SnapshotView) -> str:
+    return f"{process.label} {process.pid} {process.doing} {view.state(process)}"
 
 
 PAGE: Page[Process] = Page(

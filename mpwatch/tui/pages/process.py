@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,21 +11,21 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
 from mpwatch.tui.elements.header import ending_tone, share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment, state_tone
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, cut, gauge, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, state_tone
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, cut, gauge, line
 from mpwatch.tui.pages.events import wall_time
 from mpwatch.tui.pages.tree import HOOK_TONES, command
 
 
-def head(moment: Moment, process: Process, width: int) -> tuple[Line, ...]:
+def head(view: SnapshotView, process: Process, width: int) -> tuple[Line, ...]:
     """Four lines about a process: identity, limits, activity."""
-    lines = (who(moment, process), *limits(moment, process), _doing(process))
+    lines = (identity_line(view, process), *limits(view, process), _doing(process))
     return tuple(cut(each, width) for each in lines)
 
 
-def who(moment: Moment, process: Process) -> Line:
+def identity_line(view: SnapshotView, process: Process) -> Line:
     """`41829 worker 3  running 98 %  fork of main (41823) at 12:01:07  hook ready`."""
-    state = moment.state(process)
+    state = view.state(process)
     spans: list[str | tuple[str, Tone]] = [
         (f" {process.pid} {process.label}", "title"),
         "  ",
@@ -38,7 +39,7 @@ def who(moment: Moment, process: Process) -> Line:
     if parent is not None:
         method = process.sample.start_method
         how = f"{method} of " if method else "child of "
-        spans.append(f"  {how}{moment.full_name(parent)}")
+        spans.append(f"  {how}{view.full_name(parent)}")
     if process.sample.born_wall_s is not None:
         began = " at" if parent is not None else "  started at"
         spans.append((f"{began} {wall_time(process.sample.born_wall_s)[:8]}", "dim"))
@@ -49,7 +50,7 @@ def who(moment: Moment, process: Process) -> Line:
     return line(*spans)
 
 
-def limits(moment: Moment, process: Process) -> tuple[Line, Line]:
+def limits(view: SnapshotView, process: Process) -> tuple[Line, Line]:
     """Descriptors and mappings against their limits, and memory."""
     sample = process.sample
     fds, maps = sample.fds, sample.maps
@@ -85,7 +86,7 @@ def memory_growth(process: Process) -> str:
         or any(after < before for before, after in pairwise(known))
     ):
         return ""
-    return f"grew {rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} a sample"
+    return f"{rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} per sample"
 
 
 def _doing(process: Process) -> Line:
@@ -103,23 +104,41 @@ class Fact:
 
 
 COLUMNS = (
-    Column("ABOUT", 10, keep=7),
-    Column("WHAT", 22, keep=8),
-    Column("VALUE", 40, keep=9, grows=True),
+    ScreenColumn("ABOUT", 10, keep=7),
+    ScreenColumn("WHAT", 22, keep=8),
+    ScreenColumn("VALUE", 40, keep=9, grows=True),
 )
 
 
-def facts(moment: Moment) -> list[Fact]:
+def facts(view: SnapshotView) -> list[Fact]:
     """All facts about the process in scope that no other page shows."""
     found: list[Fact] = []
-    for process in moment.processes:
-        found += _identity(process) + _memory(process, moment) + _hook(process)
+    for process in view.processes:
+        found += _identity(process) + _memory(process, view) + _hook(process)
         found += [
             Fact("variable", name, value) for name, value in process.sample.environment.items()
         ]
-        found += [Fact("hook gauge", str(k), str(v)) for k, v in process.gauges.items()]
+        found += [
+            Fact("hook gauge", name, gauge_text(value))
+            for name, value in process.gauges.items()
+            if name not in _SHOWN_ABOVE
+        ]
         found += [Fact("problem", "", words, "warning") for words in process.problems]
     return found
+
+
+_SHOWN_ABOVE = ("own", "strategy", "shared_cache")
+"""Gauges that other facts show in words."""
+
+
+def gauge_text(value: object) -> str:
+    """A gauge in one line: `outstanding 2, issued 1491`; unknown values are left out."""
+    if isinstance(value, Mapping):
+        known = ((name, each) for name, each in value.items() if each is not None)
+        return ", ".join(f"{name} {gauge_text(each)}" for name, each in known)
+    if isinstance(value, (list, tuple)):
+        return "; ".join(gauge_text(each) for each in value) or "none"
+    return str(value)
 
 
 def _identity(process: Process) -> list[Fact]:
@@ -130,8 +149,8 @@ def _identity(process: Process) -> list[Fact]:
         ("python", process.hook.python or sample.python_version),
         ("torch", process.hook.torch),
         ("started by", sample.start_method),
-        ("starts others by", None if sample.start_method else process.start_method),
-        ("shares by", process.sharing_strategy),
+        ("starts children by", None if sample.start_method else process.start_method),
+        ("shares tensors by", process.sharing_strategy),
         ("pid in its namespace", sample.ns_pid),
         ("user id", sample.uid),
         ("nice", sample.nice),
@@ -141,11 +160,10 @@ def _identity(process: Process) -> list[Fact]:
     return found + [Fact("process", name, str(value)) for name, value in rows if value is not None]
 
 
-def _memory(process: Process, moment: Moment) -> list[Fact]:
+def _memory(process: Process, view: SnapshotView) -> list[Fact]:
     memory = process.sample.memory
     if memory is None:
         return [Fact("memory", "", "could not be read", "warning")]
-    age = None if memory.read_at_s is None else max(0.0, moment.snapshot.at_s - memory.read_at_s)
     rows = [
         ("resident", memory.rss_bytes),
         ("proportional", memory.pss_bytes),
@@ -157,7 +175,7 @@ def _memory(process: Process, moment: Moment) -> list[Fact]:
         ("swapped out", memory.swap_bytes),
     ]
     found = [Fact("memory", name, bytes_text(value)) for name, value in rows if value is not None]
-    found.append(Fact("memory", "split read", f"{seconds_text(age)} ago", "dim"))
+    found.append(Fact("memory", "read", ago_text(view.age_s(memory.read_at_s)), "dim"))
     if process.sample.read_bytes is not None:
         found.append(Fact("files", "read", bytes_text(process.sample.read_bytes)))
     if process.sample.written_bytes is not None:
@@ -190,7 +208,7 @@ def _hook(process: Process) -> list[Fact]:
     return found
 
 
-def _row(fact: Fact, moment: Moment) -> Row:
+def _row(fact: Fact, view: SnapshotView) -> Row:
     return Row(
         (fact.group, fact.name, fact.value if fact.group == "problem" else ""),
         (cell(fact.group, "dim"), cell(fact.name), cell(fact.value, fact.tone)),
@@ -209,9 +227,9 @@ PAGE: Page[Fact] = Page(
     items=facts,
     key=lambda fact: (fact.group, fact.name, fact.value if fact.group == "problem" else ""),
     row=_row,
-    text=lambda fact, moment: f"{fact.group} {fact.name} {fact.value}",
-    empty=lambda moment: ("This process is no longer watched.",),
-    details=lambda fact, moment, width: (
+    text=lambda fact, view: f"{fact.group} {fact.name} {fact.value}",
+    empty=lambda view: ("This process is no longer observed.",),
+    details=lambda fact, view, width: (
         line((f" {fact.name or fact.group}  ", "title"), fact.value),
     ),
     process=_process,

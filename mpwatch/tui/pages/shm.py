@@ -11,23 +11,23 @@ from mpwatch.model.snapshot import Segment
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Tone, cell, gauge, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView, age_text
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, gauge, line
 
 COLUMNS = (
-    Column("MADE BY", 14, keep=9, most=17, spreads=30),
-    Column("LINE", 22, keep=8, grows=True),
-    Column("KIND", 11, keep=4),
-    Column("SEGMENTS", 8, align="right", keep=7, letter="N"),
-    Column("LIVE", 6, align="right", keep=8, letter="L"),
-    Column("MAPPED BY", 16, keep=6, most=22, spreads=48),
-    Column("OLDEST", 7, align="right", keep=5, letter="O"),
-    Column("COPIED", 6, align="right", keep=3),
+    ScreenColumn("MADE BY", 14, keep=9, most=17, spreads=30),
+    ScreenColumn("LINE", 21, keep=8, grows=True),
+    ScreenColumn("KIND", 11, keep=6),
+    ScreenColumn("COUNT", 5, align="right", keep=7, letter="N"),
+    ScreenColumn("LIVE", 6, align="right", keep=8, letter="L"),
+    ScreenColumn("MAPPED BY", 14, keep=6, most=22, spreads=48),
+    ScreenColumn("OLDEST", 7, align="right", keep=5, letter="O"),
+    ScreenColumn("COPIED", 6, align="right", keep=3),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SegmentGroup:
     """The segments that one process created on one line of code."""
 
     maker: ProcessId | None
@@ -63,17 +63,19 @@ def _taken(segment: Segment) -> int | None:
     return segment.size_bytes
 
 
-def items(moment: Moment) -> list[Made]:
+def items(view: SnapshotView) -> list[SegmentGroup]:
     """Segments by creator, line and kind, the largest first."""
     groups: dict[tuple[ProcessId | None, int | None, str | None, str], list[Segment]]
     groups = defaultdict(list)
-    for segment in moment.snapshot.segments:
-        if moment.scope is not None and not _touches(segment, moment.scope):
+    for segment in view.snapshot.segments:
+        if view.scope is not None and not _touches(segment, view.scope):
             continue
         key = (segment.creator, segment.creator_pid, segment.call_site, segment.kind)
         groups[key].append(segment)
-    wall_s = moment.snapshot.wall_s
-    made = [Made(*key, segments=tuple(found), wall_s=wall_s) for key, found in groups.items()]
+    wall_s = view.snapshot.wall_s
+    made = [
+        SegmentGroup(*key, segments=tuple(found), wall_s=wall_s) for key, found in groups.items()
+    ]
     return sorted(made, key=lambda group: -(group.live_bytes or 0))
 
 
@@ -81,51 +83,51 @@ def _touches(segment: Segment, process: ProcessId) -> bool:
     return process in (segment.creator, *segment.mappers, *segment.holders)
 
 
-def maker_name(made: Made, moment: Moment) -> str:
+def maker_name(made: SegmentGroup, view: SnapshotView) -> str:
     """The name of the creator, with `ended` if it has; the pid if the process is unknown."""
     if made.maker is not None:
-        process = moment.by_id.get(made.maker)
+        process = view.by_id.get(made.maker)
         gone = " ended" if process is not None and process.is_gone else ""
-        return moment.name(made.maker) + gone
-    return f"pid {made.maker_pid} gone" if made.maker_pid else "unknown"
+        return view.name(made.maker) + gone
+    return f"pid {made.maker_pid} ended" if made.maker_pid else "unknown"
 
 
-def _row(made: Made, moment: Moment) -> Row:
+def _row(made: SegmentGroup, view: SnapshotView) -> Row:
     mappers = {p for s in made.segments for p in (*s.mappers, *s.holders)}
-    copied = _copied_share(made, moment)
+    copied = _copied_share(made, view)
     orphaned = any(not (s.mappers or s.holders) and s.is_linked for s in made.segments)
     tone: Tone = "warning" if orphaned else ""
     return Row(
         made.key,
         (
-            cell(maker_name(made, moment), "title"),
+            cell(maker_name(made, view), "title"),
             cell(made.call_site or "line not known", "" if made.call_site else "dim"),
             cell(made.kind),
             cell(count_text(len(made.segments))),
             cell(bytes_text(made.live_bytes)),
-            cell(names(sorted(mappers), moment) or "nobody", tone),
-            cell(seconds_text(made.oldest_s)),
+            cell(names(sorted(mappers), view) or "no process", tone),
+            cell(age_text(made.oldest_s)),
             cell("-" if copied is None else f"{copied:.0%}"),
         ),
     )
 
 
-def names(processes: Sequence[ProcessId], moment: Moment) -> str:
+def names(processes: Sequence[ProcessId], view: SnapshotView) -> str:
     """Processes by name, the first few of them: `main, worker 0 +3`."""
-    shown = [moment.name(process) for process in processes[:2]]
+    shown = [view.name(process) for process in processes[:2]]
     more = f" +{len(processes) - 2}" if len(processes) > 2 else ""
     return ", ".join(shown) + more
 
 
-def _copied_share(made: Made, moment: Moment) -> float | None:
-    flows = [f for f in moment.snapshot.flows if f.sender == made.maker]
+def _copied_share(made: SegmentGroup, view: SnapshotView) -> float | None:
+    flows = [f for f in view.snapshot.flows if f.sender == made.maker]
     sent = sum(flow.bytes for flow in flows)
     return sum(flow.copied_bytes for flow in flows) / sent if sent else None
 
 
-def above(moment: Moment, width: int) -> tuple[Line, ...]:
+def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The usage of /dev/shm with its forecast, and the number of segments by kind."""
-    segments = moment.snapshot.segments
+    segments = view.snapshot.segments
     orphaned = sum(not (s.mappers or s.holders) and s.is_linked for s in segments)
     unlinked = sum(not s.is_linked for s in segments)
     counts = line(
@@ -133,12 +135,12 @@ def above(moment: Moment, width: int) -> tuple[Line, ...]:
         (f", unlinked {unlinked}, named {len(segments) - unlinked}", "dim"),
         (f", orphaned {orphaned}", "warning" if orphaned else "dim"),
     )
-    return (room_line(moment), counts)
+    return (usage_line(view), counts)
 
 
-def room_line(moment: Moment) -> Line:
+def usage_line(view: SnapshotView) -> Line:
     """`/dev/shm 64.0M, used 61.8M [######..]  full in 2 s`."""
-    room = moment.snapshot.host.shm
+    room = view.snapshot.host.shm
     if room is None:
         return line(" /dev/shm ", ("could not be read", "warning"))
     used = room.total_bytes - room.free_bytes
@@ -146,7 +148,7 @@ def room_line(moment: Moment) -> Line:
     words = f" {room.path} {bytes_text(room.total_bytes)}, used {bytes_text(used)} "
     tone = share_tone(share)
     spans: list[tuple[str, Tone]] = [(f" {share:.0%}", tone)]
-    eta = next((f.eta_s for f in moment.snapshot.findings if f.rule.startswith("shm-full")), None)
+    eta = next((f.eta_s for f in view.snapshot.findings if f.rule.startswith("shm-full")), None)
     if eta is not None:
         spans.append((f"  full in {seconds_text(eta)}", "critical"))
     if room.total_inodes and room.free_inodes is not None:
@@ -157,20 +159,20 @@ def room_line(moment: Moment) -> Line:
     return (*cell(words), *gauge(share, 22, tone), *line(*spans))
 
 
-def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The segments of the group under the cursor, oldest first."""
     where = made.call_site or "an unknown line; the hook samples only some allocations"
     lines = [
-        line((f" {maker_name(made, moment)}", "title"), f" made {len(made.segments)} at {where}")
+        line((f" {maker_name(made, view)}", "title"), f" made {len(made.segments)} at {where}")
     ]
     oldest = sorted(made.segments, key=lambda s: -(s.age_s(made.wall_s) or 0.0))
     for segment in oldest[:40]:
-        held = names(sorted({*segment.mappers, *segment.holders}), moment) or "nobody"
+        held = names(sorted({*segment.mappers, *segment.holders}), view) or "no process"
         lines.append(
             line(
                 f"   {bytes_text(segment.size_bytes):>6} ",
                 (f"{'named' if segment.is_linked else 'unlinked':<9}", "dim"),
-                f"{seconds_text(segment.age_s(made.wall_s)):>8}  ",
+                f"{age_text(segment.age_s(made.wall_s)):>8}  ",
                 f"held by {held}  ",
                 (segment.path, "dim"),
             )
@@ -178,14 +180,14 @@ def details(made: Made, moment: Moment, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
+def _empty(view: SnapshotView) -> tuple[str, ...]:
     return (
         "No shared-memory segments: this job maps nothing from /dev/shm right now.",
         "They appear when a tensor is sent through a queue or a worker returns a batch.",
     )
 
 
-PAGE: Page[Made] = Page(
+PAGE: Page[SegmentGroup] = Page(
     name="shm",
     title="Shared memory",
     short="Shm",
@@ -193,8 +195,8 @@ PAGE: Page[Made] = Page(
     items=items,
     key=lambda made: made.key,
     row=_row,
-    text=lambda made, moment: (
-        f"{maker_name(made, moment)} {made.call_site} {made.kind} {made.maker_pid}"
+    text=lambda made, view: (
+        f"{maker_name(made, view)} {made.call_site} {made.kind} {made.maker_pid}"
     ),
     empty=_empty,
     above=above,
@@ -202,7 +204,7 @@ PAGE: Page[Made] = Page(
     details_share=0.35,
     process=lambda made: made.maker,
     sorts={
-        "SEGMENTS": lambda made: float(len(made.segments)),
+        "COUNT": lambda made: float(len(made.segments)),
         "LIVE": lambda made: made.live_bytes,
         "OLDEST": lambda made: made.oldest_s,
         "KIND": lambda made: made.kind,

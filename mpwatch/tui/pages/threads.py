@@ -6,51 +6,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from mpwatch.diagnose.analysis.stack_patterns import user_frame
+from mpwatch.describe.frames import frame_words, place_words
+from mpwatch.describe.states import state_word
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import percent_text, seconds_text
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment, letter_words, state_tone
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell, line
+from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, state_tone
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, line
 
 SourceLine: TypeAlias = Callable[[str, int], str]
 """The text of a line of a source file, empty if it cannot be read here."""
 
 COLUMNS = (
-    Column("PROCESS", 10, keep=9, most=18),
-    Column("TID", 7, align="right", keep=6),
-    Column("NAME", 16, keep=4, spreads=32),
-    Column("STATE", 8, keep=8),
-    Column("CPU", 4, align="right", keep=7, letter="C"),
-    Column("STILL", 6, align="right", keep=3),
-    Column("WAITS IN", 18, keep=5, most=26, spreads=48),
-    Column("STACK", 24, keep=9, grows=True),
+    ScreenColumn("PROCESS", 10, keep=9, most=18),
+    ScreenColumn("TID", 7, align="right", keep=6),
+    ScreenColumn("NAME", 16, keep=4, spreads=32),
+    ScreenColumn("STATE", 8, keep=8),
+    ScreenColumn("CPU", 4, align="right", keep=7, letter="C"),
+    ScreenColumn("NO CPU", 6, align="right", keep=3),
+    ScreenColumn("WAITS IN", 18, keep=5, most=26, spreads=48),
+    ScreenColumn("STACK", 24, keep=9, grows=True),
 )
 
 
-class InProcess(NamedTuple):
+class ThreadRow(NamedTuple):
     """A thread with the process it is in."""
 
     process: Process
     thread: Thread
 
 
-def items(moment: Moment) -> list[InProcess]:
+def items(view: SnapshotView) -> list[ThreadRow]:
     """All threads of the living processes in scope, in the order of the tree."""
-    return [InProcess(p, t) for p in moment.current for t in p.threads]
-
-
-def short_path(path: str) -> str:
-    """The last two parts of a path, short and usually unambiguous."""
-    path = path.removeprefix("<frozen ").removesuffix(">")
-    return "/".join(path.rsplit("/", 2)[-2:]) if path.count("/") > 1 else path
-
-
-def frame_words(frame: Frame) -> str:
-    """One frame as `decode data.py:31`."""
-    return f"{frame.function} {short_path(frame.file)}:{frame.line}"
+    return [ThreadRow(p, t) for p in view.current for t in p.threads]
 
 
 def wait_words(waited: WaitedOn | None) -> str:
@@ -63,20 +54,20 @@ def wait_words(waited: WaitedOn | None) -> str:
     return f"{kind} {', '.join(waited.targets[:2])}".rstrip()
 
 
-def _row(item: InProcess, moment: Moment) -> Row:
+def _row(item: ThreadRow, view: SnapshotView) -> Row:
     process, thread = item
-    state = letter_words(thread.state)
+    state = state_word(thread.state)
     return Row(
         (process.process, thread.tid),
         (
-            cell(moment.name(process.process), "title" if thread.tid == process.pid else ""),
+            cell(view.name(process.process), "title" if thread.tid == process.pid else ""),
             cell(str(thread.tid), "dim"),
             cell(thread.name),
             cell(state, state_tone(state)),
             cell(percent_text(thread.cpu_percent)),
             cell(_still_words(thread.still_s), _still_tone(thread.still_s)),
             cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
-            _top(thread, any(t.stack for t in process.threads)),
+            _innermost(thread, any(t.stack for t in process.threads)),
         ),
         mark=Span("G", "good") if thread.has_gil else Span(" "),
     )
@@ -91,18 +82,16 @@ def _still_tone(still_s: float | None) -> Tone:
     return "warning" if still_s is not None and still_s >= 30 else ""
 
 
-def _top(thread: Thread, others_have: bool) -> Line:
+def _innermost(thread: Thread, others_have: bool) -> Line:
     """The innermost frame of the program's own code, then the innermost frame of all."""
     if not thread.stack:
-        return cell("no Python in it" if others_have else "not taken", "dim")
+        if thread.name == HOOK_THREAD:
+            return cell("of the hook", "dim")
+        return cell("no Python frames" if others_have else "not taken", "dim")
     own = user_frame(thread.stack)
     if own is None or own is thread.stack[0]:
         return cell(frame_words(thread.stack[0]))
     return line(frame_words(own), (f" -> {thread.stack[0].function}", "dim"))
-
-
-JUST_NOW_S = 0.001
-"""Seconds; a younger stack belongs to this snapshot."""
 
 
 def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line:
@@ -115,13 +104,12 @@ def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line
     age = None if thread.stack_at_s is None else max(0.0, at_s - thread.stack_at_s)
     gil = ", holds the GIL" if thread.has_gil else ""
     cost = f", took {seconds_text(cost_s)} of cpu" if cost_s is not None else ""
-    when = "now" if age is not None and age < JUST_NOW_S else f"{seconds_text(age)} ago"
     source = (
         "the hook" if thread.stack_source == "hook" else thread.stack_source or "an unknown method"
     )
     return line(
         (f" stack of {thread.name} {thread.tid}", "title"),
-        (f"  by {source}{cost}, {when}{gil}", "dim"),
+        (f"  by {source}{cost}, {ago_text(age)}{gil}", "dim"),
     )
 
 
@@ -130,16 +118,17 @@ def stack_lines(
 ) -> tuple[Line, ...]:
     """A stack, innermost first, as columns: function, place, source line; locals below."""
     name_width = min(28, max((len(f.function) for f in frames), default=0)) + 2
-    place_width = min(44, max((len(_place(f)) for f in frames), default=0)) + 2
+    place_width = min(44, max((len(place_words(f.file, f.line)) for f in frames), default=0)) + 2
     lines: list[Line] = []
     for depth, frame in enumerate(frames):
         text = source(frame.file, frame.line).strip() if source else ""
         head = frame.function[: name_width - 1].ljust(name_width)
+        place = place_words(frame.file, frame.line)[-place_width + 1 :]
         lines.append(
             line(
                 "   ",
                 (head, "title" if depth == 0 else ""),
-                (_place(frame)[-place_width + 1 :].ljust(place_width), "accent"),
+                (place.ljust(place_width), "accent"),
                 (text, "dim"),
             )
         )
@@ -147,40 +136,36 @@ def stack_lines(
     return tuple(lines)
 
 
-def _place(frame: Frame) -> str:
-    return f"{short_path(frame.file)}:{frame.line}" if frame.line else short_path(frame.file)
-
-
-def details(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
+def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The stack of the thread under the cursor."""
-    head = stack_head(item.thread, moment.snapshot.at_s, item.process.stacks_cost_s)
+    head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
     return (head, *stack_lines(item.thread.stack, width))
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    if not moment.snapshot.living():
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    if not view.snapshot.living():
         return ("No threads: every process of this job has ended.",)
-    reasons = [r for p in moment.processes for r in p.problems if "thread" in r or "task" in r]
+    reasons = [r for p in view.processes for r in p.problems if "thread" in r or "task" in r]
     return (
         "No threads could be read.",
         reasons[0] if reasons else "They appear with the next sample of /proc/PID/task.",
     )
 
 
-def _text(item: InProcess, moment: Moment) -> str:
+def _text(item: ThreadRow, view: SnapshotView) -> str:
     process, thread = item
-    state = letter_words(thread.state)
+    state = state_word(thread.state)
     stack = " ".join(frame_words(frame) for frame in thread.stack)
     waits = wait_words(thread.waits_on)
-    name = moment.name(process.process)
+    name = view.name(process.process)
     return f"{name} {process.pid} {thread.tid} {thread.name} {state} {waits} {stack}"
 
 
-def _process(item: InProcess) -> ProcessId:
+def _process(item: ThreadRow) -> ProcessId:
     return item.process.process
 
 
-PAGE: Page[InProcess] = Page(
+PAGE: Page[ThreadRow] = Page(
     name="threads",
     title="Threads",
     short="Thr",
@@ -195,13 +180,13 @@ PAGE: Page[InProcess] = Page(
     process=_process,
     sorts={
         "CPU": lambda item: item.thread.cpu_percent,
-        "STILL": lambda item: item.thread.still_s,
+        "NO CPU": lambda item: item.thread.still_s,
         "NAME": lambda item: item.thread.name,
         "STATE": lambda item: item.thread.state,
     },
     help=(
         "Every thread of every process, with the innermost frame of its Python stack.",
-        "STILL  how long it has used no cpu; WAITS IN  the target of its system call.",
+        "NO CPU  how long it has used no cpu; WAITS IN  the target of its system call.",
         "A G before a row: that thread holds the GIL.",
         "Below: the whole stack of the thread under the cursor, its source and its age.",
         "s takes stacks of everything now; f follows the process under the cursor twice a second.",
@@ -209,11 +194,11 @@ PAGE: Page[InProcess] = Page(
 )
 
 
-def with_source_lines(page: Page[InProcess], source: SourceLine) -> Page[InProcess]:
+def with_source_lines(page: Page[ThreadRow], source: SourceLine) -> Page[ThreadRow]:
     """The page with the text of source lines beside the frames."""
 
-    def with_source(item: InProcess, moment: Moment, width: int) -> tuple[Line, ...]:
-        head = stack_head(item.thread, moment.snapshot.at_s, item.process.stacks_cost_s)
+    def with_source(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
+        head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
         return (head, *stack_lines(item.thread.stack, width, source))
 
     return replace(page, details=with_source)

@@ -4,39 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.units import bytes_text, percent_text, seconds_text
+from mpwatch.model.units import bytes_text, percent_text
 from mpwatch.tui.elements.header import can_have_hook, ending_tone, ending_words, share_tone
 from mpwatch.tui.elements.page import Order, Page
-from mpwatch.tui.elements.snapshot_view import MARKS, Moment, state_tone
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, Trend, cell, cut, line
+from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, ago_text, state_tone
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Span,
+    Tone,
+    Trend,
+    cell,
+    cut,
+    line,
+)
 from mpwatch.tui.pages.threads import stack_head, stack_lines
 
 TREND_WIDTH = 14
 COLUMNS = (
-    Column("PROCESS", 20, keep=10, most=27),
-    Column("STATE", 8, keep=9),
-    Column("CPU", 4, align="right", keep=8, letter="C"),
-    Column("", 4, align="right", keep=6, spreads=TREND_WIDTH),
-    Column("PRIVATE", 7, align="right", keep=8, letter="P"),
-    Column("SHM", 5, align="right", keep=3, letter="S"),
-    Column("FDS", 9, align="right", keep=8, letter="F"),
-    Column("", 4, align="right", keep=4, spreads=TREND_WIDTH),
-    Column("MAPS", 8, align="right", keep=2, letter="M"),
-    Column("THR", 3, align="right", keep=1, letter="T"),
-    Column("HOOK", 7, keep=5),
-    Column("DOING", 20, keep=9, grows=True),
+    ScreenColumn("PROCESS", 20, keep=10, most=27),
+    ScreenColumn("STATE", 8, keep=9),
+    ScreenColumn("CPU", 4, align="right", keep=8, letter="C"),
+    ScreenColumn("", 4, align="right", keep=6, spreads=TREND_WIDTH),
+    ScreenColumn("PRIVATE", 7, align="right", keep=8, letter="P"),
+    ScreenColumn("SHM", 5, align="right", keep=3, letter="S"),
+    ScreenColumn("FDS", 9, align="right", keep=8, letter="F"),
+    ScreenColumn("", 4, align="right", keep=4, spreads=TREND_WIDTH),
+    ScreenColumn("MAPS", 8, align="right", keep=2, letter="M"),
+    ScreenColumn("THR", 3, align="right", keep=1, letter="T"),
+    ScreenColumn("HOOK", 7, keep=5),
+    ScreenColumn("DOING", 20, keep=9, grows=True),
 )
-HOOK_TONES: Mapping[HookState, Tone] = {
-    "absent": "dim",
-    "pending": "warning",
-    "ready": "good",
-    "silent": "critical",
-    "gone": "dim",
-}
+HOOK_TONES: Mapping[HookState, Tone] = MappingProxyType(
+    {
+        "absent": "dim",
+        "pending": "warning",
+        "ready": "good",
+        "silent": "critical",
+        "gone": "dim",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +66,17 @@ class Node:
 def page(folded: frozenset[ProcessId] = frozenset(), hide_ended: bool = False) -> Page[Node]:
     """The tree page with the given branches folded."""
 
-    def items(moment: Moment) -> list[Node]:
-        return nodes(moment, Order(), folded, hide_ended)
+    def items(view: SnapshotView) -> list[Node]:
+        return nodes(view, Order(), folded, hide_ended)
 
-    def arrange(moment: Moment, order: Order) -> list[Node]:
-        return nodes(moment, order, folded, hide_ended)
+    def arrange(view: SnapshotView, order: Order) -> list[Node]:
+        return nodes(view, order, folded, hide_ended)
 
     return replace(PAGE, items=items, arrange=arrange)
 
 
 def nodes(
-    moment: Moment,
+    view: SnapshotView,
     order: Order,
     folded: frozenset[ProcessId] = frozenset(),
     hide_ended: bool = False,
@@ -74,19 +87,19 @@ def nodes(
 
     def arranged(siblings: Sequence[Process], depth: int) -> list[tuple[Process, int]]:
         """Siblings in reverse order, since `waiting` is a stack."""
-        order_of_all = _arranged(siblings, moment, measure, order.is_reversed)
+        order_of_all = _arranged(siblings, view, measure, order.is_reversed)
         return [(process, depth) for process in reversed(order_of_all)]
 
-    # A recursive inner function would be a reference cycle, which keeps this moment alive until
+    # A recursive inner function would be a reference cycle, which keeps this snapshot alive until
     # the next garbage collection.
-    waiting = arranged(moment.children.get(None, []), 0)
+    waiting = arranged(view.children.get(None, []), 0)
     while waiting:
         process, depth = waiting.pop()
-        if hide_ended and process.is_gone and process.process != moment.snapshot.root:
+        if hide_ended and process.is_gone and process.process != view.snapshot.root:
             continue
-        below = moment.children.get(process.process, [])
+        below = view.children.get(process.process, [])
         is_folded = process.process in folded and bool(below)
-        count = _count(moment, process.process) if below else 0
+        count = _count(view, process.process) if below else 0
         found.append(Node(process, depth, count, is_folded))
         if below and not is_folded:
             waiting += arranged(below, depth + 1)
@@ -95,47 +108,48 @@ def nodes(
 
 def _arranged(
     siblings: Sequence[Process],
-    moment: Moment,
+    view: SnapshotView,
     measure: Callable[[Process], float | None] | None,
     is_reversed: bool,
 ) -> list[Process]:
     if len(siblings) == 1:
         return list(siblings)
     if measure is None:
-        found = sorted(siblings, key=lambda process: _trouble(process, moment))
+        found = sorted(siblings, key=lambda process: _trouble(process, view))
         return found[::-1] if is_reversed else found
     known = [(value, p) for p in siblings if (value := measure(p)) is not None]
     known.sort(key=lambda pair: pair[0], reverse=not is_reversed)
     return [p for _, p in known] + [p for p in siblings if measure(p) is None]
 
 
-def _trouble(process: Process, moment: Moment) -> tuple[int, int]:
+def _trouble(process: Process, view: SnapshotView) -> tuple[int, int]:
     """Sort key, smallest first: worst finding, then running processes, then ended ones."""
-    severity = moment.severity(process.process)
+    severity = view.severity(process.process)
     return (-int(severity) if severity else 0, 1 if process.is_gone else 0)
 
 
-def _count(moment: Moment, process: ProcessId) -> int:
-    below = moment.children.get(process, [])
-    return len(below) + sum(_count(moment, child.process) for child in below)
+def _count(view: SnapshotView, process: ProcessId) -> int:
+    below = view.children.get(process, [])
+    return len(below) + sum(_count(view, child.process) for child in below)
 
 
-def _row(node: Node, moment: Moment) -> Row:
-    """The row of a process; the row of the previous moment if all its inputs are unchanged.
+def _row(node: Node, view: SnapshotView) -> Row:
+    """The row of a process; the row of the previous view if all its inputs are unchanged.
 
     Most processes are idle, and an unchanged process is the same object in the next snapshot.
     """
     process = node.process
-    state, severity = moment.state(process), moment.severity(process.process)
+    state, severity = view.state(process), view.severity(process.process)
     basis = (state, severity, node.depth, node.children, node.is_folded)
-    known = moment.rows.get(process.process) or moment.rows_before.get(process.process)
+    known = view.rows.get(process.process) or view.rows_before.get(process.process)
     if known is None or known[0] is not process or known[1] != basis:
-        known = process, basis, _new_row(node, state, severity)
-    moment.rows[process.process] = known
+        known = process, basis, new_row(node, state, severity)
+    view.rows[process.process] = known
     return known[2]
 
 
-def _new_row(node: Node, state: str, severity: Severity | None) -> Row:
+def new_row(node: Node, state: str, severity: Severity | None) -> Row:
+    """Build the row of a process; `PAGE.row` calls this only for a changed process."""
     process = node.process
     trends = process.trends
     return Row(
@@ -228,40 +242,41 @@ def _maps_used(process: Process) -> float | None:
     return None if process.sample.maps is None else float(process.sample.maps.used)
 
 
-SORTS: Mapping[str, Callable[[Process], float | None]] = {
-    "CPU": lambda p: None if p.is_gone else p.cpu_percent,
-    "PRIVATE": lambda p: p.private_bytes,
-    "SHM": lambda p: p.shm_bytes,
-    "FDS": _fds_used,
-    "MAPS": _maps_used,
-    "THR": _thread_count,
-}
+SORTS: Mapping[str, Callable[[Process], float | None]] = MappingProxyType(
+    {
+        "CPU": lambda p: None if p.is_gone else p.cpu_percent,
+        "PRIVATE": lambda p: p.private_bytes,
+        "SHM": lambda p: p.shm_bytes,
+        "FDS": _fds_used,
+        "MAPS": _maps_used,
+        "THR": _thread_count,
+    }
+)
 
 
-def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
+def explained(node: Node, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """Two lines about the process under the cursor, then the stack of its main thread."""
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
-        ago_s = max(0.0, moment.snapshot.at_s - process.ended.at_s)
-        ago = "just now" if ago_s < 1 else f"{seconds_text(ago_s)} ago"
+        ago = ago_text(view.age_s(process.ended.at_s))
         first = line(
-            (words, "title"), " ended ", (process.ended.words, ending_tone(process)), f" {ago}"
+            (words, "title"), " ended: ", (process.ended.words, ending_tone(process)), f", {ago}"
         )
         return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
-    facts = [moment.state(process)]
+    facts = [view.state(process)]
+    if process.hook.state != "absent" or can_have_hook(process):
+        reason = f" ({process.hook.reason})" if process.hook.reason else ""
+        facts.append(f"hook {process.hook.state}{reason}")
     if process.sample.start_method:
         facts.append(f"started by {process.sample.start_method}")
     elif process.start_method:
         facts.append(f"starts by {process.start_method}")
     if process.sharing_strategy:
         facts.append(f"shares by {process.sharing_strategy}")
-    if process.hook.state != "absent" or can_have_hook(process):
-        reason = f" ({process.hook.reason})" if process.hook.reason else ""
-        facts.append(f"hook {process.hook.state}{reason}")
     facts += process.problems[:1]
     second = process.doing or command(process)
-    found = moment.findings_of.get(process.process)
+    found = view.findings_of.get(process.process)
     if found:
         second = f"{found[0].severity.word}: {found[0].summary}"
     thread = process.threads[0] if process.threads else None
@@ -269,15 +284,15 @@ def explained(node: Node, moment: Moment, width: int) -> tuple[Line, ...]:
     return (
         cut(line((words, "title"), "  ", ", ".join(facts)), width),
         cut(line("  ", second), width),
-        *_head_of(thread, process, moment),
+        *_head_of(thread, process, view),
         *stack,
     )
 
 
-def _head_of(thread: Thread | None, process: Process, moment: Moment) -> tuple[Line, ...]:
+def _head_of(thread: Thread | None, process: Process, view: SnapshotView) -> tuple[Line, ...]:
     if thread is None:
         return ()
-    return (stack_head(thread, moment.snapshot.at_s, process.stacks_cost_s),)
+    return (stack_head(thread, view.snapshot.at_s, process.stacks_cost_s),)
 
 
 def command(process: Process) -> str:
@@ -285,9 +300,9 @@ def command(process: Process) -> str:
     return " ".join(process.sample.cmdline) or f"[{process.sample.name}]"
 
 
-def _text(node: Node, moment: Moment) -> str:
+def _text(node: Node, view: SnapshotView) -> str:
     p = node.process
-    state, hook = moment.state(p), f"hook:{p.hook.state}"
+    state, hook = view.state(p), f"hook:{p.hook.state}"
     return f"{p.pid} {p.label} {p.role} {state} {hook} {p.doing} {command(p)}"
 
 
@@ -300,11 +315,11 @@ PAGE: Page[Node] = Page(
     title="Overview",
     short="Job",
     columns=COLUMNS,
-    items=lambda moment: nodes(moment, Order()),
+    items=lambda view: nodes(view, Order()),
     key=lambda node: node.process.process,
     row=_row,
     text=_text,
-    empty=lambda moment: ("No process has been read yet; the first sample takes a moment.",),
+    empty=lambda view: ("No process has been read yet; the first sample takes a moment.",),
     details=explained,
     process=lambda node: node.process.process,
     # `arrange` sorts the tree; this mapping only names the sortable columns.

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, Moment
-from mpwatch.tui.elements.styled_text import Column, Line, Row, Span, Tone, cell, headed, line
+from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, headed, line
 from mpwatch.tui.pages.threads import stack_lines
 
 COLUMNS = (
-    Column("WHO", 22, keep=9, most=26, spreads=34),
-    Column("WAITS", 24, keep=9, grows=True),
-    Column("FOR", 8, align="right", keep=8),
+    ScreenColumn("PROCESS", 22, keep=9, most=26, spreads=34),
+    ScreenColumn("WAIT", 24, keep=9, grows=True),
+    ScreenColumn("FOR", 8, align="right", keep=8),
 )
-VERDICT_WORDS: dict[Verdict, str] = {
-    "cycle": "CYCLE",
-    "dead-end": "DEAD END",
-    "progress": "moves",
-    "ordinary": "ordinary",
-    "unknown": "unknown",
-}
-_TONES: dict[Verdict, Tone] = {
-    "cycle": "critical",
-    "dead-end": "critical",
-    "progress": "good",
-    "ordinary": "dim",
-    "unknown": "warning",
-}
+VERDICT_WORDS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        "cycle": "CYCLE",
+        "dead-end": "DEAD END",
+        "progress": "moves",
+        "ordinary": "ordinary",
+        "unknown": "unknown",
+    }
+)
+_TONES: Mapping[Verdict, Tone] = MappingProxyType(
+    {
+        "cycle": "critical",
+        "dead-end": "critical",
+        "progress": "good",
+        "ordinary": "dim",
+        "unknown": "warning",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WaitRow:
     """One line of the tree: a link of a chain, its conclusion, or a single wait."""
 
     key: tuple[object, ...]
@@ -48,107 +54,107 @@ class Step:
     edge: WaitEdge | None = None
 
 
-def items(moment: Moment) -> list[Step]:
+def items(view: SnapshotView) -> list[WaitRow]:
     """Chains first, worst on top, then waits outside any chain; idle waits are omitted."""
-    steps: list[Step] = []
-    graph = moment.snapshot.waits
+    rows: list[WaitRow] = []
+    graph = view.snapshot.waits
     order: list[Verdict] = ["cycle", "dead-end", "unknown", "progress", "ordinary"]
     chains = sorted(graph.chains, key=lambda chain: order.index(chain.verdict))
     chained: set[ProcessId | None] = set()
     for number, chain in enumerate(chains):
-        if moment.scope is not None and all(k.process != moment.scope for k in chain.links):
+        if view.scope is not None and all(k.process != view.scope for k in chain.links):
             continue
-        steps += _steps(chain, number)
+        rows += _chain_rows(chain, number)
         chained |= {link.process for link in chain.links}
     for edge in graph.edges:
-        in_scope = moment.scope in (None, edge.waiter)
+        in_scope = view.scope in (None, edge.waiter)
         if in_scope and not edge.is_ordinary and edge.waiter not in chained:
-            steps.append(_single(edge, moment))
-    return steps
+            rows.append(_single(edge, view))
+    return rows
 
 
-def _steps(chain: WaitChain, number: int) -> list[Step]:
-    steps = []
+def _chain_rows(chain: WaitChain, number: int) -> list[WaitRow]:
+    rows = []
     for depth, link in enumerate(chain.links):
         key = ("link", link.process, link.tid, link.words, depth, number)
-        steps.append(Step(key, link.process, depth, link.who, link.words, link.since_s))
+        rows.append(WaitRow(key, link.process, depth, link.who, link.words, link.since_s))
     last = chain.links[-1].process if chain.links else None
     words = chain.conclusion or "the end of this chain could not be determined"
     end = ("end", number, chain.sentence)
-    steps.append(Step(end, last, len(chain.links), "", words, None, chain.verdict))
-    return steps
+    rows.append(WaitRow(end, last, len(chain.links), "", words, None, chain.verdict))
+    return rows
 
 
-def _single(edge: WaitEdge, moment: Moment) -> Step:
-    who = moment.name(edge.waiter)
+def _single(edge: WaitEdge, view: SnapshotView) -> WaitRow:
+    who = view.name(edge.waiter)
     if edge.tid != edge.waiter.pid:
         who += f" thread {edge.tid}"
     words = f"waits for {edge.what}"
     if edge.providers:
-        words += f" from {', '.join(moment.name(p) for p in edge.providers[:3])}"
-    return Step(
+        words += f" from {', '.join(view.name(p) for p in edge.providers[:3])}"
+    return WaitRow(
         ("edge", edge.waiter, edge.tid), edge.waiter, 0, who, words, edge.since_s, None, edge
     )
 
 
-def _row(step: Step, moment: Moment) -> Row:
-    indent = "   " * (step.depth - 1) + " └ " if step.depth else ""
-    if step.verdict is not None:
-        tone = _TONES[step.verdict]
+def _row(item: WaitRow, view: SnapshotView) -> Row:
+    indent = "   " * (item.depth - 1) + " └ " if item.depth else ""
+    if item.verdict is not None:
+        tone = _TONES[item.verdict]
         return Row(
-            step.key,
+            item.key,
             (
-                line((indent, "dim"), (VERDICT_WORDS[step.verdict], tone)),
-                cell(step.words, tone),
+                line((indent, "dim"), (VERDICT_WORDS[item.verdict], tone)),
+                cell(item.words, tone),
                 cell(""),
             ),
         )
-    severity = moment.severity(step.process) if step.process else None
-    pid = f" {step.process.pid}" if step.process else ""
-    if pid.strip() in step.who.replace("(", " ").replace(")", " ").split():
+    severity = view.severity(item.process) if item.process else None
+    pid = f" {item.process.pid}" if item.process else ""
+    if pid.strip() in item.who.replace("(", " ").replace(")", " ").split():
         pid = ""  # the name contains the pid already
-    since = seconds_text(step.since_s) if step.since_s is not None else ""
+    since = seconds_text(item.since_s) if item.since_s is not None else ""
     return Row(
-        step.key,
-        (line((indent, "dim"), (step.who, "title"), (pid, "dim")), cell(step.words), cell(since)),
+        item.key,
+        (line((indent, "dim"), (item.who, "title"), (pid, "dim")), cell(item.words), cell(since)),
         mark=MARKS[severity] if severity else Span(" "),
     )
 
 
-def details(step: Step, moment: Moment, width: int) -> tuple[Line, ...]:
-    """Facts about the process of this step, and the fix if a finding gives one."""
-    found = moment.findings_of.get(step.process, []) if step.process else []
+def details(item: WaitRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
+    """Facts about the process of this line, and the fix if a finding gives one."""
+    found = view.findings_of.get(item.process, []) if item.process else []
     if found:
         finding = found[0]
         return (
-            *_in_full(step, width),
+            *_in_full(item, width),
             *headed(f" {finding.rule}  ", "critical", finding.summary, width),
             *headed("   fix  ", "", finding.advice, width),
         )
-    process = moment.by_id.get(step.process) if step.process else None
-    lines = _in_full(step, width)
-    if step.edge is not None and step.edge.evidence:
-        lines.append(line(" evidence ", (step.edge.evidence, "dim")))
+    process = view.by_id.get(item.process) if item.process else None
+    lines = _in_full(item, width)
+    if item.edge is not None and item.edge.evidence:
+        lines.append(line(" evidence ", (item.edge.evidence, "dim")))
     if process is not None:
-        lines.append(cell(f" {moment.full_name(process.process)}  {process.doing}"))
+        lines.append(cell(f" {view.full_name(process.process)}  {process.doing}"))
         stack = process.threads[0].stack if process.threads else ()
         lines += stack_lines(stack, width)
     return tuple(lines)
 
 
-def _in_full(step: Step, width: int) -> list[Line]:
-    """The step uncut, independent of the width of its columns."""
-    if step.verdict is not None:
-        head = f" {VERDICT_WORDS[step.verdict]}  "
-        return list(headed(head, _TONES[step.verdict], step.words, width))
-    since = f"  for {seconds_text(step.since_s)}" if step.since_s is not None else ""
-    return list(headed(f" {step.who} ", "title", f"{step.words} {since}", width))
+def _in_full(item: WaitRow, width: int) -> list[Line]:
+    """The line uncut, independent of the width of its columns."""
+    if item.verdict is not None:
+        head = f" {VERDICT_WORDS[item.verdict]}  "
+        return list(headed(head, _TONES[item.verdict], item.words, width))
+    since = f"  for {seconds_text(item.since_s)}" if item.since_s is not None else ""
+    return list(headed(f" {item.who} ", "title", f"{item.words} {since}", width))
 
 
-def _empty(moment: Moment) -> tuple[str, ...]:
-    if not moment.snapshot.living():
+def _empty(view: SnapshotView) -> tuple[str, ...]:
+    if not view.snapshot.living():
         return ("No waits: every process of this job has ended.",)
-    ordinary = sum(edge.is_ordinary for edge in moment.snapshot.waits.edges)
+    ordinary = sum(edge.is_ordinary for edge in view.snapshot.waits.edges)
     idle = (
         f"{ordinary} ordinary waits (idle workers, back-pressure) are omitted. " if ordinary else ""
     )
@@ -158,19 +164,19 @@ def _empty(moment: Moment) -> tuple[str, ...]:
     )
 
 
-PAGE: Page[Step] = Page(
+PAGE: Page[WaitRow] = Page(
     name="waits",
     title="Waits",
     short="Waits",
     columns=COLUMNS,
     items=items,
-    key=lambda step: step.key,
+    key=lambda item: item.key,
     row=_row,
-    text=lambda step, moment: f"{step.who} {step.words} {moment.full_name(step.process)}",
+    text=lambda item, view: f"{item.who} {item.words} {view.full_name(item.process)}",
     empty=_empty,
     details=details,
     details_share=0.4,
-    process=lambda step: step.process,
+    process=lambda item: item.process,
     help=(
         "Why the job is stalled: each wait chain from a stalled thread, one step per line, to the",
         "process or resource at its end.",

@@ -1,4 +1,4 @@
-"""The whole job: overview first, every other page under a digit."""
+"""The screens about the whole job: the dashboard, merged stacks, and comparison of snapshots."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from mpwatch.model.commands import TakeStacks
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, threads, tree, waits
-from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.pages import AnyPage, AnyView, PagesScreen
+from mpwatch.tui.pages import (
+    compare,
+    events,
+    files,
+    findings,
+    flows,
+    gpu,
+    loader,
+    merged,
+    shm,
+    threads,
+    tree,
+    waits,
+)
+from mpwatch.tui.screens.pages import AnyPage, AnyPageView, PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.screens.texts import FindingScreen
+from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.overview import Overview
 from mpwatch.tui.widgets.page_view import PageView
 
@@ -24,25 +38,25 @@ class Dashboard(PagesScreen):
         Binding("E", "toggle_ended", "Hide or show ended processes", id="overview.ended"),
     ]
 
-    def __init__(self, watch: Watch) -> None:
-        super().__init__(watch, PAGES)
+    def __init__(self, view_state: ViewState) -> None:
+        super().__init__(view_state, PAGES)
 
-    def make_view(self, page: AnyPage) -> AnyView:
+    def make_page_view(self, page: AnyPage) -> AnyPageView:
         """Make the overview with its own widget, other pages as usual."""
         if page.name == "overview":
             return Overview(id="page-overview")
-        return super().make_view(page)
+        return super().make_page_view(page)
 
     @property
     def overview(self) -> Overview:
         """The first page."""
-        view = self.views["0"]
-        assert isinstance(view, Overview)
-        return view
+        page_view = self.page_views["0"]
+        assert isinstance(page_view, Overview)
+        return page_view
 
     async def action_back(self) -> None:  # type: ignore[override]
         """Clear the filter, or go back to the overview."""
-        if self.watch_state.viewing.filter or self._filter.display:
+        if self.view_state.settings.filter or self._filter.display:
             super().action_back()
         else:
             await self.action_page("0")
@@ -52,11 +66,11 @@ class Dashboard(PagesScreen):
         hidden = self.overview.toggle_ended()
         self.notify(f"Processes that have ended are {'hidden' if hidden else 'shown'}.", timeout=2)
 
-    def look(self) -> None:
+    def request_stacks(self) -> None:
         """Follow the process under the cursor on pages with stacks; sample it in the tree."""
-        page = self.view.page.name
-        self.watch_state.follow(self.current_process if page == "threads" else None)
-        self.watch_state.glance_at(self.current_process if page == "overview" else None)
+        page = self.page_view.page.name
+        self.view_state.follow(self.current_process if page == "threads" else None)
+        self.view_state.request_stacks_of(self.current_process if page == "overview" else None)
 
     async def jump_to(self, process: ProcessId) -> None:
         """Show a process in the tree."""
@@ -66,13 +80,13 @@ class Dashboard(PagesScreen):
     def on_page_view_opened(self, event: PageView.Opened) -> None:
         """Open the process of a row."""
         if event.process is not None:
-            self.app.push_screen(ProcessScreen(self.watch_state, event.process))
+            self.app.push_screen(ProcessScreen(self.view_state, event.process))
 
     def on_overview_finding_opened(self, event: Overview.FindingOpened) -> None:
         """Open a finding."""
         event.stop()
         if isinstance(event.item, Finding):
-            self.app.push_screen(FindingScreen(self.watch_state, event.item))
+            self.app.push_screen(FindingScreen(self.view_state, event.item))
 
 
 PAGES: tuple[Any, ...] = (
@@ -87,3 +101,42 @@ PAGES: tuple[Any, ...] = (
     events.PAGE,
     findings.PAGE,
 )
+
+
+class MergedScreen(PagesScreen):
+    """Merged stacks of all processes."""
+
+    def __init__(self, view_state: ViewState) -> None:
+        super().__init__(view_state, (merged.PAGE,), first_digit=1)
+
+    def on_mount(self) -> None:
+        """Request the stacks of all processes."""
+        self.view_state.ask(TakeStacks())
+
+    def on_page_view_opened(self, event: PageView.Opened) -> None:
+        """Open the first process of a group."""
+        event.stop()
+        if event.process is not None:
+            self.app.push_screen(ProcessScreen(self.view_state, event.process))
+
+
+class CompareScreen(PagesScreen):
+    """The current snapshot against a saved one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "save_snapshot", "Save this snapshot", id="compare.keep"),
+    ]
+
+    def __init__(self, view_state: ViewState) -> None:
+        super().__init__(view_state, (compare.page(lambda: view_state.saved),), first_digit=1)
+
+    def action_save_snapshot(self) -> None:
+        """Replace the saved snapshot by the displayed one."""
+        self.view_state.save_snapshot()
+        self.show_snapshot()
+
+    def on_page_view_opened(self, event: PageView.Opened) -> None:
+        """Open a process."""
+        event.stop()
+        if event.process is not None:
+            self.app.push_screen(ProcessScreen(self.view_state, event.process))

@@ -1,4 +1,4 @@
-"""Screens that show pages of the moment: the dashboard and one process."""
+"""Base class of the screens that show pages: the dashboard and one process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from textual.widgets import Input
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.elements.header import Tab, header
-from mpwatch.tui.elements.hook_question import question_line
 from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell
+from mpwatch.tui.hook_question import question_line
 from mpwatch.tui.pages import threads
 from mpwatch.tui.screens.base import LiveScreen
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
 from mpwatch.tui.widgets.tab_bar import TabBar
@@ -28,7 +28,7 @@ from mpwatch.tui.widgets.tab_bar import TabBar
 HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
 
 AnyPage = Page[Any]
-AnyView = PageView[Any]
+AnyPageView = PageView[Any]
 
 
 class PagesScreen(LiveScreen):
@@ -59,11 +59,13 @@ class PagesScreen(LiveScreen):
         Binding("escape", "back", "Clear the filter, go back", key_display="esc", id="back"),
     ]
 
-    def __init__(self, watch: Watch, pages: Sequence[AnyPage], first_digit: int = 0) -> None:
+    def __init__(
+        self, view_state: ViewState, pages: Sequence[AnyPage], first_digit: int = 0
+    ) -> None:
         super().__init__()
-        self.watch_state = watch
+        self.view_state = view_state
         self.pages = {str(first_digit + n): page for n, page in enumerate(pages)}
-        self.views: dict[str, AnyView] = {}
+        self.page_views: dict[str, AnyPageView] = {}
         self.current = str(first_digit)
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
@@ -77,7 +79,7 @@ class PagesScreen(LiveScreen):
         yield self._header
         yield from self.heads()
         with self._body:
-            yield self._view(self.current)
+            yield self._page_view(self.current)
         yield self._filter
         yield self._tabs
 
@@ -85,71 +87,71 @@ class PagesScreen(LiveScreen):
         """Open the first page."""
         self._filter.display = False
         self._tabs.choose(self.current)
-        self.view.main.focus()
+        self.page_view.main.focus()
 
     # --- what subclasses may change --------------------------------------------------------------
 
-    def make_view(self, page: AnyPage) -> AnyView:
+    def make_page_view(self, page: AnyPage) -> AnyPageView:
         """Make the widget of a page."""
-        if page.name == "threads" and self.watch_state.source.is_live:
+        if page.name == "threads" and self.view_state.source.is_live:
             # In a replay the present files may differ from those of the recorded run.
-            page = threads.with_source_lines(page, self.watch_state.sources)
+            page = threads.with_source_lines(page, self.view_state.sources)
         return PageView(page, id=f"page-{page.name}")
 
     def heads(self) -> Sequence[Widget]:
         """Widgets between the status line and the page."""
         return ()
 
-    def scope_of(self, moment: Moment) -> Moment:
-        """The moment limited to the scope of this screen."""
-        return moment
+    def scope_of(self, view: SnapshotView) -> SnapshotView:
+        """The snapshot limited to the scope of this screen."""
+        return view
 
-    def top_line(self, moment: Moment) -> Line:
+    def top_line(self, view: SnapshotView) -> Line:
         """The status line, or the question whether to inject the hook."""
-        question = self.watch_state.question
+        question = self.view_state.question
         if question is not None and question.is_shown and question.plan is not None:
             return question_line(question.plan, self.size.width)
-        return header(moment.snapshot, self.watch_state.viewing, self.size.width)
+        return header(view.snapshot, self.view_state.settings, self.size.width)
 
-    def look(self) -> None:
+    def request_stacks(self) -> None:
         """Request the stacks this screen shows; none by default."""
-        self.watch_state.follow(None)
-        self.watch_state.glance_at(None)
+        self.view_state.follow(None)
+        self.view_state.request_stacks_of(None)
 
     # --- drawing ---------------------------------------------------------------------------------
 
     @property
-    def view(self) -> AnyView:
+    def page_view(self) -> AnyPageView:
         """The page shown."""
-        return self.views[self.current]
+        return self.page_views[self.current]
 
     @property
     def current_process(self) -> ProcessId | None:
         """The process under the cursor."""
-        return self.view.current_process
+        return self.page_view.current_process
 
-    def _view(self, digit: str) -> AnyView:
-        if digit not in self.views:
-            self.views[digit] = self.make_view(self.pages[digit])
-        return self.views[digit]
+    def _page_view(self, digit: str) -> AnyPageView:
+        if digit not in self.page_views:
+            self.page_views[digit] = self.make_page_view(self.pages[digit])
+        return self.page_views[digit]
 
-    def show_moment(self) -> None:
+    def show_snapshot(self) -> None:
         """Draw the status line and the visible page."""
-        moment = self.watch_state.moment
-        if moment is None:
-            words = f" mpwatch   {self.watch_state.viewing.title}   waiting for the first sample"
+        view = self.view_state.view
+        if view is None:
+            words = f" mpwatch   {self.view_state.settings.title}   waiting for the first sample"
             self._header.show((cell(words),))
             return
-        self._header.show((self.top_line(moment),))
-        before = self.view.main
-        self.view.show(self.scope_of(moment), self.watch_state.viewing.filter)
-        if before.has_focus and before is not self.view.main:
-            self.view.main.focus()
-        self.look()
+        self._header.show((self.top_line(view),))
+        before = self.page_view.main
+        self.page_view.show(self.scope_of(view), self.view_state.settings.filter)
+        if before.has_focus and before is not self.page_view.main:
+            self.page_view.main.focus()
+        self.request_stacks()
 
     def on_resize(self, event: events.Resize) -> None:
         """Fit the status line to the new width."""
-        self.show_moment()
+        self.show_snapshot()
 
     # --- pages -----------------------------------------------------------------------------------
 
@@ -168,22 +170,22 @@ class PagesScreen(LiveScreen):
             return
         # Output is held until the page is mounted: a slow link would show a blank page first.
         with self.app.batch_update():
-            self.view.display = False
+            self.page_view.display = False
             self.current = digit
-            if digit not in self.views:
-                await self._body.mount(self._view(digit))
-            self.view.display = True
+            if digit not in self.page_views:
+                await self._body.mount(self._page_view(digit))
+            self.page_view.display = True
             self._tabs.choose(digit)
             # A new page has no rows before its layout.
-            self.view.put_on(process)
-            self.show_moment()
-            self.view.main.focus()
-        self.call_after_refresh(self._settle, self.view)
+            self.page_view.select_process(process)
+            self.show_snapshot()
+            self.page_view.main.focus()
+        self.call_after_refresh(self._settle, self.page_view)
 
-    def _settle(self, view: AnyView) -> None:
+    def _settle(self, page_view: AnyPageView) -> None:
         """Request stacks for the process under the cursor of a new page."""
-        if view is self.view:
-            self.look()
+        if page_view is self.page_view:
+            self.request_stacks()
 
     async def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
         """Show the page that was clicked."""
@@ -195,27 +197,27 @@ class PagesScreen(LiveScreen):
     def action_filter(self) -> None:
         """Ask for words to filter by."""
         self._filter.display = True
-        self._filter.value = self.watch_state.viewing.filter
+        self._filter.value = self.view_state.settings.filter
         self._filter.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing."""
         if self._filter.display:
-            self.watch_state.set_filter(event.value)
-            self.show_moment()
+            self.view_state.set_filter(event.value)
+            self.show_snapshot()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter and go back to the rows."""
         self._filter.display = False
-        self.view.main.focus()
+        self.page_view.main.focus()
 
     def action_back(self) -> None:
         """Go one level back: filter input, filter, page, then screen."""
-        if self._filter.display or self.watch_state.viewing.filter:
+        if self._filter.display or self.view_state.settings.filter:
             self._filter.display = False
-            self.watch_state.set_filter("")
-            self.show_moment()
-            self.view.main.focus()
+            self.view_state.set_filter("")
+            self.show_snapshot()
+            self.page_view.main.focus()
         else:
             self.leave()
 
@@ -225,8 +227,8 @@ class PagesScreen(LiveScreen):
 
     def action_sort(self, step: int) -> None:
         """Sort by another column."""
-        self.view.sort_next(step)
+        self.page_view.sort_next(step)
 
     def action_reverse(self) -> None:
         """Turn the order around."""
-        self.view.reverse()
+        self.page_view.reverse()

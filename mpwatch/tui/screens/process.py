@@ -11,11 +11,11 @@ from textual.widget import Widget
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.elements.page import without_column
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import events, files, findings, flame, flows, process, shm, threads, waits
-from mpwatch.tui.screens.finding import FindingScreen
-from mpwatch.tui.screens.pages import AnyPage, AnyView, PagesScreen
-from mpwatch.tui.view_state import Watch
+from mpwatch.tui.screens.pages import AnyPage, AnyPageView, PagesScreen
+from mpwatch.tui.screens.texts import FindingScreen
+from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
 
@@ -27,8 +27,8 @@ class ProcessScreen(PagesScreen):
         Binding("backspace", "back", "Back", show=False, id="process.back"),
     ]
 
-    def __init__(self, watch: Watch, process_id: ProcessId) -> None:
-        super().__init__(watch, PAGES, first_digit=1)
+    def __init__(self, view_state: ViewState, process_id: ProcessId) -> None:
+        super().__init__(view_state, PAGES, first_digit=1)
         self.process_id = process_id
         self._head = LineView(id="process-head")
 
@@ -36,30 +36,30 @@ class ProcessScreen(PagesScreen):
         """Identity and limits of the process."""
         return (self._head,)
 
-    def scope_of(self, moment: Moment) -> Moment:
-        """The moment limited to this process."""
-        return moment.scoped(self.process_id)
+    def scope_of(self, view: SnapshotView) -> SnapshotView:
+        """The snapshot limited to this process."""
+        return view.scoped(self.process_id)
 
-    def show_moment(self) -> None:
+    def show_snapshot(self) -> None:
         """Draw the head and the page."""
-        moment = self.watch_state.moment
-        found = moment.by_id.get(self.process_id) if moment else None
-        if moment is not None and found is not None:
-            self._head.show(process.head(moment, found, self.size.width))
-        super().show_moment()
+        view = self.view_state.view
+        found = view.by_id.get(self.process_id) if view else None
+        if view is not None and found is not None:
+            self._head.show(process.head(view, found, self.size.width))
+        super().show_snapshot()
 
-    def make_view(self, page: AnyPage) -> AnyView:
+    def make_page_view(self, page: AnyPage) -> AnyPageView:
         """Make the flame page from the samples taken while this screen is open."""
         if page.name == "flame":
-            page = flame.page(lambda: self.watch_state.samples)
+            page = flame.page(lambda: self.view_state.samples)
         if page.name in ("threads", "events", "findings"):
             page = without_column(page, "PROCESS")
-        return super().make_view(page)
+        return super().make_page_view(page)
 
-    def look(self) -> None:
+    def request_stacks(self) -> None:
         """Follow the process this screen is about."""
-        self.watch_state.follow(self.process_id)
-        self.watch_state.glance_at(None)
+        self.view_state.follow(self.process_id)
+        self.view_state.request_stacks_of(None)
 
     @property
     def current_process(self) -> ProcessId | None:
@@ -70,9 +70,9 @@ class ProcessScreen(PagesScreen):
         """Open a finding, or another process a row belongs to."""
         event.stop()
         if isinstance(event.item, Finding):
-            self.app.push_screen(FindingScreen(self.watch_state, event.item))
+            self.app.push_screen(FindingScreen(self.view_state, event.item))
         elif event.process is not None and event.process != self.process_id:
-            self.app.push_screen(ProcessScreen(self.watch_state, event.process))
+            self.app.push_screen(ProcessScreen(self.view_state, event.process))
 
 
 PAGES: tuple[Any, ...] = (

@@ -171,7 +171,7 @@ class LineView(LineCanvas):
         if not is_new and lines == before and self.size == self._shown_at:
             return
         self._shown_at = self.size
-        size = self._room(lines, is_new)
+        size = self._scroll_size(lines, is_new)
         if size != self.virtual_size:
             self.virtual_size = size
         top = self.scroll_offset.y
@@ -185,7 +185,7 @@ class LineView(LineCanvas):
         if changed:
             self.refresh(*changed)
 
-    def _room(self, lines: Sequence[Line], is_new: bool) -> Size:
+    def _scroll_size(self, lines: Sequence[Line], is_new: bool) -> Size:
         """The scrollable size; no horizontal scrolling if all lines fit."""
         widest = max((width_of(content) for content in lines), default=0)
         steps = -(-widest // WIDTH_STEP) * WIDTH_STEP

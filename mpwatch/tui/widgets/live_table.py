@@ -21,7 +21,14 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mpwatch.tui.elements.styled_text import Column, Placed, Row, drawn, looks_alike, place
+from mpwatch.tui.elements.styled_text import (
+    PlacedColumn,
+    Row,
+    ScreenColumn,
+    drawn,
+    looks_alike,
+    place,
+)
 from mpwatch.tui.widgets.line_view import LineCanvas, joined
 
 T = TypeVar("T")
@@ -77,7 +84,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
         step: int = 0
 
-    class SortAsked(Message):
+    class SortRequested(Message):
         """A column was chosen to sort by: its header was clicked or its letter pressed."""
 
         def __init__(self, table: Widget, column: str) -> None:
@@ -92,7 +99,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
     def __init__(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[ScreenColumn],
         key: Callable[[T], Hashable],
         *,
         has_header: bool = True,
@@ -105,12 +112,12 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         self._key = key
         self._head = 1 if has_header else 0
         self._clock = clock
-        self.touched_s = float("-inf")
+        self.last_input_s = float("-inf")
         self._items: Sequence[T] = ()
         self._row: Callable[[T], Row] | None = None
         self._index: dict[Hashable, int] = {}
         self._painted: dict[int, Row | None] = {}
-        self._placed: tuple[Placed, ...] = ()
+        self._placed: tuple[PlacedColumn, ...] = ()
         self._placed_for = -1
         self.sorted_by: str | None = None
         self.is_reversed = False
@@ -149,7 +156,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         was_visible = was_at is not None and self._is_visible(was_at)
         self._items, self._row = items, row
         self._index = {self._key(item): index for index, item in enumerate(items)}
-        self._make_room()
+        self._set_scroll_height()
         self._settle_cursor(was_at, was_visible)
         changed: list[Region] = []
         for y in range(self._head, self.size.height):
@@ -160,7 +167,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         if changed:
             self.refresh(*changed)
 
-    def _make_room(self) -> None:
+    def _set_scroll_height(self) -> None:
         """Set the scrollable height; the visible height if all rows fit.
 
         Each change causes layout and output of the whole screen, so starts and exits must not.
@@ -172,7 +179,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
     def on_resize(self) -> None:
         """Update the scrollable height."""
-        self._make_room()
+        self._set_scroll_height()
 
     def _changed_cells(self, y: int, before: Row | None, after: Row | None) -> list[Region]:
         """The part of a line from its first to its last changed cell, empty if it looks the same.
@@ -260,11 +267,13 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             segments += self._head_cell(name, width, column, style)
         return joined(segments).crop_extend(0, self.size.width, base)
 
-    def _head_cell(self, name: str, width: int, column: Column, style: Style) -> list[Segment]:
+    def _head_cell(
+        self, name: str, width: int, column: ScreenColumn, style: Style
+    ) -> list[Segment]:
         text = name[:width]
         return [Segment(text.ljust(width) if column.align == "left" else text.rjust(width), style)]
 
-    def _places(self) -> tuple[Placed, ...]:
+    def _places(self) -> tuple[PlacedColumn, ...]:
         width = (
             self.size.width - self.scrollbar_size_vertical
         )  # the scrollbar would cover the last column
@@ -345,10 +354,10 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         """Record the time of input; sort by the column of a pressed letter."""
-        self.touched_s = self._clock()
+        self.last_input_s = self._clock()
         for column in self._columns:
             if column.letter and event.character == column.letter:
-                self.post_message(self.SortAsked(self, column.name))
+                self.post_message(self.SortRequested(self, column.name))
                 event.stop()
                 return
 
@@ -357,9 +366,9 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         if event.y < self._head:
             name = self._column_at(event.x)
             if name:
-                self.post_message(self.SortAsked(self, name))
+                self.post_message(self.SortRequested(self, name))
             return
-        self.touched_s = self._clock()
+        self.last_input_s = self._clock()
         index = event.y - self._head + self.scroll_offset.y
         if not 0 <= index < len(self._items):
             return

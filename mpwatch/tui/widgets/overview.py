@@ -9,9 +9,9 @@ from textual.app import ComposeResult
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.elements.header import host_line, is_over, over_lines
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import findings, tree
-from mpwatch.tui.pages.findings import Brief
+from mpwatch.tui.pages.findings import FindingLine
 from mpwatch.tui.pages.tree import Node
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
@@ -26,7 +26,7 @@ class Overview(PageView[Node]):
 
     DEFAULT_CSS = """
     Overview > .health { height: auto; }
-    Overview > .brief { height: auto; }
+    Overview > .findings { height: auto; }
     Overview > .host { height: 1; }
     """
 
@@ -38,12 +38,12 @@ class Overview(PageView[Node]):
     ) -> None:
         super().__init__(tree.page(), clock=clock, id=id)
         self.health = LineView(classes="health")
-        self.brief: LiveTable[Brief] = LiveTable(
-            findings.BRIEF_COLUMNS,
-            lambda brief: brief.key,
+        self.findings_table: LiveTable[FindingLine] = LiveTable(
+            findings.FINDING_LINE_COLUMNS,
+            lambda finding_line: finding_line.key,
             has_header=False,
             clock=clock,
-            classes="brief",
+            classes="findings",
         )
         self.host = LineView(classes="host bar")
         self._folded: frozenset[ProcessId] = frozenset()
@@ -52,29 +52,34 @@ class Overview(PageView[Node]):
     def compose(self) -> ComposeResult:
         """Findings, then the tree as in any page, then the host."""
         yield self.health
-        yield self.brief
+        yield self.findings_table
         yield from super().compose()
         yield self.host
 
     def _draw(self) -> None:
-        moment = self._moment
-        if moment is not None and self.size.width:
-            self._draw_findings(moment)
-            self.host.show((host_line(moment.snapshot, self.size.width),))
+        view = self._view
+        if view is not None and self.size.width:
+            self._draw_findings(view)
+            self.host.show((host_line(view.snapshot, self.size.width),))
         super()._draw()
 
-    def _draw_findings(self, moment: Moment) -> None:
+    def _draw_findings(self, view: SnapshotView) -> None:
         most = max(2, self.size.height // 6)
-        found = findings.briefs(moment.snapshot, most)
-        lines = over_lines(moment.snapshot)
-        if not lines and not found and not is_over(moment.snapshot):
-            lines = (findings.health(moment),)
+        found = findings.finding_lines(view.snapshot, most)
+        lines = over_lines(view.snapshot)
+        if not lines and not found and not is_over(view.snapshot):
+            lines = (findings.health(view),)
         self.health.show(lines)
         height = min(len(found), most)
-        if self.brief.styles.height is None or self.brief.styles.height.value != height:
-            self.brief.styles.height = height
-            self.brief.display = height > 0
-        self.brief.show(found, lambda brief: findings.brief_row(brief, moment))
+        if (
+            self.findings_table.styles.height is None
+            or self.findings_table.styles.height.value != height
+        ):
+            self.findings_table.styles.height = height
+            self.findings_table.display = height > 0
+        self.findings_table.show(
+            found, lambda finding_line: findings.finding_line_row(finding_line, view)
+        )
 
     def details_height(self, height: int) -> int:
         """Two lines; on tall screens room for a stack as well."""
@@ -111,12 +116,12 @@ class Overview(PageView[Node]):
 
     def unfold_to(self, process: ProcessId) -> bool:
         """Put the cursor on a process, unfolding its ancestors."""
-        moment = self._moment
-        above = moment.by_id.get(process) if moment else None
+        view = self._view
+        above = view.by_id.get(process) if view else None
         hiding: set[ProcessId] = set()
-        while moment is not None and above is not None and above.parent is not None:
+        while view is not None and above is not None and above.parent is not None:
             hiding.add(above.parent)
-            above = moment.by_id.get(above.parent)
+            above = view.by_id.get(above.parent)
         self._fold(self._folded - hiding)
         return self.table.move_to(process)
 
@@ -135,6 +140,8 @@ class Overview(PageView[Node]):
             return
         event.prevent_default()
         event.stop()
-        brief = self.brief.current
-        if brief is not None:
-            self.post_message(self.FindingOpened(brief.finding.process, brief.finding))
+        finding_line = self.findings_table.current
+        if finding_line is not None:
+            self.post_message(
+                self.FindingOpened(finding_line.finding.process, finding_line.finding)
+            )

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.widget import Widget
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.elements.page import Order, Page, filtered, held, ordered
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.page import Order, Page, filtered, in_shown_order, ordered
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell, wrapped
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable
@@ -24,7 +24,7 @@ HOLD_S = 1.5
 
 
 class PageView(Vertical, Generic[T]):
-    """Draws a page for each moment passed to `show`; does nothing while hidden."""
+    """Draws a page for each snapshot passed to `show`; does nothing while hidden."""
 
     DEFAULT_CSS = """
     PageView { height: 1fr; }
@@ -62,7 +62,7 @@ class PageView(Vertical, Generic[T]):
         self.empty = ScrollingLines(classes="empty")
         self.details = ScrollingLines(classes="details")
         self._clock = clock
-        self._moment: Moment | None = None
+        self._view: SnapshotView | None = None
         self._filter = ""
         self._wanted: ProcessId | None = None
 
@@ -98,72 +98,72 @@ class PageView(Vertical, Generic[T]):
         """The widget to focus when the page is shown."""
         return self.empty if self.has_class("-empty") else self.table
 
-    def show(self, moment: Moment, wanted: str = "") -> None:
-        """Draw a moment.
+    def show(self, view: SnapshotView, wanted: str = "") -> None:
+        """Draw a snapshot.
 
         Args:
-            moment: The moment to draw.
+            view: The snapshot to draw.
             wanted: Words the rows must contain; see `mpwatch.tui.elements.page.filtered`.
         """
-        self._moment, self._filter = moment, wanted
+        self._view, self._filter = view, wanted
         self._draw()
 
     def _draw(self) -> None:
-        moment = self._moment
-        if moment is None or not self.size.width:
+        view = self._view
+        if view is None or not self.size.width:
             return
         page = self.page
-        items = self._arranged(moment)
+        items = self._arranged(view)
         self.set_class(not items, "-empty")
-        self.above.show(page.above(moment, self.size.width))
+        self.above.show(page.above(view, self.size.width))
         if not items:
-            self.empty.show(self._why_empty(moment))
+            self.empty.show(self._why_empty(view))
         self.table.show_sorting(self.order.column, self.order.is_reversed)
         is_on_newest = page.goes_on and self.order == Order() and self.table.cursor_index == 0
-        self.table.show(items, lambda item: page.row(item, moment))
+        self.table.show(items, lambda item: page.row(item, view))
         if is_on_newest and items:
             self.table.move_to(page.key(items[0]))
         self._go_to_wanted(items)
-        self._explain(is_new=False)
+        self._draw_details(is_new=False)
 
-    def _arranged(self, moment: Moment) -> list[T]:
+    def _arranged(self, view: SnapshotView) -> list[T]:
         """The items to show, top to bottom."""
         page = self.page
         if page.arrange is not None:
-            items = page.arrange(moment, self.order)
+            items = page.arrange(view, self.order)
         else:
-            items = ordered(page, page.items(moment), self.order)
-        items = filtered(page, items, moment, self._filter)
-        if self.table.items and self._clock() - self.table.touched_s < HOLD_S:
-            return held(page, items, self.table.keys)
+            items = ordered(page, page.items(view), self.order)
+        items = filtered(page, items, view, self._filter)
+        if self.table.items and self._clock() - self.table.last_input_s < HOLD_S:
+            return in_shown_order(page, items, self.table.keys)
         return items
 
-    def _why_empty(self, moment: Moment) -> tuple[Line, ...]:
-        if self._filter and self.page.items(moment):
+    def _why_empty(self, view: SnapshotView) -> tuple[Line, ...]:
+        if self._filter and self.page.items(view):
             words = f"Nothing on this page matches the filter `{self._filter}`; esc clears it."
             return (cell(words, "title"),)
         width = max(20, self.size.width - 5)
-        first, *rest = self.page.empty(moment)
+        first, *rest = self.page.empty(view)
         return (
             *wrapped(first, width, "title"),
             *(content for words in rest for content in wrapped(words, width, "dim")),
         )
 
-    def _explain(self, *, is_new: bool) -> None:
+    def _draw_details(self, *, is_new: bool) -> None:
         item = self.table.current
-        if self._moment is None or item is None:
+        if self._view is None or item is None:
             self.details.show(())
             return
         width = (self.details.size.width or 80) - 1  # room for the scrollbar
-        lines = self.page.details(item, self._moment, width)
+        lines = self.page.details(item, self._view, width)
         self.details.show(lines, is_new=is_new)
 
     def redraw(self) -> None:
         """Draw again in the order of the page, even directly after a key or click."""
-        self.table.touched_s = float("-inf")
+        self.table.last_input_s = float("-inf")
         self._draw()
 
-    def put_on(self, process: ProcessId | None) -> None:
+    def select_process(self, process: ProcessId | None) -> None:
         """Put the cursor on a row of this process as soon as there are rows."""
         self._wanted = process
 
@@ -183,7 +183,7 @@ class PageView(Vertical, Generic[T]):
         """Show the details of the row under the cursor."""
         event.stop()
         self.details.scroll_home(animate=False)
-        self._explain(is_new=True)
+        self._draw_details(is_new=True)
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
         """Post `Opened` for the row."""
@@ -192,7 +192,7 @@ class PageView(Vertical, Generic[T]):
         if item is not None:
             self.post_message(self.Opened(self.page.process(item), item))
 
-    def on_live_table_sort_asked(self, event: LiveTable.SortAsked) -> None:
+    def on_live_table_sort_requested(self, event: LiveTable.SortRequested) -> None:
         """Sort by the column, if it is sortable."""
         event.stop()
         if event.column in self.page.sorts:

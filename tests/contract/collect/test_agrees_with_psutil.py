@@ -1,4 +1,4 @@
-"""The collectors and psutil, which share no code, say the same of a real process."""
+"""The probes and psutil, which share no code, read the same values of a real process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def samples(program: subprocess.Popen[bytes]) -> tuple[ProcSample, ...]:
     return tree.processes
 
 
-def test_the_tree_is_the_same(
+def test_both_read_the_same_tree(
     program: subprocess.Popen[bytes], samples: tuple[ProcSample, ...]
 ) -> None:
     theirs = family(program.pid)
@@ -77,7 +77,7 @@ def test_the_tree_is_the_same(
     )
 
 
-def test_one_process_is_the_same(samples: tuple[ProcSample, ...]) -> None:
+def test_both_read_the_same_process(samples: tuple[ProcSample, ...]) -> None:
     ours = samples[0]
     theirs = psutil.Process(ours.process.pid)
 
@@ -104,7 +104,7 @@ def test_one_process_is_the_same(samples: tuple[ProcSample, ...]) -> None:
     assert abs((ours.memory.rss_bytes or 0) - memory.rss) < 4 << 20
 
 
-def test_the_machine_is_the_same(program: subprocess.Popen[bytes]) -> None:
+def test_both_read_the_same_host(program: subprocess.Popen[bytes]) -> None:
     tree = TreeCollector(identify(program.pid)).collect(ReadRequest())
     assert tree is not None
     host, memory = tree.host, psutil.virtual_memory()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import rights
 from mpwatch.attach.target import read_stat
+from mpwatch.collect.host import ptrace_access
 from mpwatch.model.ids import ProcessId
 from tests.conftest import kill_group
 
@@ -84,7 +84,7 @@ Start = Callable[..., Running]
 
 @pytest.fixture(autouse=True)
 def _may_trace() -> None:
-    if not rights.check(os.getpid()).is_allowed:
+    if not ptrace_access.check(os.getpid()).is_allowed:
         pytest.skip("this machine forbids ptrace")
 
 

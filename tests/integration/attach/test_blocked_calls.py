@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from mpwatch.attach import bring_in
+from mpwatch.attach.inject import inject
 from tests.integration.attach.conftest import Start, eventually
 
 pytestmark = pytest.mark.slow
 
 NAP_S = 2.0
 TIMED = ("poll_with_timeout", "select_with_timeout", "nanosleep", "futex_with_timeout")
-# Durations that only the kernel keeps begin anew there; see `mpwatch.attach.aarch64`.
+# Durations that only the kernel keeps begin anew there; see `mpwatch.attach.arch.aarch64`.
 BEGUN_ANEW = ("nanosleep", "futex_with_timeout") if os.uname().machine == "aarch64" else ()
 WOKEN = {
     "read_pipe": [5, "", "hello"],
@@ -60,28 +60,28 @@ def test_a_call_that_waits_for_data_gets_the_data_and_never_sees_eintr(
 ) -> None:
     running = start("attach_blocked", call)
     assert eventually(lambda: is_blocked(running.pid))
-    attached = bring_in(running.process, timeout_s=0.05)
+    attached = inject(running.process, timeout_s=0.05)
     assert attached.state == "pending", attached
     assert "blocked in" in attached.reason
     assert running.state == "S"
     running.say(b"hello")
     *seen, _ = json.loads(running.line())
     assert seen == WOKEN[call]
-    assert eventually(lambda: bring_in(running.process).state == "ready")
+    assert eventually(lambda: inject(running.process).state == "ready")
 
 
 @pytest.mark.parametrize("call", TRANSFERS)
 def test_a_transfer_that_is_partly_done_is_not_cut_short(start: Start, call: str) -> None:
     running = start("attach_blocked", call)
     assert eventually(lambda: is_blocked(running.pid))
-    attached = bring_in(running.process, timeout_s=0.05)
+    attached = inject(running.process, timeout_s=0.05)
     assert (attached.state, attached.passes) == ("absent", True), attached
     assert "with part of the data transferred" in attached.reason
     assert attached.stopped_s is None
     running.say(b"hello")
     *seen, _ = json.loads(running.line())
     assert seen == TRANSFERS[call]
-    assert eventually(lambda: bring_in(running.process, timeout_s=0.05).state == "pending")
+    assert eventually(lambda: inject(running.process, timeout_s=0.05).state == "pending")
 
 
 @pytest.mark.parametrize("call", TIMED)
@@ -91,7 +91,7 @@ def test_a_call_with_a_timeout_ends_when_it_would_have_ended_anyway(
     running = start("attach_blocked", call)
     started_s = time.monotonic()
     assert eventually(lambda: time.monotonic() - started_s > 0.6 * NAP_S)
-    attached = bring_in(running.process, timeout_s=0.05)
+    attached = inject(running.process, timeout_s=0.05)
     assert attached.state == "pending", attached
     result, code, _, elapsed_s = json.loads(running.line())
     expected = (-1, "ETIMEDOUT") if call.startswith("futex") else (0, "")
@@ -105,10 +105,10 @@ def test_attaching_twice_to_a_blocked_call_still_ends_it_in_time(start: Start) -
     running = start("attach_blocked", "poll_with_timeout")
     started_s = time.monotonic()
     assert eventually(lambda: is_blocked(running.pid))
-    first = bring_in(running.process, timeout_s=0.05)
+    first = inject(running.process, timeout_s=0.05)
     assert first.stopped_s is not None
     assert eventually(lambda: time.monotonic() - started_s > 0.6 * NAP_S)
-    second = bring_in(running.process, timeout_s=0.05)
+    second = inject(running.process, timeout_s=0.05)
     assert (second.state, second.stopped_s) == ("pending", None)
     result, code, _, elapsed_s = json.loads(running.line())
     assert (result, code) == (0, "")
@@ -125,5 +125,5 @@ def test_a_signal_that_comes_while_the_thread_is_borrowed_still_interrupts_its_c
         if name == "write mask":
             os.kill(running.pid, 2)
 
-    bring_in(running.process, timeout_s=0.05, step=interrupt)
+    inject(running.process, timeout_s=0.05, step=interrupt)
     assert running.popen.wait(10) in (1, -2)

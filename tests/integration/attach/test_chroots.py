@@ -18,7 +18,8 @@ from pathlib import Path
 import elftools
 import pytest
 
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
 from tests.integration.attach.conftest import PROGRAMS, Start
 
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
@@ -33,7 +34,8 @@ pytestmark = [
 INSIDE = """
 import json, subprocess, sys
 sys.path.insert(0, "/mpwatch-test")
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.detach import detach
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 environment = {**__import__("os").environ, **json.loads(sys.argv[1])}
@@ -42,7 +44,7 @@ target = subprocess.Popen(
     env=environment)
 target.stdout.readline()
 process = ProcessId(target.pid, read_stat(target.pid)[2])
-attached = bring_in(process, timeout_s=10)
+attached = inject(process, timeout_s=10)
 detached = detach(process, timeout_s=10)
 target.kill()
 target.communicate()
@@ -51,7 +53,7 @@ for _ in range(10):  # also those that have hardly begun
         stdout=subprocess.DEVNULL, env=environment)
     process = ProcessId(young.pid, read_stat(young.pid)[2])
     for attempt in range(50):
-        found = bring_in(process, timeout_s=0.2)
+        found = inject(process, timeout_s=0.2)
         if found.state == "ready":
             break
     assert found.state == "ready" and young.poll() is None, (found, young.poll())
@@ -88,7 +90,7 @@ def test_a_target_in_another_root_takes_a_copy_of_the_hook(
         f"os.execvp('chroot', {command!r})\n"
     )  # fmt: skip
     running = start(str(program.with_suffix("")))
-    attached = bring_in(running.process, timeout_s=10)
+    attached = inject(running.process, timeout_s=10)
     assert (attached.state, attached.method) == ("ready", "pending call"), attached
     assert detach(running.process, timeout_s=10).state == "absent"
     left = {path.name.split("-")[0] for path in (chroot / "tmp/mpwatch-0").iterdir()}

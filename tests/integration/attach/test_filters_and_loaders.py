@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.attach import bring_in, bring_in_tree, detach_tree, tree
+from mpwatch.attach import inject_tree as inject_tree_module
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import as_child, is_well
@@ -55,7 +57,7 @@ def test_a_sandboxed_child_is_left_out_and_lives_on(
     running = start("attach_sandboxed", "filter", str(KILLED_FOR[call]))
     child = child_of(running)
     samples = [sample(running.pid, role="main"), sample(child, role="spawned")]
-    parent, sandboxed = bring_in_tree(samples, lambda outcome: None, timeout_s=5)
+    parent, sandboxed = inject_tree(samples, lambda outcome: None, timeout_s=5)
     assert parent.state == "ready", parent
     assert sandboxed.state == "absent"
     assert "sandboxed" in sandboxed.reason
@@ -64,11 +66,11 @@ def test_a_sandboxed_child_is_left_out_and_lives_on(
         assert running.newest_line() == "alive"
     # A later call about the child alone does not forget what it was compared with, nor does one
     # about a new child of a known parent.
-    (again,) = bring_in_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
+    (again,) = inject_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason
-    monkeypatch.delitem(tree._root_of, child)
+    monkeypatch.delitem(inject_tree_module._root_of, child)
     new = replace(samples[1], parent_pid=running.pid)
-    (again,) = bring_in_tree([new], lambda outcome: None, timeout_s=0.05)
+    (again,) = inject_tree([new], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason
 
 
@@ -81,7 +83,7 @@ def test_a_child_of_another_user_or_namespace_is_left_out(
 ) -> None:
     running = start("attach_sandboxed", how)
     samples = [sample(running.pid, role="main"), sample(child_of(running), role="spawned")]
-    parent, other = bring_in_tree(samples, lambda outcome: None, timeout_s=5)
+    parent, other = inject_tree(samples, lambda outcome: None, timeout_s=5)
     assert (parent.state, other.state) == ("ready", "absent")
     assert word in other.reason
 
@@ -89,7 +91,7 @@ def test_a_child_of_another_user_or_namespace_is_left_out(
 def test_a_root_process_with_a_filter_of_its_own_gets_the_hook(start: Start) -> None:
     """As in every container: its filter forbids some calls, none of which an injection makes."""
     running = start("attach_plain", "idle", preexec_fn=lambda: install_filter(PTRACE, ERRNO_EPERM))
-    (attached,) = bring_in_tree([sample(running.pid)], lambda outcome: None, timeout_s=5)
+    (attached,) = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=5)
     assert attached.state == "ready", attached
     assert is_well(running)
 
@@ -99,7 +101,7 @@ def test_an_observer_whose_filter_refuses_ptrace_says_so(start: Start) -> None:
 
     def attempt() -> str:
         install_filter(PTRACE, ERRNO_EPERM)
-        attached = bring_in(running.process)
+        attached = inject(running.process)
         return f"{attached.state}\n{attached.reason}\n{attached.fix}"
 
     state, reason, fix = as_child(attempt).split("\n")
@@ -118,7 +120,7 @@ def test_a_loader_and_its_workers_take_the_hook_and_go_on_with_the_same_sums(sta
     for _ in range(3):
         # The main thread is never away from Python for long; a worker that waits for an index is,
         # until its next poll (5 s, MP_STATUS_CHECK_INTERVAL).
-        outcomes = bring_in_tree(samples, lambda outcome: None, timeout_s=20)
+        outcomes = inject_tree(samples, lambda outcome: None, timeout_s=20)
         assert [o.state for o in outcomes] == ["ready"] * 3, outcomes
         gone = detach_tree(samples, lambda outcome: None, timeout_s=20)
         assert [o.state for o in gone] == ["absent"] * 3, gone

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in
+from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_stat
 from mpwatch.hook import run as hook_run
 from mpwatch.hook.wire import DISABLING
@@ -54,7 +54,7 @@ if __name__ == "__main__":
 def test_nothing_is_injected_where_the_environment_forbids_it(start: Start, name: str) -> None:
     running = start("attach_plain", "idle", variables={name: "1"})
 
-    attached = bring_in(running.process)
+    attached = inject(running.process)
 
     assert (attached.state, attached.method) == ("absent", "")
     assert name in attached.reason
@@ -68,7 +68,7 @@ def test_nothing_is_injected_where_the_interpreters_option_forbids_it() -> None:
         try:
             assert popen.stdout is not None
             popen.stdout.readline()
-            attached = bring_in(ProcessId(popen.pid, read_stat(popen.pid)[2]))
+            attached = inject(ProcessId(popen.pid, read_stat(popen.pid)[2]))
         finally:
             popen.kill()
 
@@ -80,7 +80,7 @@ def test_a_value_of_zero_or_nothing_forbids_nothing(start: Start) -> None:
     variables = {"MPWATCH_DISABLE": "0", "PYTHON_DISABLE_REMOTE_DEBUG": ""}
     running = start("attach_plain", "idle", variables=variables)
 
-    assert bring_in(running.process).state == "ready"
+    assert inject(running.process).state == "ready"
 
 
 @pytest.mark.parametrize("name", DISABLING)

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in, bring_in_tree, detach, detach_tree
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Start, eventually
-from tests.integration.attach.test_births import children
 from tests.integration.attach.test_kinds_of_targets import sample
+from tests.integration.attach.test_late_children import children
 from tests.integration.attach.test_safety import is_well, status
 
 pytestmark = pytest.mark.slow
@@ -27,7 +29,7 @@ def test_a_target_with_two_hundred_threads_takes_the_hook_and_keeps_its_threads(
     start: Start,
 ) -> None:
     running = start("attach_many", "threads", str(THREADS))
-    attached = bring_in(running.process, timeout_s=20)
+    attached = inject(running.process, timeout_s=20)
     assert attached.state == "ready", attached
     assert detach(running.process, timeout_s=20).state == "absent"
     assert eventually(lambda: len(os.listdir(f"/proc/{running.pid}/task")) == THREADS + 1)
@@ -43,7 +45,7 @@ def test_a_tree_of_sixty_four_workers_gets_the_hook_everywhere_and_loses_it_ever
     samples = [sample(running.pid), *(sample(child.pid) for child in children(running.pid))]
     assert len(samples) == CHILDREN + 1
     seen: list[str] = []
-    outcomes = bring_in_tree(samples, lambda outcome: seen.append(outcome.state), timeout_s=60)
+    outcomes = inject_tree(samples, lambda outcome: seen.append(outcome.state), timeout_s=60)
     assert {outcome.state for outcome in outcomes} == {"ready"}, outcomes
     assert seen == ["ready"] * len(samples)
     assert len(list((runtime / "mpwatch").glob("*.sock"))) == len(samples)
@@ -59,13 +61,13 @@ def test_a_target_in_uninterruptible_sleep_is_refused_and_goes_on(
     os.mkfifo(fifo)
     running = start("attach_unbreakable", str(fifo))
     assert eventually(lambda: running.state == "D")
-    attached = bring_in(running.process)
+    attached = inject(running.process)
     assert attached.state == "absent"
     assert "uninterruptible sleep" in attached.reason
     assert running.state == "D"
     fifo.write_bytes(b"")
     assert running.line() == "on"
-    assert bring_in(running.process, timeout_s=20).state == "ready"
+    assert inject(running.process, timeout_s=20).state == "ready"
 
 
 def test_a_target_that_falls_into_uninterruptible_sleep_is_let_go_again(
@@ -78,7 +80,7 @@ def test_a_target_that_falls_into_uninterruptible_sleep_is_let_go_again(
     running = start("attach_unbreakable", str(fifo))
     assert eventually(lambda: running.state == "D")
     monkeypatch.setattr(methods, "_require_stoppable", lambda target: None)  # seen a moment before
-    attached = bring_in(running.process)
+    attached = inject(running.process)
     assert attached.state == "absent"
     assert "did not stop within 250 ms" in attached.reason
     assert status(running.pid, "TracerPid") == "0"
@@ -91,7 +93,7 @@ def test_a_zombie_has_ended() -> None:
     popen = subprocess.Popen([sys.executable, "-c", "pass"])
     try:
         assert eventually(lambda: read_stat(popen.pid)[1] == "Z")
-        attached = bring_in(ProcessId(popen.pid, read_stat(popen.pid)[2]))
+        attached = inject(ProcessId(popen.pid, read_stat(popen.pid)[2]))
     finally:
         popen.wait()
     assert (attached.state, attached.reason) == ("absent", "the process has ended")
@@ -114,7 +116,7 @@ def test_a_target_that_is_about_to_exit_exits_as_it_would_have(
         running = start(str(program.with_suffix("")), stderr=subprocess.PIPE)
         running.say(b"\n")
         assert running.line() == "exiting"
-        bring_in(running.process, timeout_s=0.0)
+        inject(running.process, timeout_s=0.0)
         _, stderr = running.popen.communicate(timeout=60)
         assert (running.popen.returncode, stderr) == (0, b"")
 
@@ -123,10 +125,10 @@ def test_a_target_that_its_user_stopped_stays_stopped_through_tree_and_detach(
     start: Start,
 ) -> None:
     running = start("attach_plain", "idle")
-    assert bring_in(running.process, timeout_s=20).state == "ready"
+    assert inject(running.process, timeout_s=20).state == "ready"
     os.kill(running.pid, signal.SIGSTOP)
     assert eventually(lambda: running.state == "T")
-    assert bring_in(running.process).state == "silent"
+    assert inject(running.process).state == "silent"
     (gone,) = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=0.2)
     assert (gone.state, gone.reason) == ("silent", "it is stopped")
     assert gone.fix == f"kill -CONT {running.pid}"

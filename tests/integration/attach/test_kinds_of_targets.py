@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import Attached, bring_in, bring_in_tree, detach
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import inject_tree
+from mpwatch.attach.results import Attached
 from mpwatch.model.samples import ProcSample
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
@@ -32,10 +35,10 @@ def test_every_interpreter_of_this_machine_takes_the_hook_and_gives_it_back(
     start: Start, runtime: Path, python: str, what: str
 ) -> None:
     running = start("attach_plain", what, python=python)
-    attached = bring_in(running.process, timeout_s=5)
+    attached = inject(running.process, timeout_s=5)
     assert attached.state == "ready", attached
     assert attached.method in ("pending call", "remote_exec")
-    assert bring_in(running.process).method == "already there"
+    assert inject(running.process).method == "already there"
     assert [p.name for p in runtime.glob("mpwatch/attach-*")] == []
     detached = detach(running.process, timeout_s=5)
     assert detached.state == "absent", detached
@@ -61,10 +64,10 @@ def test_the_hook_leaves_no_name_in_main_and_sys_path_as_it_was(
     program.write_text(LOOK_AT_MAIN)
     running = start(str(program.with_suffix("")), stderr=subprocess.STDOUT)
     assert eventually(lambda: is_blocked(running.pid))
-    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
     running.say(b"\n")
     assert json.loads(running.line()) == [["before", "json", "path"], True]
-    assert eventually(lambda: bring_in(running.process).state == "ready")
+    assert eventually(lambda: inject(running.process).state == "ready")
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -78,7 +81,7 @@ def test_a_process_that_was_started_this_very_moment_survives_and_gets_the_hook(
         )
         try:
             target = sample(popen.pid).process
-            assert eventually(lambda: bring_in(target, timeout_s=0.2).state == "ready")  # noqa: B023
+            assert eventually(lambda: inject(target, timeout_s=0.2).state == "ready")  # noqa: B023
             assert popen.poll() is None
         finally:
             popen.kill()
@@ -101,7 +104,7 @@ def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
     try:
         target = sample(popen.pid).process
         assert eventually(lambda: is_blocked(popen.pid))
-        refused = bring_in(target, timeout_s=0.2)
+        refused = inject(target, timeout_s=0.2)
         # It may have been blocked by something before that.
         opened: list[int] = []
         assert eventually(lambda: opens_for_writing(tmp_path / "pyvenv.cfg", opened))
@@ -109,7 +112,7 @@ def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
         os.close(opened[0])
         assert refused.state == "absent"
         assert "still starting" in refused.reason
-        assert eventually(lambda: bring_in(target).state == "ready", 10)
+        assert eventually(lambda: inject(target).state == "ready", 10)
     finally:
         popen.kill()
         popen.wait()
@@ -155,7 +158,7 @@ def test_in_a_tree_one_that_refuses_stops_nobody_and_helpers_are_left_alone(star
         sample(good[2].pid),
     ]
     seen: list[Attached] = []
-    outcomes = bring_in_tree(samples, seen.append, timeout_s=5)
+    outcomes = inject_tree(samples, seen.append, timeout_s=5)
     assert [o.state for o in outcomes] == ["ready", "absent", "absent", "ready", "ready"]
     assert outcomes[1].reason == "it is stopped"
     assert "resource tracker" in outcomes[2].reason
@@ -180,7 +183,7 @@ def test_a_target_in_other_mounts_and_pids_gets_a_copy_of_the_hook(
     with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
         inner = int(file.read().split()[0])
     target = sample(inner).process
-    attached = bring_in(target, timeout_s=5)
+    attached = inject(target, timeout_s=5)
     assert attached.state == "ready", attached
     folder = Path(f"/proc/{inner}/root/tmp/mpwatch-0")
     assert [p.name[:5] for p in folder.iterdir() if p.is_dir()] == ["hook-"]
@@ -196,7 +199,7 @@ def test_root_attaches_to_another_users_process_with_files_of_that_user() -> Non
     )  # fmt: skip
     try:
         target = sample(popen.pid).process
-        assert eventually(lambda: bring_in(target, timeout_s=5).state == "ready")
+        assert eventually(lambda: inject(target, timeout_s=5).state == "ready")
         folder = Path("/tmp/mpwatch-65534")
         assert folder.stat().st_uid == 65534
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -210,9 +213,9 @@ def test_root_attaches_to_another_users_process_with_files_of_that_user() -> Non
 
 
 def test_python_is_found_in_this_very_interpreter() -> None:
-    from mpwatch.attach import interpreter
+    from mpwatch.attach.native import cpython_symbols
 
-    found = interpreter.find(os.getpid())
+    found = cpython_symbols.find(os.getpid())
     assert found.version == sys.version_info[:2]
     assert not found.is_free_threaded
     assert found.locking_ranges

@@ -18,7 +18,8 @@ from pathlib import Path
 import elftools
 import pytest
 
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import PROGRAMS, Start
@@ -35,7 +36,7 @@ needs_chroots = pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no
 # One worker has all tests of chroots: they mount what these need.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
-# The names by which an interpreter is known; see `mpwatch.attach.interpreter`.
+# The names by which an interpreter is known; see `mpwatch.attach.native.cpython_symbols`.
 FAKE = """
 #include <unistd.h>
 int Py_AddPendingCall(void *f, void *a) { return 0; }
@@ -50,13 +51,14 @@ int main(void) { write(1, "ready\\n", 6); for (;;) pause(); }
 INSIDE = """
 import json, subprocess, sys
 sys.path.insert(0, "/mpwatch-builds")
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.detach import detach
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 target = subprocess.Popen([sys.argv[1], "/mpwatch-builds/attach_plain.py", "idle"], stdout=-1)
 target.stdout.readline()
 process = ProcessId(target.pid, read_stat(target.pid)[2])
-attached = bring_in(process, timeout_s=20)
+attached = inject(process, timeout_s=20)
 detached = detach(process, timeout_s=20)
 target.kill()
 target.communicate()
@@ -98,7 +100,7 @@ def test_every_build_takes_the_hook_from_outside_its_root(
         f"import os\ndel os.environ['XDG_RUNTIME_DIR']\nos.execvp('chroot', {command!r})\n"
     )
     running = start(str(program.with_suffix("")))
-    attached = bring_in(running.process, timeout_s=20)
+    attached = inject(running.process, timeout_s=20)
     assert (attached.state, attached.method) == ("ready", "pending call"), attached
     assert detach(running.process, timeout_s=20).state == "absent"
 
@@ -125,7 +127,7 @@ def outcome(command: list[str], **environment: str) -> tuple[str, str]:
         assert popen.stdout is not None
         assert popen.stdout.readline() == b"ready\n"
         process = ProcessId(popen.pid, read_stat(popen.pid)[2])
-        attached = bring_in(process, timeout_s=5)
+        attached = inject(process, timeout_s=5)
         if attached.state == "ready":
             assert detach(process, timeout_s=5).state == "absent"
         return attached.state, attached.reason

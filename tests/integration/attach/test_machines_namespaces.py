@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_stat, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.model.ids import ProcessId
@@ -79,9 +80,9 @@ def inner(start: Start, tmp_path: Path) -> ProcessId:
 def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: ProcessId) -> None:
     target = read_target(inner)
     assert (target.uid, target.uid_inside, target.pid_inside) == (100000, 0, 1)
-    attached = bring_in(inner, timeout_s=10)
+    attached = inject(inner, timeout_s=10)
     assert (attached.state, attached.method) == ("ready", "pending call"), attached
-    assert bring_in(inner).method == "already there"
+    assert inject(inner).method == "already there"
     with discovery.connect(target.sample()) as client:
         assert client.getpeername()
     folder = Path(f"/proc/{inner.pid}/root/tmp/mpwatch-0")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in
+from mpwatch.attach.inject import inject
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_kinds_of_targets import PYTHONS
@@ -48,9 +48,9 @@ def test_a_main_thread_that_waits_for_another_is_pending_and_then_ready(
     program.write_text(PROGRAM)
     running = start(str(program.with_suffix("")), wait, python=python)
     assert eventually(lambda: is_blocked(running.pid))
-    attached = bring_in(running.process, timeout_s=0.05)
+    attached = inject(running.process, timeout_s=0.05)
     assert attached.state == "pending", attached
     assert "blocked in" in attached.reason
     running.say(b"go\n")
     assert running.line() == "True"
-    assert eventually(lambda: bring_in(running.process).state == "ready")
+    assert eventually(lambda: inject(running.process).state == "ready")

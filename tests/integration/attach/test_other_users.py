@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in, detach
-from mpwatch.attach.outcome import Attached
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.results import Attached
 from mpwatch.attach.target import read_stat
 from mpwatch.model.ids import ProcessId
 
@@ -98,8 +99,8 @@ def start_as() -> Iterator[Start]:
         popen.communicate()
 
 
-def inject(popen: subprocess.Popen[str], timeout_s: float = 2.0) -> Attached:
-    return bring_in(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=timeout_s)
+def inject_into(popen: subprocess.Popen[str], timeout_s: float = 2.0) -> Attached:
+    return inject(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=timeout_s)
 
 
 @pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
@@ -113,7 +114,7 @@ def test_a_runtime_directory_in_a_shared_folder_runs_nobody_elses_code(
     start_as(ATTACKER, PLANT, *planted)
     states = []
     for _ in range(20):
-        states.append(inject(victim, 0.3).state)
+        states.append(inject_into(victim, 0.3).state)
         detach(ProcessId(victim.pid, ticks), timeout_s=0.3)
     assert not proof.exists()
     assert victim.poll() is None
@@ -129,7 +130,7 @@ def test_a_program_that_changes_the_variable_at_run_time_loads_what_the_observer
     ticks = read_stat(victim.pid)[2]
     proof = shared / "proof"
     start_as(ATTACKER, PLANT, str(shared), str(victim.pid), str(ticks), str(proof))
-    assert inject(victim).state == "ready"
+    assert inject_into(victim).state == "ready"
     assert not proof.exists()
     detach(ProcessId(victim.pid, ticks))
 
@@ -147,7 +148,7 @@ def test_a_process_of_root_with_the_runtime_directory_of_a_user_loads_nothing_of
     start_as(ATTACKER, PLANT, str(runtime), str(root.pid), str(ticks), str(proof))
     states = []
     for _ in range(10):
-        states.append(inject(root, 0.3).state)
+        states.append(inject_into(root, 0.3).state)
         detach(ProcessId(root.pid, ticks), timeout_s=0.3)
     assert not proof.exists()
     assert "ready" in states, states
@@ -188,7 +189,7 @@ def test_the_observer_runs_no_program_for_a_target_of_another_python(
             assert popen.stdout.readline() == "ready\n"
             started_programs.clear()
             began_s = time.monotonic()
-            attached = inject(popen)
+            attached = inject_into(popen)
             assert (attached.state, started_programs) == ("ready", []), time.monotonic() - began_s
             detach(ProcessId(popen.pid, read_stat(popen.pid)[2]))
             assert started_programs == []

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import bring_in, detach
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_safety import is_well
@@ -28,10 +29,10 @@ def test_a_main_that_waits_for_a_queue_is_named_and_gets_the_hook_with_the_next_
 ) -> None:
     running = start("attach_queue")
     assert eventually(lambda: is_blocked(running.pid))
-    attached = bring_in(running.process, timeout_s=0.1)
+    attached = inject(running.process, timeout_s=0.1)
     assert attached.state == "pending"
     assert BLOCKED.fullmatch(attached.reason)
-    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
     assert sockets(runtime) == {}
     running.say(b"something\n")
     assert running.line() == "got something"
@@ -47,7 +48,7 @@ def test_a_signal_that_the_program_handles_by_itself_brings_the_hook_into_a_bloc
 ) -> None:
     running = start("attach_queue")
     assert eventually(lambda: is_blocked(running.pid))
-    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
     os.kill(running.pid, signal.SIGUSR1)
     assert running.line() == "noticed"
     wait_for_sockets(runtime, 1)
@@ -60,7 +61,7 @@ def test_a_signal_that_the_program_handles_by_itself_brings_the_hook_into_a_bloc
 def test_a_hook_that_is_still_pending_can_be_called_off(start: Start, runtime: Path) -> None:
     running = start("attach_queue")
     assert eventually(lambda: is_blocked(running.pid))
-    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
     assert detach(running.process, timeout_s=0.1).state == "absent"
     running.say(b"something\n")
     assert running.line() == "got something"
@@ -93,12 +94,12 @@ def test_a_call_that_came_in_the_middle_of_an_import_is_made_once_more(
     (tmp_path / "zipapp.py").write_text(IMPORTED)
     running = start(str(tmp_path / "importing"))
     assert eventually(lambda: is_blocked(running.pid))
-    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
     running.say(b"\n")
     assert running.line() == "read"
     assert eventually(lambda: is_blocked(running.pid))
     assert sockets(runtime) == {}
-    assert bring_in(running.process, timeout_s=0.1, again=True).state == "pending"
+    assert inject(running.process, timeout_s=0.1, again=True).state == "pending"
     running.say(b"\n")
     assert running.line() == "read"
     wait_for_sockets(runtime, 1)
@@ -107,9 +108,9 @@ def test_a_call_that_came_in_the_middle_of_an_import_is_made_once_more(
 def test_a_call_that_was_called_off_is_not_made_once_more(start: Start, runtime: Path) -> None:
     running = start("attach_queue")
     assert eventually(lambda: is_blocked(running.pid))
-    assert bring_in(running.process, timeout_s=0.1).state == "pending"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
     assert detach(running.process, timeout_s=0.1).state == "absent"
-    attached = bring_in(running.process, timeout_s=0.1, again=True)
+    attached = inject(running.process, timeout_s=0.1, again=True)
     assert (attached.state, attached.reason) == ("absent", "it was called off")
     running.say(b"something\n")
     assert running.line() == "got something"

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mpwatch.attach import bring_in, detach, elf, tracer
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.native import elf, tracer
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.programs.attach_plain import BLOCK
@@ -44,7 +46,7 @@ def attach_and_die_after(process: ProcessId, count: int) -> bool:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        bring_in(process, timeout_s=0.0, step=step)
+        inject(process, timeout_s=0.0, step=step)
     finally:
         os._exit(0)
 
@@ -57,7 +59,7 @@ def steps_of_a_visit(process: ProcessId) -> list[str]:
     visits: list[list[str]] = []
     for _ in range(4):
         steps: list[str] = []
-        bring_in(process, timeout_s=0.1, step=steps.append)
+        inject(process, timeout_s=0.1, step=steps.append)
         detach(process, timeout_s=0.1)
         if "interrupt" in steps:
             visits.append(steps)
@@ -92,13 +94,13 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
         require_right_digest(running.line())
         require_right_digest(running.line())
     if what != "blocked":
-        assert eventually(lambda: bring_in(running.process).state == "ready")
+        assert eventually(lambda: inject(running.process).state == "ready")
 
 
 def test_vector_registers_survive_a_hundred_visits(start: Start) -> None:
     running = start("attach_vectors")
     for _ in range(100):
-        assert bring_in(running.process, timeout_s=20).state == "ready"
+        assert inject(running.process, timeout_s=20).state == "ready"
         assert detach(running.process, timeout_s=20).state == "absent"
     running.lines.clear()
     assert [running.line() for _ in range(3)] == ["right"] * 3
@@ -127,7 +129,7 @@ def test_two_hundred_visits_under_load_leave_nothing_behind(start: Start) -> Non
     stderr_before = os.readlink(f"/proc/{running.pid}/fd/2")
 
     def visit() -> None:
-        attached = bring_in(running.process, timeout_s=5)
+        attached = inject(running.process, timeout_s=5)
         assert attached.state == "ready", attached
         detached = detach(running.process, timeout_s=5)
         running.drain()
@@ -154,7 +156,7 @@ def test_two_hundred_visits_under_load_leave_nothing_behind(start: Start) -> Non
 def test_threads_other_than_the_borrowed_one_keep_running(start: Start) -> None:
     running = start("attach_plain", "threads")
     for _ in range(20):
-        assert bring_in(running.process, timeout_s=5).state == "ready"
+        assert inject(running.process, timeout_s=5).state == "ready"
         assert detach(running.process, timeout_s=5).state == "absent"
     # Four threads take turns of 5 ms each; on a busy machine not all come by in every look.
     assert "moved True" in {running.newest_line() for _ in range(40)}
@@ -168,7 +170,7 @@ def test_a_target_that_dies_in_the_middle_is_reported_as_gone(start: Start, at: 
         if name == at:
             os.kill(running.pid, signal.SIGKILL)
 
-    attached = bring_in(running.process, step=kill)
+    attached = inject(running.process, step=kill)
     assert attached.state == "absent"
     assert attached.reason
     assert running.popen.wait(5) == -signal.SIGKILL
@@ -178,12 +180,12 @@ def test_a_stopped_target_is_refused_and_stays_stopped(start: Start) -> None:
     running = start("attach_plain", "idle")
     os.kill(running.pid, signal.SIGSTOP)
     assert eventually(lambda: running.state == "T")
-    attached = bring_in(running.process)
+    attached = inject(running.process)
     assert (attached.state, attached.reason) == ("absent", "it is stopped")
     assert attached.fix == f"kill -CONT {running.pid}"
     assert running.state == "T"
     os.kill(running.pid, signal.SIGCONT)
-    assert bring_in(running.process).state == "ready"
+    assert inject(running.process).state == "ready"
 
 
 def test_a_target_stopped_by_its_user_in_the_middle_is_stopped_afterwards(start: Start) -> None:
@@ -193,10 +195,10 @@ def test_a_target_stopped_by_its_user_in_the_middle_is_stopped_afterwards(start:
         if name == "write mask":
             os.kill(running.pid, signal.SIGSTOP)
 
-    bring_in(running.process, timeout_s=0.05, step=stop)
+    inject(running.process, timeout_s=0.05, step=stop)
     assert eventually(lambda: running.state == "T", 5)
     os.kill(running.pid, signal.SIGCONT)
-    assert eventually(lambda: bring_in(running.process).state == "ready")
+    assert eventually(lambda: inject(running.process).state == "ready")
 
 
 TRACER = """
@@ -219,7 +221,7 @@ def test_a_traced_target_is_refused_with_the_name_of_its_tracer(start: Start) ->
     try:
         assert tracer.stdout is not None
         assert tracer.stdout.readline() == b"ready\n"
-        attached = bring_in(running.process)
+        attached = inject(running.process)
     finally:
         tracer.communicate()
     assert attached.state == "absent"
@@ -230,7 +232,7 @@ def test_a_traced_target_is_refused_with_the_name_of_its_tracer(start: Start) ->
 def test_a_process_that_is_not_python_is_refused(start: Start) -> None:
     child = subprocess.Popen(["sleep", "60"])
     try:
-        attached = bring_in(process_of(child.pid))
+        attached = inject(process_of(child.pid))
     finally:
         child.kill()
         child.wait()
@@ -240,7 +242,7 @@ def test_a_process_that_is_not_python_is_refused(start: Start) -> None:
 
 def test_a_pid_that_was_reused_is_refused(start: Start) -> None:
     running = start("attach_plain", "idle")
-    attached = bring_in(ProcessId(running.pid, running.process.start_ticks + 1))
+    attached = inject(ProcessId(running.pid, running.process.start_ticks + 1))
     assert (attached.state, attached.reason) == ("absent", "the process has ended")
 
 
@@ -273,7 +275,7 @@ def test_another_user_is_refused_with_the_command_that_helps(start: Start) -> No
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
-        attached = bring_in(running.process)
+        attached = inject(running.process)
         return f"{attached.state}\n{attached.reason}\n{attached.fix}"
 
     state, reason, fix = as_child(attempt).split("\n")
@@ -306,7 +308,7 @@ def test_an_observer_that_is_stopped_holds_no_target(
         try:
             os.setpgid(0, 0)  # an orphaned group would ignore SIGTSTP, one of a job does not
             while not done:  # on a busy machine the thread may not stop in time at first
-                bring_in(running.process, timeout_s=5, step=stop)
+                inject(running.process, timeout_s=5, step=stop)
         finally:
             os._exit(0)
     try:
@@ -343,7 +345,7 @@ def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, wha
             if len(seen) == count + 1:
                 os.kill(tracer.start().pid, signal.SIGKILL)
 
-        attached = bring_in(running.process, timeout_s=0.0, step=kill)
+        attached = inject(running.process, timeout_s=0.0, step=kill)
         killed += "tracer process ended" in attached.reason
         assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
         assert eventually(lambda: int(status(running.pid, "SigBlk"), 16) == 0, 5)
@@ -351,16 +353,16 @@ def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, wha
     assert killed > 3
     if what == "busy":
         require_right_digest(running.line())
-        assert eventually(lambda: bring_in(running.process).state == "ready")
+        assert eventually(lambda: inject(running.process).state == "ready")
 
 
 def test_a_tracer_that_was_killed_between_two_attaches_is_replaced(start: Start) -> None:
     first, second = start("attach_plain", "idle"), start("attach_plain", "idle")
-    assert bring_in(first.process, timeout_s=20).state == "ready"
+    assert inject(first.process, timeout_s=20).state == "ready"
     pid = tracer.start().pid
     os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: state_of(pid) == "Z", 5)
-    assert bring_in(second.process, timeout_s=20).state == "ready"
+    assert inject(second.process, timeout_s=20).state == "ready"
     assert tracer.start().pid != pid
 
 
@@ -368,7 +370,7 @@ def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: S
     running = start("attach_plain", "idle")
 
     def attempt() -> str:
-        bring_in(running.process, timeout_s=5)
+        inject(running.process, timeout_s=5)
         pid = tracer.start().pid
         held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
         kinds = sorted(path.partition(":")[0] for path in held)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import mpwatch
-from mpwatch.attach import bring_in, detach
-from mpwatch.attach.bring import read_frame
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject, read_frame
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import decode, discovery
 from mpwatch.hook import wire
@@ -23,14 +23,15 @@ pytestmark = pytest.mark.slow
 # Attach with the installation on PYTHONPATH, print what the hook says of itself, and detach.
 VISIT = """
 import sys
-from mpwatch.attach import bring_in, detach
-from mpwatch.attach.bring import read_frame
+from mpwatch.attach.inject import inject
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import read_frame
 from mpwatch.attach.target import read_stat, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.model.ids import ProcessId
 pid = int(sys.argv[1])
 process = ProcessId(pid, read_stat(pid)[2])
-attached = bring_in(process, timeout_s=20)
+attached = inject(process, timeout_s=20)
 assert attached.state == "ready", attached
 with discovery.connect(read_target(process).sample()) as client:
     print(read_frame(client, 1, 5).get("marker"))
@@ -77,7 +78,7 @@ def test_after_detach_upgrade_and_attach_the_new_hook_runs(start: Start, tmp_pat
     # This mpwatch is a third version, and says so of the hook that is there.
     assert "of another version" in " ".join(problems(running))
     assert detach(running.process, timeout_s=5).state == "absent"
-    assert bring_in(running.process, timeout_s=20).state == "ready"
+    assert inject(running.process, timeout_s=20).state == "ready"
     assert problems(running) == []
 
 

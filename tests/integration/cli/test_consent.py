@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import rights
+from mpwatch.collect.host import ptrace_access
 
 from .terminal import REPOSITORY, Terminal, hook_threads, idle_program
 
@@ -24,7 +24,7 @@ ASKED = "inject the hook into 1 process?"
 
 @pytest.fixture(autouse=True)
 def _may_trace() -> None:
-    if not rights.check(os.getpid()).is_allowed:
+    if not ptrace_access.check(os.getpid()).is_allowed:
         pytest.skip("this machine forbids ptrace")
 
 

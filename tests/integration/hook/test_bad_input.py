@@ -15,7 +15,7 @@ import pytest
 
 from mpwatch.collect.hook.ring_decode import read_ring
 from mpwatch.hook import wire
-from mpwatch.hook.server import CONNECTIONS
+from mpwatch.hook.transport.server import CONNECTIONS
 from tests.integration.hook.client import Client, ring_records, wait_for_sockets
 from tests.integration.hook.guest import Guest
 

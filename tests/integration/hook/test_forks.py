@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.sweeping import EVERY, KEEP_DEAD_BYTES
+from mpwatch.hook.transport.stale_files import EVERY, KEEP_DEAD_BYTES
 from tests.conftest import Start
 from tests.integration.hook.client import Client, sockets, wait_for_sockets
 

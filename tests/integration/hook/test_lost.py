@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.notes import LIMIT
+from mpwatch.hook.transport.notes import LIMIT
 from tests.integration.hook.guest import Guest
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mpwatch.hook.forks import counts_late
+from mpwatch.hook.lifecycle.fork import counts_late
 from tests.conftest import Start
 
 pytestmark = [

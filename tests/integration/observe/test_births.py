@@ -35,7 +35,7 @@ def test_a_child_between_two_readings_is_seen_alive_and_dead(start: Start) -> No
 
     def deliver(snapshot: Snapshot) -> None:
         seen.append(snapshot)
-        children = snapshot.children_of(snapshot.root)
+        children = [p for p in snapshot.processes if p.parent == snapshot.root]
         if {child.is_gone for child in children} == {True, False}:
             has_both.set()
 

@@ -9,7 +9,7 @@ import pytest
 from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession, descended
 from mpwatch.attach.injection_log import InjectionLog
-from mpwatch.attach.outcome import Detached
+from mpwatch.attach.results import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -74,7 +74,7 @@ def test_what_was_injected_when_ctrl_c_came_is_detached(
         detached.append(target)
         return Detached(target, "absent", method="socket")
 
-    monkeypatch.setattr(attach_session, "bring_in_tree", interrupted)
+    monkeypatch.setattr(attach_session, "inject_tree", interrupted)
     monkeypatch.setattr(attach_session, "detach", detach)
     session = AttachSession(process(2**22 + 1), log=InjectionLog(str(tmp_path / "log")))
 

@@ -35,7 +35,7 @@ sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "op
 finders = list(sys.meta_path)
 answer = load(contents)
 late = [name for name in list(sys.modules) if name.startswith("_mpwatch_hook")]
-ours = [path for path in opened if path.startswith(hook) and not path.endswith("stowaway.py")]
+ours = [path for path in opened if path.startswith(hook) and not path.endswith("path_loader.py")]
 assert answer["state"] == "loaded", answer
 sys.modules["_mpwatch_hook"].uninstrument()
 print(json.dumps([answer, ours, len(late), sys.meta_path == finders]))

@@ -9,7 +9,7 @@ import pytest
 
 from mpwatch.attach import exchange_dir, payload_install
 from mpwatch.attach.compiled_payload import installed
-from mpwatch.attach.outcome import Answer, Refused
+from mpwatch.attach.results import Answer, Refused
 from mpwatch.attach.target import Target
 from mpwatch.model.ids import ProcessId
 

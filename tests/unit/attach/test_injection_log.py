@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog
-from mpwatch.attach.outcome import Attached, Detached
+from mpwatch.attach.results import Attached, Detached
 from mpwatch.model.ids import ProcessId
 
 TARGET = ProcessId(4242, 99)

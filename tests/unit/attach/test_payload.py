@@ -43,7 +43,7 @@ def run(folder: Path, body: str) -> dict[str, Any]:
         "action": "load",
         "hook_directory": "/hook",
         "version": "1.2",
-        "modules": {"stowaway": ("/hook/stowaway.py", False, source)},
+        "modules": {"lifecycle.path_loader": ("/hook/lifecycle/path_loader.py", False, source)},
     }
     (folder / "result").unlink(missing_ok=True)
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

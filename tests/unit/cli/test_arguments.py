@@ -14,7 +14,7 @@ def test_a_program_keeps_its_own_options() -> None:
     assert arguments.record is None
 
 
-def test_without_a_command_a_job_is_picked() -> None:
+def test_without_a_command_the_picker_opens() -> None:
     assert parse([]).command == ("mpwatch.cli.dashboards", "pick")
 
 
@@ -34,7 +34,7 @@ def test_without_a_command_a_job_is_picked() -> None:
         ["unheard-of"],
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(
+def test_invalid_arguments_are_usage_errors(
     line: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as leaving:

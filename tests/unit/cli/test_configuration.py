@@ -27,18 +27,18 @@ def refused(path: str) -> str:
 
 
 @pytest.mark.parametrize("answer", ["ask", "always", "never"])
-def test_the_file_answers_whether_to_inject(tmp_path: Path, answer: str) -> None:
+def test_the_file_decides_whether_to_inject(tmp_path: Path, answer: str) -> None:
     path = written(tmp_path, f'[attach]\nhook = "{answer}"\n')
 
     assert read_configuration(path).hook == answer
 
 
 @pytest.mark.parametrize("text", ["", "[attach]\n", "# nothing\n"])
-def test_what_is_not_said_is_asked(tmp_path: Path, text: str) -> None:
+def test_without_a_setting_the_user_is_asked(tmp_path: Path, text: str) -> None:
     assert read_configuration(written(tmp_path, text)).hook == "ask"
 
 
-def test_without_a_file_it_is_asked(tmp_path: Path) -> None:
+def test_without_a_file_the_user_is_asked(tmp_path: Path) -> None:
     assert read_configuration(str(tmp_path / "none" / "config.toml")).hook == "ask"
 
 
@@ -69,9 +69,7 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> N
     assert "written by other users" in refused(written(tmp_path, "", mode))
 
 
-def test_a_file_of_somebody_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, "")
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
@@ -79,13 +77,13 @@ def test_a_file_of_somebody_else_is_refused(
     assert f"belongs to uid {user}" in refused(path)
 
 
-def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_fifo_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.toml", 0o600)
 
     assert "not a regular file" in refused(str(tmp_path / "config.toml"))
 
 
-def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_path_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert default_path() == str(tmp_path / "mpwatch" / "config.toml")
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")

@@ -6,18 +6,18 @@ from mpwatch.cli import main
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "sentence"),
     [
-        (["healthy", "--mended"], "healthy shows no failure that could be mended."),
+        (["healthy", "--mended"], "healthy shows no failure, so there is nothing to mend."),
         (["unheard-of"], "There is no scenario 'unheard-of'."),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence_with_a_command(
-    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_a_scenario_that_cannot_be_shown_is_a_usage_error(
+    line: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["demo", *line]) == 2
 
-    told = capsys.readouterr().err
-    assert said in told
-    assert "mpwatch demo" in told.splitlines()[-1]
-    assert "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert "mpwatch demo" in printed.splitlines()[-1]
+    assert "Traceback" not in printed

@@ -1,4 +1,4 @@
-"""A bar on standard error, only where a person waits for it."""
+"""Progress on standard error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from mpwatch.cli.terminal import BAR_CELLS, ProgressBar
+from mpwatch.cli.terminal import BAR_CELLS, Progress, ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -23,7 +23,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, error: io.StringIO, *steps: tuple[flo
     return error.getvalue()
 
 
-def test_after_a_second_it_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_second_the_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = drawn(monkeypatch, Terminal(), (0.5, 0.1), (2.0, 0.5), (2.1, 0.6), (3.0, 1.5))
 
     half, whole = "#" * (BAR_CELLS // 2) + "." * (BAR_CELLS // 2), "#" * BAR_CELLS
@@ -35,9 +35,21 @@ def test_after_a_second_it_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_what_takes_less_than_a_second_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_shorter_than_a_second_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(monkeypatch, Terminal(), (0.1, 0.1), (0.9, 0.9)) == ""
 
 
-def test_where_nobody_looks_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(monkeypatch, io.StringIO(), (5.0, 0.5)) == ""
+
+
+def test_the_line_of_an_activity_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = Terminal()
+    monkeypatch.setattr("sys.stderr", error)
+
+    with Progress("watching 42", 5.0) as progress:
+        progress.show("3 processes")
+
+    assert error.getvalue().split("\r\x1b[K") == [
+        *("", "watching 42: 0 of 5 s  ", "watching 42: 0 of 5 s  3 processes", ""),
+    ]

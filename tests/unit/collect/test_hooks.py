@@ -93,6 +93,16 @@ def test_questions_are_answered_by_their_number(world: World) -> None:
     assert gauges == HookGauges(ME, 100.0, {"cache": {"entries": 5}})
 
 
+def test_a_gauge_that_is_read_on_request_only_is_named_in_the_request(world: World) -> None:
+    hook = world.ready()
+
+    assert world.clients.ask(ME, "gauges", ("cuda",)) is None
+    assert world.clients.ask(ME, "gauges") is None
+
+    assert hook.asked()["also"] == ["cuda"]
+    assert "also" not in hook.asked()
+
+
 def test_no_answer_in_time_is_silence_and_any_word_ends_it(world: World) -> None:
     hook = world.ready()
     world.clients.ask(ME, "ping")

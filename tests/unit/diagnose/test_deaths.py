@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.analysis.exits import died_with_parent
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.samples import Ended
 from tests.unit.diagnose.worlds import MAIN, NOW_S, main, pid, process, world
 
@@ -33,4 +34,5 @@ def test_a_death_is_explained_by_the_end_of_the_parent(
 ) -> None:
     worker = process(200, ended=child)
 
-    assert died_with_parent(world(main(ended=parent), worker), worker, child) is is_explained
+    index = Index(world(main(ended=parent), worker))
+    assert died_with_parent(index, worker, child) is is_explained

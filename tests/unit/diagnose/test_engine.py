@@ -3,17 +3,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import (
-    CLOSE_S,
     LINGER_S,
     MANY,
     RULE_FAILED,
+    RUNS_EVERY_S,
     SHOWN_RESOLVED_S,
     Engine,
 )
 from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.waits import WaitGraph
 from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
@@ -29,7 +29,7 @@ class Script:
     def __init__(self, *looks: Iterable[Finding]) -> None:
         self._looks = iter(looks)
 
-    def __call__(self, snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    def __call__(self, index: Index) -> Iterator[Finding]:
         yield from next(self._looks, ())
 
 
@@ -37,15 +37,19 @@ def engine(*looks: Iterable[Finding]) -> Engine:
     return Engine((Rule("scripted", Script(*looks)),))
 
 
+def findings(engine: Engine, snapshot: Snapshot) -> tuple[Finding, ...]:
+    return engine.diagnosed(snapshot, NO_HISTORY).findings
+
+
 def look(engine: Engine, after_s: float) -> tuple[Finding, ...]:
-    return engine.look(world(main(), at_s=NOW_S + after_s), NO_HISTORY)
+    return findings(engine, world(main(), at_s=NOW_S + after_s))
 
 
 def test_a_healthy_job_of_every_role_raises_nothing() -> None:
     workers = [process(200 + i) for i in range(3)]
     others = [process(300, "resource-tracker"), process(301, "forkserver"), process(302, "rank")]
 
-    assert Engine().look(world(main(), *workers, *others), NO_HISTORY) == ()
+    assert findings(Engine(), world(main(), *workers, *others)) == ()
 
 
 def test_every_rule_has_its_own_id() -> None:
@@ -157,7 +161,7 @@ def test_a_named_cause_that_is_absent_does_not_hide_its_effect() -> None:
 
 
 def test_a_rule_that_raises_is_a_finding_and_the_others_go_on() -> None:
-    def broken(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+    def broken(index: Index) -> Iterator[Finding]:
         yield finding("half")
         raise KeyError("fds")
 
@@ -172,30 +176,29 @@ def test_a_rule_that_raises_is_a_finding_and_the_others_go_on() -> None:
 
 
 def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_go_on() -> None:
-    def broken(snapshot: Snapshot) -> WaitGraph:
+    def broken(index: Index) -> WaitGraph:
         raise RecursionError("too deep")
 
-    watched = Engine((Rule("fine", Script([finding("a")], [finding("a")])),), broken)
+    watched = Engine((Rule("fine", Script([finding("a")])),), broken)
 
-    assert watched.waits(world(main())) == WaitGraph()
-    seen = {f.rule: f for f in look(watched, 0)}
+    diagnosed = watched.diagnosed(world(main()), NO_HISTORY)
+    assert diagnosed.waits == WaitGraph()
+    seen = {f.rule: f for f in diagnosed.findings}
     assert set(seen) == {"a", RULE_FAILED}
     assert seen[RULE_FAILED].subject == "waits"
 
 
-def test_waits_that_are_told_again_leave_no_failure() -> None:
+def test_the_finding_about_waits_is_resolved_once_they_can_be_derived_again() -> None:
     graphs = iter((ValueError(), WaitGraph()))
 
-    def sometimes(snapshot: Snapshot) -> WaitGraph:
+    def sometimes(index: Index) -> WaitGraph:
         graph = next(graphs)
         if isinstance(graph, ValueError):
             raise graph
         return graph
 
     watched = Engine((), sometimes)
-    watched.waits(world(main()))
     look(watched, 0)
-    watched.waits(world(main()))
 
     (passed,) = look(watched, 10)
     assert passed.resolved_s is not None
@@ -205,7 +208,7 @@ def test_another_job_starts_with_a_clean_slate() -> None:
     watched = engine([finding("a")])
     look(watched, 0)
 
-    assert watched.look(world(main(7), root=pid(7)), NO_HISTORY) == ()
+    assert findings(watched, world(main(7), root=pid(7))) == ()
 
 
 def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
@@ -218,7 +221,7 @@ def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
 def looks_at(engine: Engine, processes: int, *moments_s: float) -> list[tuple[Finding, ...]]:
     members = [main(), *(process(1000 + number) for number in range(1, processes))]
     worlds = [world(*members, at_s=NOW_S + at_s) for at_s in moments_s]
-    return [engine.look(each, NO_HISTORY) for each in worlds]
+    return [findings(engine, each) for each in worlds]
 
 
 def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
@@ -226,7 +229,7 @@ def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
     asked: list[int] = []
 
     def rule(number: int) -> Rule:
-        def check(_snapshot: Snapshot, _history: History) -> Iterator[Finding]:
+        def check(index: Index) -> Iterator[Finding]:
             asked.append(number)
             yield finding(f"rule-{number}")
 
@@ -235,7 +238,7 @@ def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
     return asked, tuple(map(rule, range(count)))
 
 
-def test_about_many_processes_rules_are_asked_every_third_look() -> None:
+def test_rules_of_many_processes_run_on_every_third_reading() -> None:
     asked, rules = counting_rules(3)
     looks_at(Engine(rules), MANY, 0.0, 1.0, 2.0)
     assert asked == [0, 1, 2]
@@ -252,7 +255,7 @@ def test_rules_are_asked_at_once_where_something_was_told_or_somebody_came() -> 
     told = replace(quiet, log=(LogEntry(1, NOW_S, 5e9, "exception", None, "it raised"),))
     joined = replace(told, processes=(*told.processes, process(3000)))
     for second, each in enumerate((quiet, quiet, told, told, joined, joined)):
-        engine.look(replace(each, at_s=NOW_S + second), NO_HISTORY)
+        findings(engine, replace(each, at_s=NOW_S + second))
         asked.append(-second)
 
     assert asked == [0, 0, -1, 0, -2, -3, 0, -4, -5]
@@ -270,7 +273,7 @@ def test_of_few_processes_and_after_a_pause_every_rule_is_asked() -> None:
     looks_at(Engine(rules), MANY - 1, 0.0, 1.0, 2.0)
     assert asked == [0, 1] * 3
     asked.clear()
-    looks_at(Engine(rules), MANY, 0.0, CLOSE_S + 0.1, 10.0)
+    looks_at(Engine(rules), MANY, 0.0, RUNS_EVERY_S + 0.1, 10.0)
     assert asked == [0, 1] * 3
 
 
@@ -284,8 +287,8 @@ def test_a_preview_leaves_no_trace() -> None:
         seen = watched.diagnosed(snapshot, NO_HISTORY)
         watched.preview(between, NO_HISTORY)
         watched.preview(between, NO_HISTORY, all_rules=True)
-        assert watched.preview(snapshot, NO_HISTORY) is seen
-        assert watched.diagnosed(snapshot, NO_HISTORY) is seen
+        assert watched.preview(snapshot, NO_HISTORY) == seen
+        assert watched.diagnosed(snapshot, NO_HISTORY) == seen
         assert seen == other.diagnosed(snapshot, NO_HISTORY)
 
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import PipeEnds, inode_of, pipe_ends
-from mpwatch.model.samples import FdLink
+from mpwatch.model.samples import FdLink, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import MAIN, fds, main, pid, pipe, process, socket, world
+from tests.unit.diagnose.worlds import MAIN, fds, main, pid, pipe, process, socket, thread, world
 
 LINK = st.one_of(
     st.builds(pipe, st.integers(3, 9), st.integers(1, 4), st.booleans()),
@@ -19,6 +20,14 @@ LINK = st.one_of(
 
 def holding(number: int, links: Sequence[FdLink] | None) -> Process:
     return process(number, fds=fds(9, links=links))
+
+
+def ends_of(*processes: Process) -> PipeEnds:
+    """The ends of all channels that these tests use: another process polls them."""
+    targets = (*(f"pipe:[{n}]" for n in (1, 2, 3, 4, 500)), *(f"socket:[{n}]" for n in range(5, 9)))
+    waiting = thread(999, waits=WaitedOn("poll", "poll", targets, timeout_s=5.0))
+    poller = process(999, "spawned", threads=[waiting], fds=fds(0, links=[]))
+    return pipe_ends(Index(world(*processes, poller)))
 
 
 def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ...]:
@@ -38,47 +47,43 @@ def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ..
 @given(st.lists(st.lists(st.lists(LINK, max_size=6), min_size=1, max_size=4), max_size=4))
 def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLink]]]) -> None:
     for reading in readings:
-        snapshot = world(*(holding(100 + n, links) for n, links in enumerate(reading)))
+        processes = [holding(100 + n, links) for n, links in enumerate(reading)]
 
-        ends = pipe_ends(snapshot)
+        ends = ends_of(*processes)
 
         for inode in range(1, 5):
-            assert ends.readers.get(inode, ()) == brute(snapshot, inode, False)
-            assert ends.writers.get(inode, ()) == brute(snapshot, inode, True)
+            assert ends.readers.get(inode, ()) == brute(world(*processes), inode, False)
+            assert ends.writers.get(inode, ()) == brute(world(*processes), inode, True)
 
 
-def test_readings_that_share_their_descriptors_share_what_follows() -> None:
-    kept = holding(100, [pipe(3, 1, True)])
+def test_channels_that_no_thread_waits_for_are_not_indexed() -> None:
+    holders = [holding(100, [pipe(3, 77, True)]), holding(200, [pipe(3, 1, True), socket(4, 9, 5)])]
 
-    first = pipe_ends(world(kept, holding(200, [pipe(3, 1, False)])))
-    then = pipe_ends(world(kept, holding(200, [])))
+    ends = ends_of(*holders)
 
-    assert first.readers[1] == (pid(200),)
-    assert then.readers == {}
-    assert then.writers == first.writers == {1: (pid(100),)}
+    assert ends.writers == {1: (pid(200),)}
+    assert ends.addresses == {}
 
 
 def test_a_process_whose_descriptors_are_unknown_makes_the_whole_incomplete() -> None:
-    assert pipe_ends(world(holding(100, []))) == PipeEnds()
-    assert not pipe_ends(world(holding(100, None))).is_complete
+    assert ends_of(holding(100, [])) == PipeEnds()
+    assert not ends_of(holding(100, None)).is_complete
 
 
 def test_what_is_read_from_a_socket_comes_from_who_holds_its_other_end() -> None:
-    ends = pipe_ends(world(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)])))
+    ends = ends_of(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)]))
 
     assert ends.writers == {5: (pid(200),), 6: (pid(100),)}
     assert ends.outward == frozenset()
-    assert pipe_ends(world(holding(100, [socket(3, 5, 6)]))).outward == frozenset((5,))
+    assert ends_of(holding(100, [socket(3, 5, 6)])).outward == frozenset((5,))
 
 
 def test_sides_of_a_pipe_are_kept_apart_and_unknown_ones_count_as_both() -> None:
     lone = FdLink(4, "socket", "socket:[1]", 1, None)
-    ends = pipe_ends(
-        world(
-            main(fds=fds(3, links=[pipe(3, 500, True), lone])),
-            process(200, fds=fds(3, links=[FdLink(3, "pipe", "pipe:[500]", 500, None)])),
-            process(201, state="Z"),
-        )
+    ends = ends_of(
+        main(fds=fds(3, links=[pipe(3, 500, True), lone])),
+        process(200, fds=fds(3, links=[FdLink(3, "pipe", "pipe:[500]", 500, None)])),
+        process(201, state="Z"),
     )
 
     assert ends.writers == {500: (pid(MAIN), pid(200))}

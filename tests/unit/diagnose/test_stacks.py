@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.stack_merge import merge, ranges
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
-    frame_words,
     has_stacks,
     innermost,
     main_shape,
     main_thread,
-    own_frames,
     shape_of,
     user_frame,
 )

@@ -11,7 +11,9 @@ from mpwatch.diagnose.analysis.idle_time import (
     stands,
     watched_s,
 )
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.history import History, Point
+from mpwatch.model.snapshot import Process
 from tests.unit.diagnose.worlds import (
     MAIN,
     NOW_S,
@@ -45,24 +47,28 @@ def bursts(every_s: int, of: int, seconds: int = 31) -> list[float]:
     return [float(of * (second // every_s)) for second in range(seconds)]
 
 
+def seen(process: Process, past: History) -> tuple[Process, Index]:
+    return process, Index(world(process), past)
+
+
 def test_who_never_wakes_up_stands() -> None:
-    assert stands(STANDING, past([40.0] * 31))
+    assert stands(*seen(STANDING, past([40.0] * 31)))
 
 
 def test_a_poll_every_five_seconds_is_standing() -> None:
-    assert stands(STANDING, past(bursts(5, of=2)))
+    assert stands(*seen(STANDING, past(bursts(5, of=2))))
 
 
 def test_who_wakes_up_often_works_though_it_uses_no_cpu() -> None:
-    assert quiet_s(STANDING, past(bursts(1, of=2))) == 2
+    assert quiet_s(*seen(STANDING, past(bursts(1, of=2)))) == 2
 
 
 def test_that_somebody_looked_at_it_does_not_wake_a_standing_process() -> None:
     woken_by_looks = bursts(3, of=10)
     looked_at = [0.5 + 3 * n for n in range(10)]
 
-    assert not stands(STANDING, past(woken_by_looks))
-    assert stands(STANDING, past(woken_by_looks, sorted(looked_at, reverse=True)))
+    assert not stands(*seen(STANDING, past(woken_by_looks)))
+    assert stands(*seen(STANDING, past(woken_by_looks, sorted(looked_at, reverse=True))))
 
 
 @pytest.mark.parametrize("later_s", [0, 1, 2, 3])
@@ -71,35 +77,35 @@ def test_switches_of_a_look_may_be_counted_some_seconds_later(later_s: int) -> N
     counted = [30.0 - ago_s + later_s for ago_s in looks]
     switches = [8.0 * sum(second >= each for each in counted) for second in range(31)]
 
-    assert quiet_s(STANDING, past(switches, looks)) == 30
-    assert quiet_s(STANDING, past(switches, looks[:-1])) == 6.0 - later_s + 1
+    assert quiet_s(*seen(STANDING, past(switches, looks))) == 30
+    assert quiet_s(*seen(STANDING, past(switches, looks[:-1]))) == 6.0 - later_s + 1
 
 
 def test_looks_do_not_hide_that_it_works_between_them() -> None:
-    quiet = quiet_s(STANDING, past(bursts(1, of=3), looks=(25.5, 19.5, 13.5, 7.5, 1.5)))
+    quiet = quiet_s(*seen(STANDING, past(bursts(1, of=3), looks=(25.5, 19.5, 13.5, 7.5, 1.5))))
 
     assert quiet is not None
     assert quiet < STANDING_S
 
 
 def test_one_reading_of_the_switches_says_nothing() -> None:
-    assert quiet_s(STANDING, past([7.0])) == 60
+    assert quiet_s(*seen(STANDING, past([7.0]))) == 60
 
 
 def test_who_works_is_seen_to_although_somebody_looks_at_it_all_the_time() -> None:
     looks = [ago_s / 2 for ago_s in range(60, 0, -1)]
 
-    quiet = quiet_s(STANDING, past(bursts(1, of=24), looks))
+    quiet = quiet_s(*seen(STANDING, past(bursts(1, of=24), looks)))
 
     assert quiet is not None
     assert quiet < 2
-    assert stands(STANDING, past(bursts(1, of=8), looks))
+    assert stands(*seen(STANDING, past(bursts(1, of=8), looks)))
 
 
 def test_who_went_over_to_another_wait_has_moved_though_it_took_no_cpu() -> None:
     moved = main(threads=[thread(MAIN, still_s=60.0, waits_s=2.0)])
 
-    assert quiet_s(moved, past([40.0] * 31)) == 2.0
+    assert quiet_s(*seen(moved, past([40.0] * 31))) == 2.0
 
 
 def test_a_tick_now_and_then_is_not_moving() -> None:
@@ -107,7 +113,7 @@ def test_a_tick_now_and_then_is_not_moving() -> None:
     ticks[15] = ticks[15]._replace(value=1.0)
     past = history({(200, "cpu_percent"): ticks})
 
-    assert quiet_s(process(200), past) == pytest.approx(30)
+    assert quiet_s(*seen(process(200), past)) == pytest.approx(30)
 
 
 def test_work_ends_a_quiet_time() -> None:
@@ -115,7 +121,7 @@ def test_work_ends_a_quiet_time() -> None:
     worked[15] = worked[15]._replace(value=40.0)
     past = history({(200, "cpu_percent"): worked})
 
-    assert quiet_s(process(200), past) == pytest.approx(15)
+    assert quiet_s(*seen(process(200), past)) == pytest.approx(15)
 
 
 def test_a_thread_that_often_wakes_up_is_moving_whatever_cpu_it_uses() -> None:
@@ -128,13 +134,13 @@ def test_a_thread_that_often_wakes_up_is_moving_whatever_cpu_it_uses() -> None:
         }
     )
 
-    assert quiet_s(process(200), past) == 1
-    assert quiet_s(process(201), past) == 30
+    assert quiet_s(*seen(process(200), past)) == 1
+    assert quiet_s(*seen(process(201), past)) == 30
 
 
 def test_without_a_history_the_thread_says_how_still_it_was() -> None:
-    assert quiet_s(process(200, threads=[thread(200, still_s=7.0)]), history()) == 7.0
-    assert quiet_s(process(200), history()) is None
+    assert quiet_s(*seen(process(200, threads=[thread(200, still_s=7.0)]), history())) == 7.0
+    assert quiet_s(*seen(process(200), history())) is None
 
 
 def test_a_mean_needs_half_of_its_time() -> None:
@@ -145,5 +151,5 @@ def test_a_mean_needs_half_of_its_time() -> None:
 
 
 def test_watching_began_at_some_time_or_never() -> None:
-    assert watched_s(world(main()), history(started_at_s=NOW_S - 9)) == 9
-    assert watched_s(world(main()), History()) == 0
+    assert watched_s(Index(world(main()), history(started_at_s=NOW_S - 9))) == 9
+    assert watched_s(Index(world(main()), History())) == 0

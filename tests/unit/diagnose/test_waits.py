@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
@@ -137,7 +138,7 @@ def test_a_stopped_worker_is_ordinary_and_says_how_to_go_on(state: str, by: str)
 def test_a_person_at_the_debugger_is_ordinary() -> None:
     held = main(threads=[thread(MAIN, "pdb.py:cmdloop", waits=WaitedOn("unknown", "read"))])
 
-    graph = wait_graph(world(held))
+    graph = wait_graph(Index(world(held)))
 
     assert [edge.is_ordinary for edge in graph.edges] == [True]
     assert graph.chains == ()
@@ -152,7 +153,7 @@ def test_idle_helpers_and_workers_make_edges_but_no_chains() -> None:
         fds=fds(3, links=[pipe(8, WORK, True)]), segments=(), threads=[thread(MAIN, state="R")]
     )
 
-    graph = wait_graph(world(running, worker(0), tracker, silent))
+    graph = wait_graph(Index(world(running, worker(0), tracker, silent)))
 
     assert graph.chains == ()
     assert [(edge.what, edge.is_ordinary) for edge in graph.edges] == [
@@ -176,7 +177,7 @@ def test_native_threads_and_idle_threads_say_nothing() -> None:
         ]
     )
 
-    assert wait_graph(world(busy)).edges == ()
+    assert wait_graph(Index(world(busy))).edges == ()
 
 
 def test_a_process_of_which_nothing_is_known_ends_a_chain_as_unknown() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
@@ -115,7 +116,7 @@ def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
     late = process(302, "rank", label="rank 2", threads=[thread(302, "train.py:save:9", state="R")])
     job = world(main(), rank(0, f"{C10D}:all_reduce"), rank(1, f"{C10D}:all_reduce"), late)
 
-    chains = wait_graph(job).chains
+    chains = wait_graph(Index(job)).chains
 
     assert [found.verdict for found in chains] == ["progress", "progress"]
     assert all("the other ranks in all_reduce <- rank 2 runs" in c.sentence for c in chains)
@@ -161,7 +162,7 @@ def launcher(*stack: str) -> Process:
 
 def sentences(*processes: Process) -> dict[str, str]:
     """Who begins a chain, and the whole of it with where it ends."""
-    chains = wait_graph(world(*processes)).chains
+    chains = wait_graph(Index(world(*processes))).chains
     return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import WaitedOn
 from tests.unit.diagnose.waiting import DATA, chain
@@ -93,4 +94,4 @@ def test_a_thread_that_reads_a_pipe_counts_where_its_stack_is_known() -> None:
     nameless = thread(102, waits=wait)
     job = world(main(threads=[thread(MAIN, state="R"), reader, nameless]))
 
-    assert [edge.tid for edge in wait_graph(job).edges] == [101]
+    assert [edge.tid for edge in wait_graph(Index(job)).edges] == [101]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import FdLink, WaitedOn
 from mpwatch.model.snapshot import Process
@@ -33,7 +34,7 @@ def child(links: Sequence[FdLink] = ()) -> Process:
 
 
 def chain(*processes: Process) -> WaitChain:
-    (found,) = wait_graph(world(*processes)).chains
+    (found,) = wait_graph(Index(world(*processes))).chains
     return found
 
 

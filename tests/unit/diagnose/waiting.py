@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
@@ -53,6 +54,6 @@ def worker(number: int = 0, *threads: Thread, stack: tuple[str, ...] = (), **mor
 
 
 def chain(snapshot: Snapshot) -> WaitChain:
-    chains = wait_graph(snapshot).chains
+    chains = wait_graph(Index(snapshot)).chains
     assert len(chains) == 1, chains
     return chains[0]

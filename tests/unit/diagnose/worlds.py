@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.known_errors import tags_of
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
@@ -273,11 +274,11 @@ def log(kind: str, number: int | None = None, words: str = "", **details: object
     return LogEntry(1, NOW_S - 1, WALL_S - 1, kind, who, words, details, tags)
 
 
-Check = Callable[[Snapshot, History], Iterator[Finding]]
+Check = Callable[[Index], Iterator[Finding]]
 
 
 def found(check: Check, snapshot: Snapshot, past: History = NO_HISTORY) -> list[Finding]:
-    return list(check(snapshot, past))
+    return list(check(Index(snapshot, past)))
 
 
 def only(check: Check, snapshot: Snapshot, past: History = NO_HISTORY) -> Finding:

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from mpwatch.hook import connection
-from mpwatch.hook.connection import is_welcome
+from mpwatch.hook.transport import connection
+from mpwatch.hook.transport.connection import is_welcome
 
 
 class Peer:

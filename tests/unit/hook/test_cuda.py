@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from mpwatch.hook import answers
+from mpwatch.hook import requests
 from mpwatch.hook.points.cuda import POINTS
 from mpwatch.hook.session import Session
 
@@ -32,7 +32,7 @@ def test_readings_never_initialise_cuda(session: Session) -> None:
         if point.module == "torch.cuda":
             point.install(module, session)
 
-    gauges = answers.gauges(session, ["cuda"])
+    gauges = requests.gauges(session, ["cuda"])
 
     assert module._initialized is False
     assert "cuda" not in gauges
@@ -48,7 +48,7 @@ def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session
         call()
 
     assert [b"cuda-init" in data for _, data in session.notes.since(0)] == [True]
-    assert answers.gauges(session, ["cuda"])["cuda"]["allocated"] == 0
+    assert requests.gauges(session, ["cuda"])["cuda"]["allocated"] == 0
 
 
 def test_the_allocator_is_read_only_for_a_request_that_names_it(session: Session) -> None:
@@ -58,7 +58,7 @@ def test_the_allocator_is_read_only_for_a_request_that_names_it(session: Session
             point.install(module, session)
     module._initialized = True
 
-    assert "cuda" not in answers.answer(session, {"ask": "gauges"})  # type: ignore[operator]
-    named = answers.answer(session, {"ask": "gauges", "also": ["cuda"]})
+    assert "cuda" not in requests.answer(session, {"ask": "gauges"})  # type: ignore[operator]
+    named = requests.answer(session, {"ask": "gauges", "also": ["cuda"]})
     assert named is not None
     assert named["cuda"]["reserved"] == 0

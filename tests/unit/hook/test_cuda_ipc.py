@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook.points.cuda_ipc import COUNTER, HEADER_BYTES, Lent
-from mpwatch.hook.pristine import System
+from mpwatch.hook.safe.unpatched import System
 
 NAME = b"/torch_4242_77_0"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.hook import notes
-from mpwatch.hook.notes import LIMIT, NOTE_BYTES, PROBLEMS, RECENT_BYTES, Notes, Problems
-from mpwatch.hook.pristine import System
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport import notes
+from mpwatch.hook.transport.notes import LIMIT, NOTE_BYTES, PROBLEMS, RECENT_BYTES, Notes, Problems
 
 
 def test_only_the_last_notes_are_remembered() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook import one_call
+from mpwatch.hook.safe import one_call
 
 
 class Thing:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook.points import cuda, stores
+from mpwatch.hook.points import cuda
+from mpwatch.hook.points import rendezvous as stores
 
 
 class Session:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.items import APART_NS, EVERY
 from mpwatch.hook.points import queues
 from mpwatch.hook.session import Session
+from mpwatch.hook.state.queue_sampling import APART_NS, EVERY
 
 
 class Clock:

@@ -13,8 +13,8 @@ import pytest
 
 from mpwatch.collect.hook.ring_decode import read_descriptor, read_ring
 from mpwatch.hook import wire
-from mpwatch.hook.pristine import System
-from mpwatch.hook.ring import Ring, make_record
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport.ring import Ring, make_record
 from mpwatch.model.ids import ProcessId
 
 SLOTS = 64

@@ -11,9 +11,9 @@ import pytest
 
 from mpwatch.collect.hook.ring_decode import read_ring
 from mpwatch.hook import wire
-from mpwatch.hook.pristine import System
-from mpwatch.hook.ring import Ring, make_record
-from mpwatch.hook.ring_copy import RETRY_S, SAVE_EVERY_S, RingCopy
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport.ring import Ring, make_record
+from mpwatch.hook.transport.ring_copy import RETRY_S, SAVE_EVERY_S, RingCopy
 
 SLOTS = 128
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mpwatch.hook.server import STOP_S, Run
 from mpwatch.hook.session import Session
+from mpwatch.hook.transport.server import STOP_S, Run
 
 
 class Clock:

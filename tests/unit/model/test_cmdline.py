@@ -25,7 +25,7 @@ from mpwatch.model.cmdline import python_program
         ("", "none", "", ""),
     ],
 )
-def test_the_program_is_found_behind_the_interpreters_options(
+def test_the_program_is_found_after_the_options_of_the_interpreter(
     line: str, kind: str, text: str, name: str
 ) -> None:
     program = python_program(line.split())

@@ -17,7 +17,7 @@ def track() -> Track:
     return Track(moments, values)
 
 
-def test_a_track_is_the_same_series_as_its_points() -> None:
+def test_a_track_equals_its_points() -> None:
     assert list(track()) == POINTS
     assert len(track()) == len(POINTS)
     assert (track()[0], track()[-1]) == (POINTS[0], POINTS[-1])
@@ -26,7 +26,7 @@ def test_a_track_is_the_same_series_as_its_points() -> None:
     assert not Track(array("d"), array("d"))
 
 
-def test_what_is_asked_of_a_track_is_what_would_be_of_its_points() -> None:
+def test_functions_of_series_accept_tracks_and_points() -> None:
     for at_s in (-1.0, 0.0, 3.5, 4.0, 99.0):
         assert first_at(track(), at_s) == first_at(POINTS, at_s)
         assert list(since(track(), at_s)) == list(since(POINTS, at_s))
@@ -34,7 +34,7 @@ def test_what_is_asked_of_a_track_is_what_would_be_of_its_points() -> None:
     assert tuple(map(list, columns(track()))) == tuple(map(list, columns(POINTS)))
 
 
-def test_the_whole_of_a_series_is_handed_on_as_it_is() -> None:
+def test_a_whole_series_is_not_copied() -> None:
     whole = track()
 
     assert since(whole, 0.0) is whole

@@ -36,7 +36,7 @@ def test_counts_fit_in_five_characters(count: float | None, text: str) -> None:
         (-3.0, "-3.0 s"),
     ],
 )
-def test_durations_read_as_people_say_them(seconds: float | None, text: str) -> None:
+def test_durations_have_one_or_two_units(seconds: float | None, text: str) -> None:
     assert seconds_text(seconds) == text
 
 

@@ -37,7 +37,7 @@ def about_few(each: Input, process: ProcessId) -> Input:
     each = replace(each, at_s=each.at_s % 1e6)
     if isinstance(each, TreeSample):
         samples = [replace(one, process=process) for one in each.processes]
-        return replace(each, root=MAIN, processes=tuple(samples))
+        return replace(each, root=MAIN, ticks_per_s=100, processes=tuple(samples))
     return replace(each, process=process)
 
 

@@ -111,3 +111,24 @@ def test_an_index_read_for_an_earlier_batch_is_not_shown_for_this_one() -> None:
         load = ledger.worker_load(int(2e9))
         assert load is not None
         assert load.index == ("77" if task == 5 else None)
+
+
+def test_allocator_figures_that_were_read_once_stay_with_their_time() -> None:
+    ledger = HookRecord(MAIN)
+    devices = [{"index": 1, "allocated": 5, "reserved": 7, "max_allocated": 6}]
+    ledger.add_gauges(HookGauges(MAIN, 10.0, {"cuda": {"devices": devices}, "strategy": "a"}))
+    ledger.add_gauges(HookGauges(MAIN, 12.0, {"strategy": "b"}))
+
+    (use,) = ledger.gpu_uses()
+
+    assert (use.index, use.allocated_bytes, use.reserved_bytes, use.read_at_s) == (1, 5, 7, 10.0)
+    assert ledger.strategy == "b"
+
+
+def test_newer_allocator_figures_replace_the_older() -> None:
+    ledger = HookRecord(MAIN)
+    for at_s, allocated in ((10.0, 5), (20.0, 9)):
+        devices = [{"index": 0, "allocated": allocated, "reserved": 16}]
+        ledger.add_gauges(HookGauges(MAIN, at_s, {"cuda": {"devices": devices}}))
+
+    assert [(use.allocated_bytes, use.read_at_s) for use in ledger.gpu_uses()] == [(9, 20.0)]

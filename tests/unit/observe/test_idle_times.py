@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import StacksTaken, ThreadSample, WaitedOn
@@ -76,7 +77,7 @@ def test_while_a_reading_stands_for_a_process_at_rest_its_quiet_goes_on() -> Non
         at_s = float(second)
         read_at_s = min(at_s, 3.0)
         fold.apply(tree(at_s, sample(MAIN, read_at_s, threads=(thread,))))
-        shown = fold.snapshot().processes[0]
-        quiet.append(quiet_s(shown, fold.history()))
+        snapshot = fold.snapshot()
+        quiet.append(quiet_s(snapshot.processes[0], Index(snapshot, fold.history())))
 
     assert quiet[2:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.model.samples import ProcSample, ThreadSample
+from mpwatch.model.samples import Ended, ProcSample, ThreadSample
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.state.fold import Fold
 
@@ -75,3 +75,15 @@ def test_a_worker_of_a_parent_that_is_gone_is_shown_anew_though_it_rests() -> No
     assert orphan is not None
     assert orphan.parent is None
     assert orphan.depth == 0
+
+
+def test_an_exited_process_is_shown_the_same_however_often_it_was_asked_for() -> None:
+    often, once = Watched(), Watched()
+    for watched in (often, once):
+        watched.at(1.0, worker(1.0))
+        watched.fold.apply(Ended(WORKER_0, 1.5, 0))
+    often.fold.snapshot()
+    for watched in (often, once):
+        watched.fold.apply(tree(2.0, sample(MAIN, 2.0, role="main"), worker(2.0, cpu_ticks=90)))
+
+    assert often.fold.snapshot() == once.fold.snapshot()

@@ -67,6 +67,14 @@ def test_what_is_joined_bit_by_bit_is_what_is_joined_at_once(
         assert joined(table, now) == joined(SegmentTable(), now)
 
 
+def test_a_segment_that_a_process_lists_twice_can_disappear() -> None:
+    table = SegmentTable()
+    use = segment_use(5)
+    joined(table, samples({MAIN.pid: (use, use)}))
+
+    assert joined(table, samples({MAIN.pid: ()})) == ()
+
+
 def test_only_files_that_changed_hands_are_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[SegmentId] = []
     really = segments._joined

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import Rule
 from mpwatch.model.events import Input
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
@@ -28,8 +28,8 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
     """Make this the only rule: it finds something whenever it is given a process."""
 
     def use(when: When) -> None:
-        def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-            process = when(snapshot)
+        def check(index: Index) -> Iterator[Finding]:
+            process = when(index.snapshot)
             if process is not None:
                 yield Finding("odd", Severity.WARNING, "odd", ("seen",), "why", "do", process)
 

@@ -1,4 +1,4 @@
-"""A small job, complete enough that every part of a report has something to say."""
+"""A small job with content for every section of a report."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def worker(process: ProcessId = WORKER, number: int = 0, *, ended: Ended | None 
         threads=(thread,),
         hook=Hook("silent", "no answer in 250 ms"),
         loader=WorkerLoad(number, fetched=208, fetch_p50_s=0.096, fetch_p99_s=0.12, task=417),
-        doing="data.py:31 decode",
+        doing=f"ended: {ended.words}" if ended else "data.py:31 decode",
         ended=ended,
     )
 

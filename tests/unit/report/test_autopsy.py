@@ -1,4 +1,4 @@
-"""What dead processes left behind."""
+"""Autopsies of dead processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process.procfs import read_stat
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import Rule
 from mpwatch.hook import wire
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
-from mpwatch.report.table import Paper, cell_width
+from mpwatch.report.table import TextStyle, cell_width
 from tests.conftest import Start
 from tests.unit.boxes import birth, leave
 from tests.unit.report.jobs import finding
@@ -63,7 +62,7 @@ def test_parents_come_before_children_and_workers_have_their_number(folder: Path
     assert [p.label for p in autopsy.snapshot.processes] == ["main", "worker 3"]
 
 
-def test_a_call_that_began_and_never_ended_is_named(folder: Path) -> None:
+def test_an_unfinished_call_is_found(folder: Path) -> None:
     leave_a_job(folder)
     worker = autopsies(str(folder))[0].dead[1]
 
@@ -87,7 +86,7 @@ def test_the_number_of_a_worker_is_known_from_its_own_records(folder: Path) -> N
         ([{"kind": "exception", "ms": 5, "where": "queue get"}], f"unknown: {NO_EXIT}"),
     ],
 )
-def test_how_it_ended_is_told_as_far_as_it_noted(
+def test_the_exit_status_comes_from_the_notes(
     folder: Path, notes: list[dict[str, object]], words: str
 ) -> None:
     leave(folder, MAIN, notes=notes)
@@ -97,7 +96,7 @@ def test_how_it_ended_is_told_as_far_as_it_noted(
     assert ended(dead).words == words
 
 
-def test_by_pid_only_that_process_and_what_it_started_is_examined(folder: Path) -> None:
+def test_by_pid_only_that_process_and_its_descendants_are_examined(folder: Path) -> None:
     leave_a_job(folder)
     leave(folder, OTHER)
 
@@ -109,14 +108,14 @@ def test_by_pid_only_that_process_and_what_it_started_is_examined(folder: Path) 
     assert len(autopsies(str(folder))) == 2
 
 
-def test_of_two_processes_with_one_pid_the_later_is_meant(folder: Path) -> None:
+def test_of_two_processes_with_one_pid_the_later_is_examined(folder: Path) -> None:
     leave(folder, MAIN)
     leave(folder, MAIN._replace(start_ticks=99))
 
     assert autopsies(str(MAIN.pid))[0].dead[0].box.process.start_ticks == 99
 
 
-def test_findings_follow_from_what_was_left(folder: Path) -> None:
+def test_rules_apply_to_the_files_of_dead_processes(folder: Path) -> None:
     leave(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [birth(WORKER.pid)])
     leave(folder, WORKER, notes=[{"kind": "exit", "ms": 5000, "code": 3}])
 
@@ -124,14 +123,14 @@ def test_findings_follow_from_what_was_left(folder: Path) -> None:
 
     rules = {finding.rule: finding.process for finding in autopsy.snapshot.findings}
     assert rules == {"worker-exited-unexpectedly": WORKER}
-    assert "WHAT FOLLOWS" in autopsy_text([autopsy])
+    assert "FINDINGS" in autopsy_text([autopsy])
 
 
-def test_what_held_just_before_the_end_is_not_forgotten(
+def test_findings_from_just_before_the_end_are_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def while_it_lives(snapshot: Snapshot, history: History) -> Iterator[Finding]:
-        for process in snapshot.living():
+    def while_it_lives(index: Index) -> Iterator[Finding]:
+        for process in index.snapshot.living():
             yield replace(finding(), rule="only-alive", process=process.process)
 
     leave(folder, MAIN, [(wire.SHARE, 100)])
@@ -155,13 +154,13 @@ def test_children_of_one_parent_without_a_file_are_one_job_and_none_is_its_main(
 
     assert [dead.parent for dead in autopsy.dead] == [MAIN, MAIN]
     assert {p.role for p in autopsy.snapshot.processes} == {"pool-worker"}
-    text = autopsy_text([autopsy], paper=Paper(200))
+    text = autopsy_text([autopsy], style=TextStyle(200))
     assert text.startswith(f"JOB OF {MAIN.pid}  2 dead processes")
     assert f"{MAIN.pid}, which started them, left no file" in text
     assert f"{WORKER.pid} pool-worker of {MAIN.pid}" in text
 
 
-def test_a_parent_without_a_file_can_be_asked_for(folder: Path) -> None:
+def test_a_parent_without_a_file_can_be_examined(folder: Path) -> None:
     leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
     leave(folder, OTHER)
 
@@ -170,7 +169,7 @@ def test_a_parent_without_a_file_can_be_asked_for(folder: Path) -> None:
     assert [dead.box.process for dead in autopsy.dead] == [WORKER]
 
 
-def test_a_parent_whose_hook_came_after_the_birth_is_found_by_its_pid(folder: Path) -> None:
+def test_a_parent_that_was_injected_after_the_start_is_found_by_its_pid(folder: Path) -> None:
     leave(folder, MAIN)
     leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
     leave(folder, OTHER, origin=(WORKER.pid, WORKER.start_ticks, b""))
@@ -182,33 +181,33 @@ def test_a_parent_whose_hook_came_after_the_birth_is_found_by_its_pid(folder: Pa
     assert "left no file" not in autopsy_text([autopsy])
 
 
-def test_a_parent_is_said_to_live_or_to_have_left_a_file_of_its_own(folder: Path) -> None:
+def test_a_parent_outside_of_the_job_is_described(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
     leave(folder, WORKER, origin=(*alive.process, b"Process-1"))
     leave(folder, MAIN)
     leave(folder, OTHER, origin=(*MAIN, b"Process-1"))
 
-    living = autopsy_text(autopsies(str(WORKER.pid)), paper=Paper(200))
-    other = autopsy_text(autopsies(str(OTHER.pid)), paper=Paper(200))
+    living = autopsy_text(autopsies(str(WORKER.pid)), style=TextStyle(200))
+    other = autopsy_text(autopsies(str(OTHER.pid)), style=TextStyle(200))
 
     assert f"{os.getpid()}, which started it, still runs" in living
     assert f"{MAIN.pid}, which started it, died too: mpwatch autopsy {MAIN.pid}" in other
 
 
-def test_a_living_process_is_left_alone(folder: Path) -> None:
+def test_a_running_process_is_not_examined(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
     leave(folder, alive.process)
 
-    with pytest.raises(NothingLeft, match=r"\(1 still run\)\.$"):
+    with pytest.raises(NothingLeft, match=r"\(1 still runs\)\.$"):
         autopsies(str(folder))
-    with pytest.raises(NothingLeft, match="still runs"):
+    with pytest.raises(NothingLeft, match="and its descendants still run"):
         autopsies(str(os.getpid()))
 
 
 @pytest.mark.parametrize("subject", ["5000009", "/nowhere/at/all", ""])
-def test_nothing_left_is_said_in_a_sentence(folder: Path, subject: str) -> None:
+def test_without_files_the_error_is_one_sentence(folder: Path, subject: str) -> None:
     with pytest.raises(NothingLeft, match=r"\.$"):
         autopsies(subject)
 
@@ -222,14 +221,14 @@ def test_damaged_files_are_read_as_far_as_they_go(folder: Path) -> None:
     (folder / f"{wire.stem(*OTHER)}.ring").symlink_to("/etc/passwd")
     (folder / "README").write_text("hello")
 
-    text = autopsy_text(autopsies(str(folder)), paper=Paper(200))
+    text = autopsy_text(autopsies(str(folder)), style=TextStyle(200))
 
     assert "the file is cut: 3 of 64 slots are there" in text
     assert "3 lines make no sense" in text
     assert "root:" not in text
 
 
-def test_notes_without_a_ring_are_told_too(folder: Path) -> None:
+def test_notes_without_a_ring_are_reported(folder: Path) -> None:
     leave(folder, MAIN, notes=[{"kind": "exit", "ms": 5, "code": 3}])
     (folder / f"{wire.stem(*MAIN)}.ring").unlink()
 
@@ -238,21 +237,21 @@ def test_notes_without_a_ring_are_told_too(folder: Path) -> None:
     assert "exit code 3" in text
 
 
-def test_the_text_says_how_it_ended_what_was_open_and_what_came_last(folder: Path) -> None:
+def test_the_text_shows_exit_status_unfinished_call_and_last_events(folder: Path) -> None:
     leave_a_job(folder)
 
-    lines = autopsy_text(autopsies(str(folder)), paper=Paper(100)).splitlines()
+    lines = autopsy_text(autopsies(str(folder)), style=TextStyle(100)).splitlines()
 
     worker = lines[lines.index("") + 1 :]
-    assert worker[0] == (
-        "5000002 worker 3 of 5000001  last sign of life 2027-01-15 08:00:00.450 UTC"
+    assert worker[0] == ("5000002 worker 3 of 5000001  last event 2027-01-15 08:00:00.450 UTC")
+    assert worker[1].startswith("  ended       no exit was recorded: a signal")
+    assert (
+        "  unfinished  loader fetch begins, batch 417, 4.0K, started 150 ms before that" in worker
     )
-    assert worker[1].startswith("  ended       it noted no exit: a signal")
-    assert "  unfinished  loader fetch begins, batch 417, 4.0K, begun 150 ms before that" in worker
     assert worker[-1].split() == ["0", "us", "before", "share,", "4.0K,", "took", "2", "ms"]
 
 
-def test_the_text_fits_its_paper(folder: Path) -> None:
+def test_no_line_is_wider_than_the_given_width(folder: Path) -> None:
     leave_a_job(folder)
 
     text = autopsy_text(autopsies(str(folder)))
@@ -283,7 +282,7 @@ def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, me
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime_in_memory")
-def test_a_killed_worker_tells_its_last_batch(start: Start) -> None:
+def test_the_last_batch_of_a_killed_worker_is_known(start: Start) -> None:
     program = start("loader.py", "1", "--hook")
     program.wait_for("ready")
     (worker,) = map(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -49,7 +50,7 @@ def test_every_tag_is_closed() -> None:
     assert Page(report_html(job())).open == []
 
 
-def test_it_tells_findings_processes_segments_flows_waits_and_stacks() -> None:
+def test_it_shows_findings_processes_segments_flows_waits_and_stacks() -> None:
     words = Page(report_html(job())).words
 
     for part in (
@@ -64,6 +65,16 @@ def test_it_tells_findings_processes_segments_flows_waits_and_stacks() -> None:
         "gpu: no NVML library",
     ):
         assert part in words
+
+
+def test_a_finding_has_the_labels_of_the_screens() -> None:
+    effect = replace(finding(), effect_of="lost-batch")
+
+    html = report_html(replace(job(), findings=(effect,)))
+
+    assert re.findall("<dt>(.*?)</dt>", html) == [
+        *("forecast", "evidence", "evidence", "cause", "fix", "effect of"),
+    ]
 
 
 def test_it_loads_nothing_and_runs_nothing() -> None:
@@ -101,10 +112,10 @@ def test_hostile_text_everywhere_else_stays_text() -> None:
     assert {"script", "img"}.isdisjoint(page.tags)
 
 
-def test_what_no_longer_holds_is_marked() -> None:
+def test_resolved_findings_are_marked() -> None:
     gone = replace(job(), findings=(replace(finding(), resolved_s=1.0),))
 
-    assert "no longer holds" in Page(report_html(gone)).words
+    assert "resolved" in Page(report_html(gone)).words
 
 
 def test_a_recording_gives_curves(recorded: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""Metrics: what they say and who may read them."""
+"""Metrics and the server for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.report.jobs import finding, job
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+]+(inf|nan)?')
 
 
-def test_every_line_has_the_form_of_the_format() -> None:
+def test_every_line_has_the_text_format() -> None:
     lines = exposition(job()).splitlines()
 
     assert all(line.startswith("# ") or LINE.fullmatch(line) for line in lines)
@@ -32,7 +32,7 @@ def test_each_metric_is_explained_before_its_series() -> None:
             assert re.split(r"[{ ]", line)[0] in explained
 
 
-def test_limits_and_use_are_there() -> None:
+def test_limits_and_use_are_exported() -> None:
     lines = exposition(job()).splitlines()
 
     assert 'mpwatch_process_open_fds{pid="41823",role="main",process="main"} 642' in lines
@@ -42,7 +42,7 @@ def test_limits_and_use_are_there() -> None:
     assert 'mpwatch_finding_seconds_left{rule="fd-exhaustion-receiver",pid="41823"} 38.0' in lines
 
 
-def test_what_could_not_be_read_has_no_series() -> None:
+def test_values_that_could_not_be_read_have_no_series() -> None:
     text = exposition(job())
 
     assert 'mpwatch_process_open_fds{pid="41826"' not in text
@@ -84,7 +84,7 @@ def test_two_findings_of_one_rule_give_the_sooner_forecast() -> None:
         (":9400", ("127.0.0.1", 9400)),
     ],
 )
-def test_addresses_of_this_machine_are_taken(text: str, address: tuple[str, int]) -> None:
+def test_loopback_addresses_are_accepted(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
 
 
@@ -92,7 +92,7 @@ def test_addresses_of_this_machine_are_taken(text: str, address: tuple[str, int]
     "text",
     ["0.0.0.0:9400", "10.0.0.1:9400", "example.org:80", "9400", "localhost:", "[::]:1", "::1"],
 )
-def test_addresses_others_can_reach_are_refused_in_a_sentence(text: str) -> None:
+def test_other_addresses_are_refused_with_one_sentence(text: str) -> None:
     with pytest.raises(CannotServe, match=r"\.$"):
         parse_address(text)
 
@@ -106,8 +106,8 @@ def server() -> Iterator[MetricsServer]:
 
 
 def test_the_newest_snapshot_is_served(server: MetricsServer) -> None:
-    server.take(job())
-    server.take(replace(job(), processes=()))
+    server.show(job())
+    server.show(replace(job(), processes=()))
 
     with urlopen(server.url, timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -115,7 +115,7 @@ def test_the_newest_snapshot_is_served(server: MetricsServer) -> None:
 
 
 @pytest.mark.parametrize(("path", "status"), [("/metrics", 503), ("/etc/passwd", 404)])
-def test_what_is_not_there_is_said(server: MetricsServer, path: str, status: int) -> None:
+def test_errors_have_a_status_and_a_text(server: MetricsServer, path: str, status: int) -> None:
     url = server.url.replace("/metrics", path)
 
     with pytest.raises(HTTPError) as caught:
@@ -124,16 +124,16 @@ def test_what_is_not_there_is_said(server: MetricsServer, path: str, status: int
     caught.value.close()
 
 
-def test_an_address_that_is_taken_is_said(server: MetricsServer) -> None:
+def test_an_address_in_use_is_refused(server: MetricsServer) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
 
     with pytest.raises(CannotServe, match="Address already in use"):
         MetricsServer("127.0.0.1", port)
 
 
-def test_a_client_that_sends_garbage_disturbs_nobody(server: MetricsServer) -> None:
+def test_a_client_that_sends_garbage_does_not_affect_others(server: MetricsServer) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
-    server.take(job())
+    server.show(job())
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b"\x00\xff" * 100 + b"\r\n\r\n")
         client.recv(100)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.sanitize import clean
-from mpwatch.report.table import Column, Paper, cell_width, cut, cut_start, table
+from mpwatch.report.table import Column, TextStyle, cell_width, cut, cut_start, table
 
 TEXT = st.text(max_size=40).map(clean)
 
@@ -18,7 +18,7 @@ def test_a_cut_text_fits(text: str, width: int) -> None:
 
 
 @given(TEXT)
-def test_a_text_that_fits_is_left_alone(text: str) -> None:
+def test_a_text_that_fits_is_unchanged(text: str) -> None:
     assert cut(text, cell_width(text)) == text
 
 
@@ -31,19 +31,19 @@ def test_columns_stay_aligned_below_wide_names() -> None:
     lines = table(
         [Column("NAME"), Column("N", is_number=True)],
         [["\u8a13\u7df4.py", "1"], ["main", "22"]],
-        Paper(80),
+        TextStyle(80),
     )
 
     assert {cell_width(line) for line in lines} == {11}
 
 
-def test_only_flexible_columns_give_way_and_keep_their_floor() -> None:
+def test_only_flexible_columns_become_narrower_down_to_their_floor() -> None:
     columns = [Column("FIXED"), Column("FLEXIBLE", is_flexible=True, floor=10)]
 
-    lines = table(columns, [["x" * 20, "y" * 50]], Paper(24))
+    lines = table(columns, [["x" * 20, "y" * 50]], TextStyle(24))
 
     assert lines[1] == "x" * 20 + "  " + "y" * 9 + "~"
 
 
 def test_a_table_without_rows_has_its_titles() -> None:
-    assert table([Column("A"), Column("B")], [], Paper(80)) == ["A  B"]
+    assert table([Column("A"), Column("B")], [], TextStyle(80)) == ["A  B"]

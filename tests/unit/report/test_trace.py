@@ -28,7 +28,7 @@ def phase(events: list[dict[str, Any]], letter: str) -> list[dict[str, Any]]:
     return [one for one in events if one["ph"] == letter]
 
 
-def test_a_call_lies_on_its_thread_from_its_beginning_to_its_end() -> None:
+def test_a_call_spans_its_duration_on_its_thread() -> None:
     slices = HookSlice(WORKER, START_S, (event(wire.SHARE, 500, duration_us=120),), 0)
 
     call = phase(traced(slices), "X")[0]
@@ -50,7 +50,7 @@ def test_an_arrow_leads_from_sending_to_receipt() -> None:
     assert {one["pid"] for one in heads} == {MAIN.pid}
 
 
-def test_the_receipt_may_be_told_before_the_sending() -> None:
+def test_the_receipt_may_come_before_the_sending() -> None:
     sent = HookSlice(WORKER, START_S, (event(wire.SHARE, 10),), 0)
     received = HookSlice(MAIN, START_S, (event(wire.REBUILD, 30),), 0)
 
@@ -69,7 +69,7 @@ def test_processes_and_threads_are_named_once() -> None:
     assert len([one for one in names if one["name"] == "thread_name"]) == 2
 
 
-def test_deaths_and_notes_are_instants() -> None:
+def test_exits_and_notes_are_instants() -> None:
     events = traced(
         Ended(WORKER, START_S + 2, signal=9),
         HookNote(MAIN, START_NS + 3_000_000_000, "exception", {"text": "boom", "where": None}),
@@ -86,7 +86,7 @@ def test_an_unknown_kind_keeps_its_number() -> None:
     assert call["name"] == "kind 999"
 
 
-def test_the_file_is_json_also_when_nothing_happened() -> None:
+def test_a_trace_without_events_is_valid_json() -> None:
     empty, full = io.StringIO(), io.StringIO()
 
     assert write_trace([], START_S, empty) == 0

@@ -1,13 +1,13 @@
-"""The moment most tests of pages look at."""
+"""The snapshot that most tests of pages use."""
 
 from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from tests.tui.scripted import loader_job
 
 
 @pytest.fixture
-def moment() -> Moment:
-    return Moment(loader_job())
+def view() -> SnapshotView:
+    return SnapshotView(loader_job())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 
 
-def row_text(page: object, item: object, moment: Moment) -> str:
-    row = page.row(item, moment)  # type: ignore[attr-defined]
+def row_text(page: object, item: object, view: SnapshotView) -> str:
+    row = page.row(item, view)  # type: ignore[attr-defined]
     return " ".join(text_of(drawn(found, 8)).strip() for found in row.cells)

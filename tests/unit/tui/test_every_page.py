@@ -1,4 +1,4 @@
-"""What holds for every page."""
+"""Properties of every page."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, threads, tree, waits
 from tests.tui import scripted
-from tests.tui.cast import worker_id
+from tests.tui.builders import worker_id
 from tests.tui.scripted import loader_job
 
 ALL_PAGES = (
@@ -31,10 +31,10 @@ WORLDS = (scripted.loader_job, scripted.ended_job, scripted.without_hook, script
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 def test_every_row_has_a_cell_for_every_column_and_a_key_of_its_own(page, world) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
-    moment = Moment(world())
-    items = page.items(moment)
+    view = SnapshotView(world())
+    items = page.items(view)
 
-    rows = [page.row(item, moment) for item in items]
+    rows = [page.row(item, view) for item in items]
 
     assert {len(row.cells) for row in rows} <= {len(page.columns)}
     assert len({page.key(item) for item in items}) == len(items)
@@ -42,25 +42,25 @@ def test_every_row_has_a_cell_for_every_column_and_a_key_of_its_own(page, world)
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
-def test_a_page_with_nothing_to_show_says_why_in_words(page) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_an_empty_page_says_why(page) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     bare = replace(scripted.without_hook(), processes=(), gpus=None)
 
-    first, *rest = page.empty(Moment(bare))
+    first, *rest = page.empty(SnapshotView(bare))
 
     assert first.endswith((".", "found"))
     assert all(words for words in rest)
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
-def test_every_page_explains_itself(page) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_every_page_has_help(page) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     assert page.help
     assert {column.letter for column in page.columns if column.letter}.isdisjoint("EG")
     assert set(page.sorts) <= {column.name for column in page.columns}
 
 
-def test_snapshots_of_one_scope_hold_that_process_only() -> None:
+def test_a_view_limited_to_a_process_contains_only_that_process() -> None:
     snapshot: Snapshot = loader_job()
-    scoped = Moment(snapshot).scoped(worker_id(1))
+    scoped = SnapshotView(snapshot).scoped(worker_id(1))
 
     assert [p.label for p in scoped.processes] == ["worker 1"]
     assert {arrow.flow.sender for arrow in flows.PAGE.items(scoped)} == {worker_id(1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import findings
 from tests.tui import scripted
@@ -17,37 +17,28 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **changes: object)
     return Finding(rule=rule, severity=severity, **{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_effects_stand_below_their_cause_and_resolved_findings_last() -> None:
-    cause = finding("fd-exhaustion-receiver", Severity.CRITICAL)
-    effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
-    resolved = finding("straggler-worker", resolved_s=5.0)
-
-    found = findings.with_effects([resolved, effect, cause])
-
-    assert [f.rule for f in found] == [cause.rule, effect.rule, resolved.rule]
-
-
-def test_an_effect_whose_cause_is_not_reported_stands_for_itself() -> None:
-    effect = finding("worker-exited-unexpectedly", effect_of="fd-exhaustion-receiver")
-
-    assert findings.with_effects([effect]) == [effect]
-
-
-def test_findings_that_no_longer_hold_are_not_on_the_first_screen() -> None:
+def test_resolved_findings_are_not_on_the_overview() -> None:
     job = replace(loader_job(), findings=(finding("x", resolved_s=5.0),))
 
-    assert findings.standing(job) == []
+    assert findings.finding_lines(job, 9) == []
 
 
-def test_advice_is_shown_where_there_is_room_for_it() -> None:
+def test_the_fix_is_shown_where_there_is_room() -> None:
     job = loader_job()
 
-    assert [brief.is_advice for brief in findings.briefs(job, 2)] == [False, False]
-    assert [brief.is_advice for brief in findings.briefs(job, 3)] == [False, True, False]
+    assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 2)] == [
+        False,
+        False,
+    ]
+    assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 3)] == [
+        False,
+        True,
+        False,
+    ]
 
 
-def test_without_any_hook_health_says_how_little_was_seen() -> None:
-    words = text_of(findings.health(Moment(scripted.without_hook())))
+def test_without_a_hook_the_health_line_says_so() -> None:
+    words = text_of(findings.health(SnapshotView(scripted.without_hook())))
 
     assert "no hook ready" in words
     assert len(words) <= 80

@@ -1,4 +1,4 @@
-"""What processes are called where each stands alone."""
+"""Names of processes outside the tree."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import loader
-from tests.tui.cast import main_process, worker
+from tests.tui.builders import main_process, worker
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 
 
 def named(*processes: Process) -> list[str]:
-    moment = Moment(replace(loader_job(), processes=processes))
-    return [moment.name(process.process) for process in processes]
+    view = SnapshotView(replace(loader_job(), processes=processes))
+    return [view.name(process.process) for process in processes]
 
 
 def rank(number: int) -> Process:
@@ -28,14 +28,14 @@ def worker_of(parent: Process, number: int, pid: int) -> Process:
     return replace(worker(number), process=ProcessId(pid, 1), parent=parent.process)
 
 
-def test_a_process_that_is_the_only_one_of_its_name_is_called_by_it() -> None:
+def test_a_unique_label_is_the_name() -> None:
     main = main_process()
     assert named(main, worker_of(main, 0, 7), worker_of(main, 1, 8)) == [
         "main", "worker 0", "worker 1",
     ]  # fmt: skip
 
 
-def test_workers_of_several_ranks_are_told_apart_by_their_rank() -> None:
+def test_workers_of_several_ranks_have_the_rank_in_their_name() -> None:
     ranks = rank(0), rank(1)
     workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
     assert named(*ranks, *workers) == [
@@ -43,29 +43,29 @@ def test_workers_of_several_ranks_are_told_apart_by_their_rank() -> None:
     ]  # fmt: skip
 
 
-def test_workers_of_several_ranks_have_theirs_on_the_loader_page_too() -> None:
+def test_the_loader_page_shows_the_rank_of_workers() -> None:
     ranks = rank(0), rank(1)
     workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
-    moment = Moment(replace(loader_job(), processes=(*ranks, *workers)))
+    view = SnapshotView(replace(loader_job(), processes=(*ranks, *workers)))
 
-    assert [row_text(loader.PAGE, each, moment)[:11] for each in workers] == [
+    assert [row_text(loader.PAGE, each, view)[:11] for each in workers] == [
         "0 of rank 0", "0 of rank 1",
     ]  # fmt: skip
 
 
-def test_two_loaders_of_one_process_are_told_apart_by_pids() -> None:
+def test_workers_of_two_loaders_have_the_pid_in_their_name() -> None:
     main = main_process()
     workers = [worker_of(main, 0, 7), worker_of(main, 0, 8)]
     assert named(main, *workers)[1:] == ["worker 0 7", "worker 0 8"]
 
 
-def test_a_worker_of_an_epoch_that_is_over_takes_no_name_from_a_living_one() -> None:
+def test_an_ended_worker_does_not_change_the_name_of_a_running_one() -> None:
     main = main_process()
     ended = replace(worker_of(main, 0, 7), ended=Ended(ProcessId(7, 1), 1.0))
     assert named(main, ended, worker_of(main, 0, 8))[1:] == ["worker 0 7", "worker 0"]
 
 
-def test_children_of_no_loader_have_their_pids() -> None:
+def test_other_children_with_one_label_have_the_pid_in_their_name() -> None:
     spawned = [
         replace(main_process(), process=ProcessId(pid, 1), label="spawned") for pid in (7, 8)
     ]

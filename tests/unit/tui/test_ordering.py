@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.elements.page import Order, filtered, held, ordered
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.page import Order, filtered, in_shown_order, ordered
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import files, tree
 
 
-def test_numbers_sort_largest_first_and_words_in_order(moment: Moment) -> None:
-    made = files.PAGE.items(moment)
+def test_numbers_sort_largest_first_and_words_in_order(view: SnapshotView) -> None:
+    made = files.PAGE.items(view)
 
     by_number = ordered(files.PAGE, made, Order("USED"))
     by_word = ordered(files.PAGE, made, Order("PROCESS"))
@@ -28,11 +28,11 @@ def test_choosing_a_column_again_reverses_and_a_third_time_restores() -> None:
     assert again.clicked("CPU") == Order()
 
 
-def test_held_rows_keep_their_places_and_new_ones_come_last(moment: Moment) -> None:
-    items = files.PAGE.items(moment)
+def test_rows_in_shown_order_keep_their_places_and_new_ones_come_last(view: SnapshotView) -> None:
+    items = files.PAGE.items(view)
     before = [files.PAGE.key(item) for item in reversed(items[1:])]
 
-    found = held(files.PAGE, items, before)
+    found = in_shown_order(files.PAGE, items, before)
 
     assert [files.PAGE.key(item) for item in found] == [*before, files.PAGE.key(items[0])]
 
@@ -41,9 +41,9 @@ def test_held_rows_keep_their_places_and_new_ones_come_last(moment: Moment) -> N
     ("wanted", "count"),
     [("", 6), ("worker", 5), ("WORKER idle", 3), ("worker -idle", 2), ("nowhere", 0)],
 )
-def test_a_filter_wants_every_word_and_none_with_a_minus(
-    wanted: str, count: int, moment: Moment
+def test_a_filter_requires_every_word_and_excludes_words_with_a_minus(
+    wanted: str, count: int, view: SnapshotView
 ) -> None:
-    nodes = tree.nodes(moment, Order())
+    nodes = tree.nodes(view, Order())
 
-    assert len(filtered(tree.PAGE, nodes, moment, wanted)) == count
+    assert len(filtered(tree.PAGE, nodes, view, wanted)) == count

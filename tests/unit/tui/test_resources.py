@@ -1,4 +1,4 @@
-"""Segments, descriptors, flows, loaders: what their pages say."""
+"""The pages of segments, descriptors, flows and loaders."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import pytest
 
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Flow
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import files, flows, loader, shm
-from tests.tui.cast import MAIN, worker_id
+from tests.tui.builders import MAIN, worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 
 
-def test_segments_are_grouped_by_maker_and_line(moment: Moment) -> None:
-    found = shm.PAGE.items(moment)
+def test_segments_are_grouped_by_maker_and_line(view: SnapshotView) -> None:
+    found = shm.PAGE.items(view)
 
     assert [len(made.segments) for made in found] == [6, 6, 6, 6]
-    assert "collate.py:44 torch.stack" in row_text(shm.PAGE, found[0], moment)
+    assert "collate.py:44 torch.stack" in row_text(shm.PAGE, found[0], view)
 
 
-def test_a_named_segment_that_nobody_holds_is_counted_as_orphaned(moment: Moment) -> None:
-    first, *rest = moment.snapshot.segments
+def test_a_named_segment_that_no_process_holds_is_counted_as_orphaned(view: SnapshotView) -> None:
+    first, *rest = view.snapshot.segments
     orphan = replace(first, mappers=(), holders=(), is_linked=True)
-    changed = Moment(replace(moment.snapshot, segments=(orphan, *rest)))
+    changed = SnapshotView(replace(view.snapshot, segments=(orphan, *rest)))
 
     assert "orphaned 1" in text_of(shm.above(changed, 120)[1])
 
@@ -40,10 +40,10 @@ def test_a_named_segment_that_nobody_holds_is_counted_as_orphaned(moment: Moment
         ("/data/train.bin", "/data/train.bin"),
     ],
 )
-def test_descriptors_are_told_by_what_they_point_to(
-    target: str, words: str, moment: Moment
+def test_descriptors_are_grouped_by_their_target(
+    target: str, words: str, view: SnapshotView
 ) -> None:
-    assert files.pointed_to(FdLink(3, "other", target, None, None), moment, {}) == words
+    assert files.pointed_to(FdLink(3, "other", target, None, None), view, {}) == words
 
 
 @pytest.mark.parametrize(
@@ -55,30 +55,30 @@ def test_descriptors_are_told_by_what_they_point_to(
         (None, "tcp listens on *:29500", "tcp listens on *:29500"),
     ],
 )
-def test_sockets_are_told_by_where_they_lead(
-    peer: int | None, address: str, words: str, moment: Moment
+def test_sockets_show_the_process_at_the_other_end(
+    peer: int | None, address: str, words: str, view: SnapshotView
 ) -> None:
     socket = FdLink(3, "socket", "socket:[7]", 7, None, peer=peer, address=address)
 
-    assert files.pointed_to(socket, moment, {8: "worker 3"}) == words
+    assert files.pointed_to(socket, view, {8: "worker 3"}) == words
 
 
-def test_the_descriptors_of_a_leak_stand_on_top(moment: Moment) -> None:
-    lines = files.details(moment.by_id[MAIN], moment, 120)
+def test_leaked_descriptors_are_listed_first(view: SnapshotView) -> None:
+    lines = files.details(view.by_id[MAIN], view, 120)
 
     assert "150  torch  torch segments made by worker 0" in text_of(lines[1])
 
 
-def test_a_worker_much_slower_than_the_middle_one_is_toned(moment: Moment) -> None:
-    slow = loader.PAGE.row(moment.by_id[worker_id(3)], moment)
-    normal = loader.PAGE.row(moment.by_id[worker_id(0)], moment)
+def test_a_worker_much_slower_than_the_median_is_marked(view: SnapshotView) -> None:
+    slow = loader.PAGE.row(view.by_id[worker_id(3)], view)
+    normal = loader.PAGE.row(view.by_id[worker_id(0)], view)
 
     assert drawn(slow.cells[2], 9)[0].tone == "warning"
     assert drawn(normal.cells[2], 9)[0].tone == ""
 
 
-def test_the_batch_everybody_waits_for_is_marked(moment: Moment) -> None:
-    assert "main waits" in row_text(loader.PAGE, moment.by_id[worker_id(3)], moment)
+def test_the_batch_that_main_waits_for_is_marked(view: SnapshotView) -> None:
+    assert "main waits" in row_text(loader.PAGE, view.by_id[worker_id(3)], view)
 
 
 @pytest.mark.parametrize(
@@ -90,23 +90,23 @@ def test_the_batch_everybody_waits_for_is_marked(moment: Moment) -> None:
         (5, ["──┐   ", "──┤   ", "──┼─▶ ", "──┤   ", "──┘   "]),
     ],
 )
-def test_senders_meet_at_their_receiver(together: int, picture: list[str]) -> None:
+def test_senders_are_joined_at_their_receiver(together: int, picture: list[str]) -> None:
     assert [flows.bracket(n, together) for n in range(together)] == picture
 
 
-def test_flows_to_one_receiver_stand_together() -> None:
+def test_flows_to_one_receiver_are_adjacent() -> None:
     there, back = Flow(worker_id(0), MAIN, 1, 1, 0), Flow(MAIN, worker_id(1), 1, 1, 0)
     other = Flow(worker_id(2), MAIN, 1, 1, 0)
-    found = flows.PAGE.items(Moment(replace(loader_job(), flows=(there, back, other))))
+    found = flows.PAGE.items(SnapshotView(replace(loader_job(), flows=(there, back, other))))
 
     assert [arrow.flow.receiver for arrow in found] == [MAIN, MAIN, worker_id(1)]
 
 
-def test_a_tensor_in_a_few_seconds_is_not_none() -> None:
+def test_a_low_rate_is_not_shown_as_zero() -> None:
     job = loader_job()
     seldom = tuple(replace(flow, tensors_per_s=0.2) for flow in job.flows)
-    moment = Moment(replace(job, flows=seldom))
+    view = SnapshotView(replace(job, flows=seldom))
 
-    words = row_text(flows.PAGE, flows.PAGE.items(moment)[0], moment)
+    words = row_text(flows.PAGE, flows.PAGE.items(view)[0], view)
 
     assert " 0.2 " in words

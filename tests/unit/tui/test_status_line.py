@@ -1,4 +1,4 @@
-"""What the lines around every page say."""
+"""The lines around every page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from mpwatch.model.snapshot import OwnCost, Process
 from mpwatch.tui.elements import header
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.view_state import COMING_S, Watch
+from mpwatch.tui.view_state import COMING_S, ViewState
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
 
 
-def test_a_job_that_is_over_says_how_the_root_and_the_failed_ended() -> None:
+def test_an_ended_job_shows_the_exit_status_of_the_root_and_of_failed_processes() -> None:
     lines = [text_of(found) for found in header.over_lines(scripted.ended_job())]
 
     assert "main (41823): signal 7 (SIGBUS)" in lines[0]
@@ -38,27 +38,27 @@ def with_cmdline(*words: str) -> Process:
         ((), "python"),
     ],
 )
-def test_the_program_is_named_as_people_name_it(words: tuple[str, ...], name: str) -> None:
+def test_the_program_is_named_by_its_script_or_module(words: tuple[str, ...], name: str) -> None:
     assert header.program(with_cmdline(*words)) == name
 
 
-def test_the_status_line_says_the_mode_at_every_width() -> None:
-    viewing = header.Viewing("train.py", 1.0)
+def test_the_status_line_shows_the_mode_at_every_width() -> None:
+    settings = header.ViewSettings("train.py", 1.0)
     for width in range(60, 201, 7):
-        assert "LIVE 1/s" in text_of(header.header(loader_job(), viewing, width))
+        assert "LIVE 1/s" in text_of(header.header(loader_job(), settings, width))
 
 
 def test_helpers_of_torch_are_not_counted_as_lacking_a_hook() -> None:
     assert text_of(header.hooks_line(loader_job())) == "hook 5/5"
 
 
-def test_what_hooks_cost_is_that_of_their_threads_and_of_their_wrappers_where_it_is_known() -> None:
-    viewing = header.Viewing("train.py", 1.0)
+def test_the_cost_of_hooks_includes_wrappers_where_it_is_known() -> None:
+    settings = header.ViewSettings("train.py", 1.0)
     job = replace(loader_job(), own=OwnCost(0.6, None, 40_000.0))
-    assert "hook threads 0.004%" in text_of(header.header(job, viewing, 200))
+    assert "hook threads 0.004%" in text_of(header.header(job, settings, 200))
 
     job = replace(job, own=OwnCost(0.6, None, 40_000.0, 1_000_000.0))
-    assert "in the job ~0.1%" in text_of(header.header(job, viewing, 200))
+    assert "hooks ~0.1%" in text_of(header.header(job, settings, 200))
 
 
 def test_lost_events_are_a_warning() -> None:
@@ -69,18 +69,18 @@ def test_lost_events_are_a_warning() -> None:
     assert header.lost_line(changed)[0] == ("lost 7", "warning")
 
 
-def test_what_rings_overwrote_before_anybody_watched_is_not_lost() -> None:
+def test_events_overwritten_before_the_start_are_not_counted_as_lost() -> None:
     job = loader_job()
     hook = replace(job.processes[0].hook, lost=900)
     old = replace(job, processes=(replace(job.processes[0], hook=hook), *job.processes[1:]))
-    watch = Watch(scripted.ScriptedSource(), "train.py")
-    watch.arrived(old)
+    view_state = ViewState(scripted.ScriptedSource(), "train.py")
+    view_state.arrived(old)
     more = replace(hook, lost=907)
     later = replace(
         old,
         at_s=old.at_s + 2 * COMING_S,
         processes=(replace(old.processes[0], hook=more), *old.processes[1:]),
     )
-    watch.arrived(later)
+    view_state.arrived(later)
 
-    assert "lost 7" in text_of(header.header(later, watch.viewing, 200))
+    assert "lost 7" in text_of(header.header(later, view_state.settings, 200))

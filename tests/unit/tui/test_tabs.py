@@ -13,7 +13,7 @@ HINTS = (("?", "help"), ("/", "filter"))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
-def test_every_page_has_its_digit_and_help_is_named_however_narrow_it_is(width: int) -> None:
+def test_every_page_has_its_digit_and_help_is_shown_at_every_width(width: int) -> None:
     content, ranges = tab_line(TABS, "6", HINTS, width)
 
     words = text_of(content)

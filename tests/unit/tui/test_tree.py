@@ -11,16 +11,16 @@ import pytest
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.page import Order
-from mpwatch.tui.elements.snapshot_view import Moment
+from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import tree
 from tests.tui import scripted
-from tests.tui.cast import MAIN, worker_id
+from tests.tui.builders import MAIN, worker_id
 from tests.tui.scripted import loader_job
 
 
-def test_the_tree_puts_children_below_their_parents_and_trouble_first(moment: Moment) -> None:
-    found = tree.nodes(moment, Order())
+def test_the_tree_lists_children_below_their_parent_and_findings_first(view: SnapshotView) -> None:
+    found = tree.nodes(view, Order())
 
     assert [(node.process.label, node.depth) for node in found][:3] == [
         ("main", 0),
@@ -29,15 +29,15 @@ def test_the_tree_puts_children_below_their_parents_and_trouble_first(moment: Mo
     ]
 
 
-def test_a_folded_branch_counts_what_it_hides(moment: Moment) -> None:
-    (only,) = tree.nodes(moment, Order(), folded=frozenset({MAIN}))
+def test_a_folded_branch_shows_the_number_of_hidden_processes(view: SnapshotView) -> None:
+    (only,) = tree.nodes(view, Order(), folded=frozenset({MAIN}))
 
     assert only.is_folded
     assert only.children == 5
 
 
-def test_siblings_sort_by_a_column_and_unknown_values_go_last(moment: Moment) -> None:
-    found = tree.nodes(moment, Order("SHM"))
+def test_siblings_sort_by_a_column_and_unknown_values_go_last(view: SnapshotView) -> None:
+    found = tree.nodes(view, Order("SHM"))
 
     assert found[-1].process.label == "resource-tracker"
 
@@ -45,36 +45,36 @@ def test_siblings_sort_by_a_column_and_unknown_values_go_last(moment: Moment) ->
 def test_a_process_whose_parent_is_not_observed_is_still_shown() -> None:
     job = loader_job()
     orphan = replace(job.processes[1], parent=ProcessId(1, 0))
-    found = tree.nodes(Moment(replace(job, processes=(job.processes[0], orphan))), Order())
+    found = tree.nodes(SnapshotView(replace(job, processes=(job.processes[0], orphan))), Order())
 
     assert [node.depth for node in found] == [0, 0]
 
 
-def test_an_orphan_stays_below_the_parent_it_had() -> None:
+def test_an_orphan_stays_below_its_former_parent() -> None:
     job = scripted.ended_job()
     orphans = tuple(replace(p, parent=None, original_parent=MAIN) for p in job.processes[1:])
-    found = tree.nodes(Moment(replace(job, processes=(job.processes[0], *orphans))), Order())
+    found = tree.nodes(SnapshotView(replace(job, processes=(job.processes[0], *orphans))), Order())
 
     assert [node.depth for node in found] == [0, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
-    ("letter", "word"), [("R", "running"), ("D", "disk"), ("T", "stopped"), ("Z", "zombie")]
+    ("letter", "word"), [("R", "running"), ("D", "I/O wait"), ("T", "stopped"), ("Z", "zombie")]
 )
-def test_the_kernels_letter_is_shown_as_a_word(letter: str, word: str, moment: Moment) -> None:
-    process = moment.snapshot.processes[1]
+def test_the_state_letter_is_shown_as_a_word(letter: str, word: str, view: SnapshotView) -> None:
+    process = view.snapshot.processes[1]
     changed = replace(process, sample=replace(process.sample, state=letter))
 
-    assert moment.state(changed) == word
+    assert view.state(changed) == word
 
 
-def test_waiting_for_work_is_idle_and_waiting_for_a_batch_is_waiting(moment: Moment) -> None:
-    assert moment.state(moment.by_id[worker_id(0)]) == "idle"
-    assert moment.state(moment.by_id[MAIN]) == "waiting"
+def test_waiting_for_work_is_idle_and_waiting_for_a_batch_is_waiting(view: SnapshotView) -> None:
+    assert view.state(view.by_id[worker_id(0)]) == "idle"
+    assert view.state(view.by_id[MAIN]) == "waiting"
 
 
-def test_a_sleeper_that_used_much_cpu_is_at_work(moment: Moment) -> None:
-    bare = Moment(replace(moment.snapshot, waits=WaitGraph()))
+def test_a_sleeping_process_that_used_much_cpu_is_running(view: SnapshotView) -> None:
+    bare = SnapshotView(replace(view.snapshot, waits=WaitGraph()))
     busy = replace(bare.snapshot.processes[1], cpu_percent=80.0)
 
     assert bare.state(busy) == "running"
@@ -88,23 +88,23 @@ def test_counts_in_narrow_columns(count: int | None, words: str) -> None:
     assert tree.short_count(count) == words
 
 
-def test_arranging_the_tree_leaves_nothing_to_the_garbage_collector() -> None:
+def test_building_the_tree_creates_no_reference_cycles() -> None:
     gc.collect()
     gc.disable()
     try:
-        moment = Moment(loader_job())
-        assert len(tree.nodes(moment, Order())) > 2
-        gone = weakref.ref(moment)
-        del moment
+        view = SnapshotView(loader_job())
+        assert len(tree.nodes(view, Order())) > 2
+        gone = weakref.ref(view)
+        del view
         assert gone() is None
     finally:
         gc.enable()
 
 
-def test_a_main_is_said_to_start_others_not_to_have_been_started(moment: Moment) -> None:
+def test_the_start_method_of_main_is_that_of_its_children(view: SnapshotView) -> None:
     words = {
-        node.process.label: text_of(tree.explained(node, moment, 200)[0])
-        for node in tree.nodes(moment, Order())
+        node.process.label: text_of(tree.explained(node, view, 200)[0])
+        for node in tree.nodes(view, Order())
     }
 
     assert "starts by fork" in words["main"]

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.pipes import PipeEnds
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, edges_of, stands_for_s, surroundings
 from mpwatch.diagnose.analysis.waits.verdicts import end_at
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitGraph, WaitLink
 
@@ -33,18 +33,18 @@ class ChainBuilder:
     """Follows the edges of one snapshot."""
 
     def __init__(self, around: ReadContext, edges: Sequence[WaitEdge]) -> None:
-        self._processes = {process.process: process for process in around.snapshot.processes}
-        self._names = _names(around.snapshot.processes)
+        self._processes = {process.process: process for process in around.index.snapshot.processes}
+        self._names = _names(around.index.snapshot.processes)
         by_waiter: dict[ProcessId, list[WaitEdge]] = {}
         for edge in edges:
             by_waiter.setdefault(edge.waiter, []).append(self._among_known(edge))
         self._edges = {
             process.process: _telling(process, by_waiter.get(process.process, []))
-            for process in around.snapshot.processes
+            for process in around.index.snapshot.processes
         }
         self._ends = {
             process.process: end
-            for process in around.snapshot.processes
+            for process in around.index.snapshot.processes
             if (end := end_at(around, process, self._edges[process.process])) is not None
         }
         self._steps = self._steps_to_an_end()
@@ -229,52 +229,14 @@ def _is_tail(chain: WaitChain, longer: WaitChain) -> bool:
     return count < len(longer.links) and longer.links[-count:] == chain.links
 
 
-def wait_graph(snapshot: Snapshot) -> WaitGraph:
+@derived
+def wait_graph(index: Index) -> WaitGraph:
     """Derive all waits of a snapshot and the chains they form.
 
     System calls and their arguments suffice for most of it; stacks and the hook's readings say more
     precisely what is waited for. Nothing is assumed about processes that could not be read: a chain
     that reaches one ends as `unknown`.
     """
-    around = surroundings(snapshot)
-    edges = _edges(around)
+    around = surroundings(index)
+    edges = tuple(edge for process in index.snapshot.living() for edge in edges_of(around, process))
     return WaitGraph(edges, ChainBuilder(around, edges).chains())
-
-
-class _Known(NamedTuple):
-    """The edges of one process, with what they follow from."""
-
-    process: Process
-    head: ProcessId | None
-    edges: tuple[WaitEdge, ...]
-
-
-_OF_OTHERS = frozenset(("semaphore", "child"))
-"""Kinds of waits that somebody ends who is looked up among all processes."""
-_before: tuple[PipeEnds | None, dict[ProcessId, _Known]] = None, {}
-"""Of the last job asked about: most of its processes rest at any moment, and are the same objects
-at the next look."""
-
-
-def _edges(around: ReadContext) -> tuple[WaitEdge, ...]:
-    """All waits; of those whose process and pipes are what they were, as they were found then."""
-    global _before
-    pipes, before = _before
-    known: dict[ProcessId, _Known] = {}
-    found: list[WaitEdge] = []
-    # Their edges follow from what others do.
-    entangled = {*around.workers, *around.loaders, *(rank.process for rank in around.ranks)}
-    for process in around.snapshot.living():
-        head, last = around.heads.get(process.process), before.get(process.process)
-        if (
-            last is None
-            or pipes is not around.pipes
-            or last.process is not process
-            or last.head != head
-        ):
-            last = _Known(process, head, tuple(edges_of(around, process)))
-        if process.process not in entangled and not any(e.kind in _OF_OTHERS for e in last.edges):
-            known[process.process] = last
-        found += last.edges
-    _before = around.pipes, known
-    return tuple(found)

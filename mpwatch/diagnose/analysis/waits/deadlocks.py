@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
-from mpwatch.diagnose.analysis.memoize import once_per_reading
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
-    frame_words,
     main_thread,
-    own_frames,
     own_threads,
     user_frame,
 )
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.samples import ThreadSample
@@ -72,38 +70,36 @@ class ForkedAlone:
         return tuple(lines)
 
 
-def forked_alone(snapshot: Snapshot, history: History, reason: Reason) -> Iterator[ForkedAlone]:
+def forked_alone(index: Index, reason: Reason) -> Iterator[ForkedAlone]:
     """The children that stand for one of the reasons; each child has exactly one."""
-    for process, thread in _waiting_alone(snapshot):
-        found = _examine(snapshot, history, process, thread)
+    for process, thread in _waiting_alone(index):
+        found = _examine(index, process, thread)
         if found is not None and found.reason == reason:
             yield found
 
 
-@once_per_reading
-def _waiting_alone(snapshot: Snapshot) -> tuple[tuple[Process, Thread], ...]:
+@derived
+def _waiting_alone(index: Index) -> tuple[tuple[Process, Thread], ...]:
     """Forked children with one thread of their own, which waits inside its process.
 
     Four rules ask, each for a reason of its own; of a healthy job there is hardly any.
     """
     return tuple(
         (process, threads[0])
-        for process in snapshot.living()
+        for process in index.snapshot.living()
         if process.sample.start_method == "fork"
         and len(threads := own_threads(process)) == 1
         and _waits_inside(threads[0])
     )
 
 
-def _examine(
-    snapshot: Snapshot, history: History, process: Process, thread: Thread
-) -> ForkedAlone | None:
+def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | None:
     """Whether such a child has stood for long enough, and why."""
-    quiet = quiet_s(process, history)
+    quiet = quiet_s(process, index)
     needed = STUCK_S if thread.waits_on is None else CERTAIN_S
     if quiet is None or quiet < needed:
         return None
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     older = () if head is None else _older_threads(head, process)
     reason, library = _reason(process, thread, older)
     names = tuple(each.name for each in older if each.name != HOOK_THREAD)

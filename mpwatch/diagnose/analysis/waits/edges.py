@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from operator import is_
-from typing import TypeAlias
 
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -16,7 +15,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     collective_of,
     main_thread,
-    own_frames,
     own_threads,
     shape_of,
 )
@@ -32,7 +30,6 @@ BUSY_PERCENT = 3.0
 LOCK_FILE = "a lock file"
 """How a wait in the package filelock is called, on which the hub clients of models rely."""
 
-_Users: TypeAlias = dict[SegmentId, tuple[ProcessId, ...]]
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
@@ -45,10 +42,8 @@ _OUTSIDE: frozenset[WaitKind] = frozenset(
 class ReadContext:
     """What edges are resolved against, indexed once for a snapshot."""
 
-    snapshot: Snapshot
+    index: Index
     pipes: PipeEnds
-    semaphore_users: Callable[[], _Users]
-    """Who maps which; found out when the first thread is seen to wait for one."""
     workers: dict[ProcessId, tuple[Process, ...]]
     """DataLoader workers by the process that started them."""
     heads: dict[ProcessId, ProcessId]
@@ -66,52 +61,37 @@ class ReadContext:
         return found is not None and (found.ended is not None or found.sample.state == "Z")
 
 
-def surroundings(snapshot: Snapshot) -> ReadContext:
+@derived
+def surroundings(index: Index) -> ReadContext:
     """Index a snapshot for resolving edges."""
-    workers = {owner.process: mine for owner, mine in loader_owners(snapshot)}
+    workers = {owner.process: mine for owner, mine in loader_owners(index)}
     loaders: defaultdict[ProcessId, list[Loader]] = defaultdict(list)
-    for loader in snapshot.loaders:
+    for loader in index.snapshot.loaders:
         loaders[loader.process].append(loader)
-    ends = pipe_ends(snapshot)
+    ends = pipe_ends(index)
     return ReadContext(
-        snapshot=snapshot,
+        index=index,
         pipes=ends,
-        semaphore_users=cache(lambda: _semaphore_users(snapshot)),
         workers=workers,
         heads={worker.process: owner for owner, mine in workers.items() for worker in mine},
-        by_pid={process.pid: process for process in snapshot.processes},
-        is_complete=ends.is_complete and _segments_known(snapshot),
-        ranks=tuple(p for p in snapshot.living() if is_rank(p)),
+        by_pid={process.pid: process for process in index.snapshot.processes},
+        is_complete=ends.is_complete and _segments_known(index.snapshot),
+        ranks=tuple(p for p in index.snapshot.living() if is_rank(p)),
         loaders=dict(loaders),
     )
 
 
-_users_before: tuple[list[object], _Users] = ([], {})
-"""What the users of semaphores were derived from the last time, and who they were: forked workers
-map every one made before them, and from one reading to the next that hardly ever changes."""
-
-
-def _semaphore_users(snapshot: Snapshot) -> _Users:
-    """Who maps which semaphore, from the joined segments and from each process's own."""
-    global _users_before
-    living = snapshot.living()
-    basis: list[object] = [segment.mappers for segment in snapshot.segments]
-    basis += [segment.segment for segment in snapshot.segments]
-    basis += [process.sample.segments for process in living]
-    basis += [process.process for process in living]
-    known, users_before = _users_before
-    if len(known) == len(basis) and all(map(is_, known, basis)):
-        return users_before
+@derived
+def semaphore_users(index: Index) -> Mapping[SegmentId, tuple[ProcessId, ...]]:
+    """The processes that map each semaphore, by the segments and by each process's own mappings."""
     users: defaultdict[SegmentId, dict[ProcessId, None]] = defaultdict(dict)
-    for segment in snapshot.segments:
+    for segment in index.snapshot.segments:
         users[segment.segment].update(dict.fromkeys(segment.mappers))
-    for process in living:
+    for process in index.snapshot.living():
         for use in process.sample.segments or ():
             if use.kind == "semaphore" and use.ranges:
                 users[use.segment][process.process] = None
-    found = {segment: tuple(holders) for segment, holders in users.items()}
-    _users_before = basis, found
-    return found
+    return {segment: tuple(holders) for segment, holders in users.items()}
 
 
 def _segments_known(snapshot: Snapshot) -> bool:
@@ -246,7 +226,7 @@ def _collective_edge(
 def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> WaitEdge | None:
     """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
     kind: WaitKind = "child"
-    found = launcher_wait(process, thread, around.snapshot.living())
+    found = launcher_wait(process, thread, around.index.snapshot.living())
     if found is None and any(rank is process for rank in around.ranks):
         kind, found = "unknown", rank_wait(process, thread, around.ranks, around.pipes)
     if found is None:
@@ -272,7 +252,7 @@ def _edge_from_call(
         if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
-        users = _others(around.semaphore_users().get(wait.segment, ()), own)
+        users = _others(semaphore_users(around.index).get(wait.segment, ()), own)
         return _made(process, thread, wait.kind, f"semaphore {wait.segment}", users)
     if wait.kind == "child":
         return _made(process, thread, wait.kind, *_children(around, process, wait))
@@ -345,8 +325,8 @@ def _children(
         return f"exit of {named[0]}", tuple(child.process for child in found)
     children = [
         child
-        for child in around.snapshot.living()
-        if (head := family_head(around.snapshot, child)) is not None
+        for child in around.index.snapshot.living()
+        if (head := family_head(around.index, child)) is not None
         and head.process == process.process
     ]
     return "exit of any child", tuple(child.process for child in children)

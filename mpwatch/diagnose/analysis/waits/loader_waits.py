@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.snapshot import Loader, Process, Snapshot
@@ -34,20 +34,18 @@ class LoaderStall:
         return f"batch {self.loader.next_task}"
 
 
-def loader_stalls(
-    snapshot: Snapshot, history: History, at_least_s: float = STANDING_S
-) -> Iterator[LoaderStall]:
+def loader_stalls(index: Index, at_least_s: float = STANDING_S) -> Iterator[LoaderStall]:
     """All loaders whose main process stands waiting for a batch."""
     writers: Mapping[int, tuple[ProcessId, ...]] | None = None
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         if owner.sample.state in ("T", "t"):
             continue  # somebody stopped it: it does not wait, it is held
-        loader = _waiting_loader(snapshot, owner)
-        waited_s = _waited_s(owner, loader, history)
+        loader = _waiting_loader(index.snapshot, owner)
+        waited_s = _waited_s(owner, loader, index)
         if waited_s is None or waited_s < at_least_s:
             continue
         if writers is None:
-            writers = pipe_ends(snapshot).writers
+            writers = pipe_ends(index).writers
         ours = {worker.process for worker in workers}
         if loader is not None or _waits_for_batch(owner, ours, writers):
             yield LoaderStall(owner, workers, waited_s, loader)
@@ -63,11 +61,11 @@ def _waiting_loader(snapshot: Snapshot, owner: Process) -> Loader | None:
     return max(waiting, key=lambda loader: loader.waiting_since_s or 0.0, default=None)
 
 
-def _waited_s(owner: Process, loader: Loader | None, history: History) -> float | None:
+def _waited_s(owner: Process, loader: Loader | None, index: Index) -> float | None:
     """How long main has waited: the hook knows, else how long it has been quiet."""
     if loader is not None:
         return loader.waiting_since_s
-    return quiet_s(owner, history)
+    return quiet_s(owner, index)
 
 
 def _waits_for_batch(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
-from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process, Thread

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
-    frame_words,
     main_thread,
     own_threads,
     user_frame,

@@ -6,32 +6,32 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.ranks import in_collective, rank_groups
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where ranks are blocked in different collectives.
 
     Ranks are in different collectives for a moment between two steps; that is not reported.
     """
-    for ranks in rank_groups(snapshot):
+    for ranks in rank_groups(index):
         groups: defaultdict[str, list[Process]] = defaultdict(list)
         for rank in ranks:
             name = in_collective(rank)
-            quiet = quiet_s(rank, history)
+            quiet = quiet_s(rank, index)
             if name is not None and quiet is not None and quiet >= STANDING_S:
                 groups[name].append(rank)
         if len(groups) < 2:
             continue
         members = sorted(groups.items(), key=lambda item: -len(item[1]))
-        since = min(quiet_s(rank, history) or 0.0 for group in groups.values() for rank in group)
+        since = min(quiet_s(rank, index) or 0.0 for group in groups.values() for rank in group)
         odd = members[-1][1][0]
         yield Finding(
             rule=RULE,

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head, of_role
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "elastic-agent-wedged"
 WEDGED_S = 30.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each launcher that stands after a failure, with a rank in state D."""
-    for launcher in of_role(snapshot, "launcher", "main"):
+    for launcher in of_role(index.snapshot, "launcher", "main"):
         ranks = [
             p
-            for p in snapshot.processes
-            if p.role == "rank" and family_head(snapshot, p) is launcher
+            for p in index.snapshot.processes
+            if p.role == "rank" and family_head(index, p) is launcher
         ]
         has_failure = any(rank.is_gone for rank in ranks)
         wedged = [rank for rank in ranks if not rank.is_gone and rank.sample.state == "D"]
-        quiet = quiet_s(launcher, history)
+        quiet = quiet_s(launcher, index)
         if has_failure and wedged and quiet is not None and quiet >= WEDGED_S:
             yield _finding(launcher, wedged, quiet)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s, stands
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
 from mpwatch.diagnose.analysis.ranks import (
     in_collective,
@@ -16,8 +17,7 @@ from mpwatch.diagnose.analysis.ranks import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "rank-stuck-in-collective"
@@ -28,27 +28,27 @@ LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each rank that is elsewhere while the others wait in one collective.
 
     Waiting for the slowest rank for a moment is what collectives do: the others have to stand.
     """
-    for ranks in rank_groups(snapshot):
-        calls = {rank.process: _collective(rank, history) for rank in ranks}
+    for ranks in rank_groups(index):
+        calls = {rank.process: _collective(rank, index) for rank in ranks}
         inside = [rank for rank in ranks if calls[rank.process] is not None]
         late = [rank for rank in ranks if calls[rank.process] is None and _has_stack(rank)]
         names = {calls[rank.process] for rank in inside}
         if len(names) != 1:
             continue
-        if len(inside) < len(late) and not _all_stand(late, history):
+        if len(inside) < len(late) and not _all_stand(late, index):
             continue
-        waits = [quiet for rank in inside if (quiet := quiet_s(rank, history)) is not None]
+        waits = [quiet for rank in inside if (quiet := quiet_s(rank, index)) is not None]
         if len(waits) < len(inside) or min(waits) < STANDING_S:
             continue
-        gone = [p for p in snapshot.processes if p.is_gone and p.role == inside[0].role]
+        gone = [p for p in index.snapshot.processes if p.is_gone and p.role == inside[0].role]
         if late or gone:
             yield _finding(inside, late, gone, f"{names.pop()}", min(waits))
-    for joining, missing in joining_groups(snapshot):
+    for joining, missing in joining_groups(index):
         since_s = joining_for_s(joining)
         if since_s >= JOINING_S and all(map(_has_stack, missing)):
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
@@ -60,17 +60,17 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             yield replace(told, severity=severity)
 
 
-def _collective(rank: Process, history: History) -> str | None:
+def _collective(rank: Process, index: Index) -> str | None:
     """The collective a rank is in; the backward pass, if it has stood in it for long."""
     name = in_collective(rank)
-    if name is None and is_in_backward(rank) and (quiet_s(rank, history) or 0.0) >= STANDING_S:
+    if name is None and is_in_backward(rank) and (quiet_s(rank, index) or 0.0) >= STANDING_S:
         return "the backward pass"
     return name
 
 
-def _all_stand(late: Sequence[Process], history: History) -> bool:
+def _all_stand(late: Sequence[Process], index: Index) -> bool:
     """Whether those that are elsewhere have not moved for long either."""
-    return all(stands(rank, history, ALL_STAND_S) for rank in late)
+    return all(stands(rank, index, ALL_STAND_S) for rank in late)
 
 
 def _has_stack(rank: Process) -> bool:

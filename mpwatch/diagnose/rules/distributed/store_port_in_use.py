@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.host import PortOwner
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -17,16 +17,15 @@ _PORT = re.compile(r"port:? (\d{1,5})\b")
 _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where the hook heard it, else where a stranger has the port a job names."""
-    del history
-    entries = list(tagged(snapshot, RULE))
+    entries = list(tagged(index.snapshot, RULE))
     for entry in entries:
-        process = snapshot.get(entry.process)
+        process = index.snapshot.get(entry.process)
         who = called(process) if process is not None else "a process of the job"
         evidence = evidence_of(entry)
         port = _PORT.search("\n".join((entry.words, *evidence)))
-        owners = list(_owners(snapshot, None if port is None else int(port[1])))
+        owners = list(_owners(index.snapshot, None if port is None else int(port[1])))
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
@@ -37,7 +36,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             advice=_ADVICE,
         )
     if not entries:
-        yield from _seen_from_outside(snapshot)
+        yield from _seen_from_outside(index.snapshot)
 
 
 def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
@@ -15,19 +15,18 @@ PATIENCE_S = 5.0
 _ELASTIC = "TORCHELASTIC_RUN_ID"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for all ranks that outlived the launcher that started them.
 
     Ranks started by another launcher than torchrun lack its variables and may be meant to run so.
     """
-    del history
-    left = [p for p in snapshot.living() if _is_left(snapshot, p)]
+    left = [p for p in index.snapshot.living() if _is_left(index.snapshot, p)]
     if not left:
         return
-    agent = snapshot.get(left[0].original_parent)
+    agent = index.snapshot.get(left[0].original_parent)
     words = [f"{all_called(left)} still run, with parent {left[0].sample.parent_pid}"]
     if agent is not None and agent.ended is not None:
-        since = seconds_text(snapshot.at_s - agent.ended.at_s)
+        since = seconds_text(index.snapshot.at_s - agent.ended.at_s)
         words.append(f"the launcher {agent.pid} ended {since} ago: {agent.ended.words}")
     else:
         words.append("no launcher is among their ancestors")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "torchrun-root-cause-misread"
@@ -17,23 +17,26 @@ RECENT_S = 30.0
 """The agent ends the others within its own monitoring interval and their grace period."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where one rank failed and the others were ended because of it."""
-    del history
     ended = sorted(
-        ((p, p.ended) for p in snapshot.processes if p.role == "rank" and p.ended is not None),
+        (
+            (p, p.ended)
+            for p in index.snapshot.processes
+            if p.role == "rank" and p.ended is not None
+        ),
         key=lambda pair: pair[1].at_s,
     )
-    if len(ended) < 2 or _head_role(snapshot, ended[0][0]) != "launcher":
+    if len(ended) < 2 or _head_role(index, ended[0][0]) != "launcher":
         return
     first, others = _culprit(ended)
     if first is not None and others:
         yield _finding(first, others)
 
 
-def _head_role(snapshot: Snapshot, process: Process) -> str:
+def _head_role(index: Index, process: Process) -> str:
     """The role of whoever started it."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     return "" if head is None else head.role
 
 

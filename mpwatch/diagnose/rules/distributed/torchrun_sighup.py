@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, of_role
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "torchrun-sighup"
 HANGUP_BIT = 1 << (Signals.SIGHUP - 1)
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each launcher on a terminal that handles SIGHUP, or died of it."""
-    del history
-    for entry in tagged(snapshot, RULE):
-        process = snapshot.get(entry.process)
+    for entry in tagged(index.snapshot, RULE):
+        process = index.snapshot.get(entry.process)
         if process is not None:
             yield _finding(process, Severity.CRITICAL, evidence_of(entry))
-    for process in snapshot.processes:
+    for process in index.snapshot.processes:
         ended = process.ended
         if process.role not in ("launcher", "rank") or ended is None:
             continue
         if ended.signal == Signals.SIGHUP:
             words = (f"{called(process)} ended: {ended.words}",)
             yield _finding(process, Severity.CRITICAL, words)
-    for process in of_role(snapshot, "launcher"):
+    for process in of_role(index.snapshot, "launcher"):
         caught, tty = process.sample.signals_caught, process.sample.tty
         if caught is None or not caught & HANGUP_BIT or not tty:
             continue

@@ -13,9 +13,9 @@ from mpwatch.diagnose.analysis.exits import (
     memory_evidence,
     oom_kills,
 )
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text
@@ -25,7 +25,7 @@ SHORT = 0.04
 """Share of available host memory below which the kernel may have sent the SIGKILL."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for a main process that got SIGKILL, unless its memory limit explains it.
 
     The kernel does not record the sender of a signal, and the kill is often deliberate: severity is
@@ -33,22 +33,22 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """
     killed = [
         (process, ended)
-        for process, ended in ended_python(snapshot)
+        for process, ended in ended_python(index.snapshot)
         if process.role == "main" and ended.signal == Signals.SIGKILL
     ]
-    if killed and not memory_evidence(snapshot, history):
+    if killed and not memory_evidence(index):
         for process, ended in killed:
-            yield _finding(snapshot, history, process, ended)
+            yield _finding(index, process, ended)
 
 
-def _finding(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> Finding:
+def _finding(index: Index, process: Process, ended: Ended) -> Finding:
     """Describe the exit."""
-    is_short, room = _machine(snapshot)
+    is_short, room = _machine(index.snapshot)
     evidence = [
         f"{called(process)} ended by {ended.words}",
-        _counted(oom_kills(snapshot, history)),
+        _counted(oom_kills(index)),
         *room,
-        *_others(snapshot, process, ended),
+        *_others(index.snapshot, process, ended),
         *last_seen(process),
     ]
     if process.private_bytes is not None:

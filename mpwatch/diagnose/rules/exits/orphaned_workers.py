@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
 
@@ -15,17 +15,16 @@ PATIENCE_S = 8.0
 """DataLoader workers check for their parent every 5 s (torch 2.13, MP_STATUS_CHECK_INTERVAL)."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each worker that still runs `PATIENCE_S` after its parent exited."""
-    del history
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         if process.role not in WORK_ROLES or process.parent is not None:
             continue
-        if process.original_parent is None or process.process == snapshot.root:
+        if process.original_parent is None or process.process == index.snapshot.root:
             continue
-        since_s = _orphaned_s(snapshot, process)
+        since_s = _orphaned_s(index.snapshot, process)
         if since_s is not None and since_s >= PATIENCE_S and process.sample.state != "Z":
-            yield _finding(snapshot, process, since_s)
+            yield _finding(index.snapshot, process, since_s)
 
 
 def _orphaned_s(snapshot: Snapshot, process: Process) -> float | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
@@ -16,25 +16,25 @@ RULE = "pids-limit"
 WORTH_FORECASTING = 0.3
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where the pid limit is near, or a thread or process could not be started."""
-    cgroup = snapshot.host.cgroup
+    cgroup = index.snapshot.host.cgroup
     near = None
     if cgroup is not None and cgroup.pids_limit and cgroup.pids_current is not None:
-        series = history.of_host("cgroup_pids")
+        series = index.history.of_host("cgroup_pids")
         near = approach(
             cgroup.pids_current, cgroup.pids_limit, series, worth_forecasting=WORTH_FORECASTING
         )
-    for entry in tagged(snapshot, RULE):
-        process = snapshot.get(entry.process)
+    for entry in tagged(index.snapshot, RULE):
+        process = index.snapshot.get(entry.process)
         who = "a process of the job" if process is None else called(process)
-        evidence = (*evidence_of(entry), *_numbers(snapshot, near))
+        evidence = (*evidence_of(entry), *_numbers(index.snapshot, near))
         words = f"{who} cannot start a thread or process"
         yield _finding(words, evidence, Severity.CRITICAL, None, entry.process)
         return
     if near is not None:
         words = f"{near.used:.0f} of {near.limit:.0f} pids of the control group are in use"
-        yield _finding(words, _numbers(snapshot, near), near.severity, near.eta_s, None)
+        yield _finding(words, _numbers(index.snapshot, near), near.severity, near.eta_s, None)
 
 
 def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:

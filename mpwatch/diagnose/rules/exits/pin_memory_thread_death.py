@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.loader_polls import PIN_THREAD
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "pin-memory-thread-death"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where the hook reported its error, or main waits and no such thread runs."""
     seen = set()
-    for entry in tagged(snapshot, RULE):
+    for entry in tagged(index.snapshot, RULE):
         seen.add(entry.process)
-        yield _finding(snapshot.get(entry.process), evidence_of(entry))
-    for owner, _ in loader_owners(snapshot):
+        yield _finding(index.snapshot.get(entry.process), evidence_of(entry))
+    for owner, _ in loader_owners(index):
         if owner.process not in seen and _waits_for_pinned(owner) and not _has_pin_thread(owner):
-            waited = quiet_s(owner, history)
+            waited = quiet_s(owner, index)
             since = "" if waited is None else f" for {seconds_text(waited)}"
             yield _finding(
                 owner,

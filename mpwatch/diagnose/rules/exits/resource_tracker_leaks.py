@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, of_role
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "resource-tracker-leaks"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each tracker whose main process was killed or crashed.
 
     After a normal exit of main the tracker runs for a moment longer; that is not reported.
     """
-    del history
-    for tracker in of_role(snapshot, "resource-tracker"):
-        main = snapshot.get(tracker.parent or tracker.original_parent)
+    for tracker in of_role(index.snapshot, "resource-tracker"):
+        main = index.snapshot.get(tracker.parent or tracker.original_parent)
         if main is None or main.ended is None:
             continue
         if death_of(main.ended) not in ("killed", "crash", "unknown"):
             continue
         semaphores = sum(
-            segment.kind == "semaphore" and segment.is_linked for segment in snapshot.segments
+            segment.kind == "semaphore" and segment.is_linked for segment in index.snapshot.segments
         )
         yield Finding(
             rule=RULE,
@@ -36,7 +34,8 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             summary=f"{called(tracker)} will clean up after {called(main)}: {main.ended.words}",
             evidence=(
                 f"{called(main)} ended: {main.ended.words}",
-                f"the tracker still runs {seconds_text(snapshot.at_s - main.ended.at_s)} later",
+                f"the tracker still runs "
+                f"{seconds_text(index.snapshot.at_s - main.ended.at_s)} later",
                 f"{semaphores} named semaphores are left",
             ),
             cause=(

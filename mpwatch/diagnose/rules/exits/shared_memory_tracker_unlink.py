@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.model.snapshot import Process, Segment
 from mpwatch.model.units import bytes_text
 
 RULE = "shared-memory-tracker-unlink"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each unlinked block that processes still map.
 
     Programs also unlink on purpose once all processes have attached, so severity is INFO; a failed
     attach makes it WARNING.
     """
-    del history
-    failed = next(tagged(snapshot, RULE), None)
-    for segment in snapshot.segments:
+    failed = next(tagged(index.snapshot, RULE), None)
+    for segment in index.snapshot.segments:
         if segment.kind != "psm" or segment.is_linked:
             continue
-        users = [p for p in map(snapshot.get, segment.mappers) if p is not None and not p.is_gone]
+        users = [
+            p for p in map(index.snapshot.get, segment.mappers) if p is not None and not p.is_gone
+        ]
         if not users:
             continue
         evidence = [

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, threads_calling, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import threads_calling, user_frame
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "sigchld-raises-anywhere"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where torch's SIGCHLD handler has raised, or is running."""
-    del history
     seen = set()
-    for entry in tagged(snapshot, RULE):
+    for entry in tagged(index.snapshot, RULE):
         seen.add(entry.process)
-        yield _finding(snapshot.get(entry.process), evidence_of(entry))
-    for process, thread in threads_calling(snapshot, "signal_handling.py:handler"):
+        yield _finding(index.snapshot.get(entry.process), evidence_of(entry))
+    for process, thread in threads_calling(index, "signal_handling.py:handler"):
         if process.process not in seen:
             user = user_frame(thread.stack)
             at = "an unknown line" if user is None else frame_words(user)

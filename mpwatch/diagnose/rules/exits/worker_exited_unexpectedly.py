@@ -8,6 +8,7 @@ from dataclasses import replace
 from signal import Signals
 from typing import Any
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
     Death,
@@ -19,11 +20,11 @@ from mpwatch.diagnose.analysis.exits import (
     memory_evidence,
     parent_fate,
 )
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import GAP_TICKS, WORK_ROLES, called, family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.samples import Ended
@@ -38,7 +39,7 @@ INTERRUPTED_S = 4.0
 """Time in which a parent exits that the same ctrl-c interrupted."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for workers that failed, were killed, or exited in the middle of an epoch.
 
     Workers of one parent with the same exit status make one finding. Exit code 0, SIGTERM or
@@ -47,50 +48,54 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     """
     alike: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]]
     alike = defaultdict(list)
-    for process, ended in ended_workers(snapshot):
-        if _is_unexpected(snapshot, history, process, ended):
-            head = family_head(snapshot, process)
+    for process, ended in ended_workers(index.snapshot):
+        if _is_unexpected(index, process, ended):
+            head = family_head(index, process)
             alike[None if head is None else head.process, ended.words].append((process, ended))
     for members in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
         members.sort(key=lambda member: (member[1].at_s, member[0].pid))
         process, ended = members[0]
-        is_doubtful = _may_be_interrupted(snapshot, members)
-        if _may_be_the_first(snapshot, process, ended) or (
-            is_doubtful and not _has_settled(snapshot, process, ended)
+        is_doubtful = _may_be_interrupted(index, members)
+        if _may_be_the_first(index, process, ended) or (
+            is_doubtful and not _has_settled(index, process, ended)
         ):
             continue
-        found = _finding(snapshot, process, ended, members)
-        if (head := _keeps_replacing(snapshot, members)) is not None:
-            found = _in_a_row(snapshot, found, head, members)
-        if is_doubtful and _ended_well(snapshot, process):
-            found = replace(found, **_with_a_content_parent(snapshot, members))
+        found = _finding(index, process, ended, members)
+        if (head := _keeps_replacing(index, members)) is not None:
+            found = _in_a_row(index.snapshot, found, head, members)
+        if is_doubtful and _ended_well(index, process):
+            found = replace(found, **_with_a_content_parent(index.snapshot, members))
         yield found
 
 
-def _may_be_interrupted(snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]) -> bool:
+def _may_be_interrupted(index: Index, members: Sequence[tuple[Process, Ended]]) -> bool:
     """Whether a ctrl-c may explain the exits: it reaches all processes of a terminal at once.
 
     `multiprocessing` turns KeyboardInterrupt into exit code 1, as any other exception. DataLoader
     workers treat it as a request to exit.
     """
     first, ended = members[0]
-    head = family_head(snapshot, first)
+    head = family_head(index, first)
     siblings = [
         process
-        for process in snapshot.processes
-        if process.role in WORK_ROLES and _has_head(process, snapshot, head)
+        for process in index.snapshot.processes
+        if process.role in WORK_ROLES and _has_head(process, index, head)
     ]
     return _is_like_interrupted(first, ended) and all(
         p.ended and abs(p.ended.at_s - ended.at_s) <= TOGETHER_S for p in siblings
     )
 
 
-def _may_be_the_first(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
+def _may_be_the_first(index: Index, process: Process, ended: Ended) -> bool:
     """Whether the exit is so recent that exits at the same time may not have been sampled yet."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     is_up = head is not None and not head.is_gone
-    return is_up and _is_like_interrupted(process, ended) and snapshot.at_s - ended.at_s < FIRST_S
+    return (
+        is_up
+        and _is_like_interrupted(process, ended)
+        and index.snapshot.at_s - ended.at_s < FIRST_S
+    )
 
 
 def _is_like_interrupted(process: Process, ended: Ended) -> bool:
@@ -98,21 +103,21 @@ def _is_like_interrupted(process: Process, ended: Ended) -> bool:
     return process.role in ("spawned", "pool-worker") and ended.exit_code == 1
 
 
-def _has_head(process: Process, snapshot: Snapshot, head: Process | None) -> bool:
+def _has_head(process: Process, index: Index, head: Process | None) -> bool:
     """Whether `head` started a process."""
-    return head is not None and family_head(snapshot, process) == head
+    return head is not None and family_head(index, process) == head
 
 
-def _has_settled(snapshot: Snapshot, process: Process, ended: Ended) -> bool:
+def _has_settled(index: Index, process: Process, ended: Ended) -> bool:
     """Whether its parent has exited too, or `INTERRUPTED_S` have passed."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     is_down = head is not None and head.is_gone
-    return is_down or snapshot.at_s - ended.at_s >= INTERRUPTED_S
+    return is_down or index.snapshot.at_s - ended.at_s >= INTERRUPTED_S
 
 
-def _ended_well(snapshot: Snapshot, process: Process) -> bool:
+def _ended_well(index: Index, process: Process) -> bool:
     """Whether its parent exited normally afterwards."""
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     return head is not None and head.ended is not None and death_of(head.ended) == "normal"
 
 
@@ -146,17 +151,17 @@ def _was_interrupted(snapshot: Snapshot) -> bool:
     )
 
 
-def _is_unexpected(snapshot: Snapshot, history: History, process: Process, ended: Ended) -> bool:
+def _is_unexpected(index: Index, process: Process, ended: Ended) -> bool:
     """Whether neither a normal shutdown nor another rule explains this exit."""
     death = death_of(ended)
-    if death in ("crash", "shutdown") or died_with_parent(snapshot, process, ended):
+    if death in ("crash", "shutdown") or died_with_parent(index, process, ended):
         return False
     if death in ("normal", "unknown"):
-        return _was_missed(snapshot, process, ended, parent_fate(snapshot, process, ended))
-    return death != "killed" or not memory_evidence(snapshot, history)
+        return _was_missed(index, process, ended, parent_fate(index, process, ended))
+    return death != "killed" or not memory_evidence(index)
 
 
-def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: ParentFate) -> bool:
+def _was_missed(index: Index, process: Process, ended: Ended, fate: ParentFate) -> bool:
     """Whether the parent failed because a loader worker exited with code 0.
 
     Exit code 0 alone proves nothing: main shuts its workers down after each epoch, and workers of
@@ -165,10 +170,12 @@ def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: Parent
     was last seen waiting for a batch that no worker was left to send. If a sibling failed, the
     others were shut down because of it.
     """
-    head = family_head(snapshot, process)
+    head = family_head(index, process)
     if process.role != "loader-worker" or fate.failed_after_s is None or head is None:
         return False
-    siblings = [(p, end) for p, end in ended_workers(snapshot) if family_head(snapshot, p) == head]
+    siblings = [
+        (p, end) for p, end in ended_workers(index.snapshot) if family_head(index, p) == head
+    ]
     if any(death_of(end) in ("failed", "crash", "killed") for _, end in siblings):
         return False
     if head.hook.state != "absent":
@@ -176,7 +183,7 @@ def _was_missed(snapshot: Snapshot, process: Process, ended: Ended, fate: Parent
             entry.process == head.process
             and "loader-worker-exited" in entry.tags
             and contains(entry, str(process.pid))
-            for entry in snapshot.errors
+            for entry in index.snapshot.errors
         )
     return _waited_in_vain(head, ended) and not any(
         p.process.start_ticks > process.process.start_ticks + GAP_TICKS for p, _ in siblings
@@ -192,14 +199,14 @@ def _waited_in_vain(head: Process, ended: Ended) -> bool:
 
 
 def _finding(
-    snapshot: Snapshot, process: Process, ended: Ended, alike: list[tuple[Process, Ended]]
+    index: Index, process: Process, ended: Ended, alike: list[tuple[Process, Ended]]
 ) -> Finding:
     """Describe the exit."""
     death = death_of(ended)
-    fate = parent_fate(snapshot, process, ended)
+    fate = parent_fate(index, process, ended)
     is_loading = process.role == "loader-worker"
     is_certain = is_loading or process.role == "rank" or death == "failed"
-    raised = _raised(snapshot, process)
+    raised = _raised(index.snapshot, process)
     evidence = [f"{called(process)} ended: {ended.words}", *raised, *fate.words]
     evidence += last_seen(process)
     others = [called(other) for other, _ in alike[1:]]
@@ -217,15 +224,13 @@ def _finding(
     )
 
 
-def _keeps_replacing(
-    snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
-) -> Process | None:
+def _keeps_replacing(index: Index, members: Sequence[tuple[Process, Ended]]) -> Process | None:
     """The running parent that started most of them after the first exit; `None` if there is none.
 
     The start time of a process that exited before it was read is not known.
     """
-    head = family_head(snapshot, members[0][0])
-    first_wall_s = snapshot.wall_s + members[0][1].at_s - snapshot.at_s
+    head = family_head(index, members[0][0])
+    first_wall_s = index.snapshot.wall_s + members[0][1].at_s - index.snapshot.at_s
     born = [each for p, _ in members if (each := p.sample.born_wall_s) is not None]
     later = [each for each in born if each > first_wall_s]
     is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(born)

@@ -7,9 +7,9 @@ from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence
 from mpwatch.diagnose.analysis.forecast import Approach, approach, slope
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text
@@ -20,38 +20,40 @@ OWN_SHARE = 0.5
 """Part of the control group's growth that the job's own processes must account for."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that got SIGKILL while memory was short, or soon will.
 
     A SIGKILL alone proves nothing: users, schedulers and parents send it too. A control group that
     fills with page cache is harmless: the growth has to be memory of the job's processes.
     """
-    killed = [(p, e) for p, e in ended_python(snapshot) if e.signal == Signals.SIGKILL]
-    reasons = memory_evidence(snapshot, history) if killed else ()
+    killed = [(p, e) for p, e in ended_python(index.snapshot) if e.signal == Signals.SIGKILL]
+    reasons = memory_evidence(index) if killed else ()
     if reasons:
         for process, ended in killed:
-            yield _finding(snapshot, process, ended, reasons)
-    elif (near := _approach(snapshot, history)) is not None:
-        yield _forecast(snapshot, near)
+            yield _finding(index.snapshot, process, ended, reasons)
+    elif (near := _approach(index)) is not None:
+        yield _forecast(index.snapshot, near)
 
 
-def _approach(snapshot: Snapshot, history: History) -> Approach | None:
+def _approach(index: Index) -> Approach | None:
     """The forecast of the control group's memory, if this job's processes make it grow."""
-    cgroup = snapshot.host.cgroup
+    cgroup = index.snapshot.host.cgroup
     if cgroup is None or not cgroup.memory_limit_bytes or cgroup.memory_bytes is None:
         return None
     near = approach(
         cgroup.memory_bytes,
         cgroup.memory_limit_bytes,
-        history.of_host("cgroup_memory_bytes"),
+        index.history.of_host("cgroup_memory_bytes"),
         near=1.01,
         at=1.01,
         worth_forecasting=WORTH_FORECASTING,
     )
     if near is None or near.ahead is None:
         return None
-    grown = slope(history.of_host("segment_bytes")) or 0.0
-    grown += sum(slope(history.of(p.process, "rss_bytes")) or 0.0 for p in snapshot.living())
+    grown = slope(index.history.of_host("segment_bytes")) or 0.0
+    grown += sum(
+        slope(index.history.of(p.process, "rss_bytes")) or 0.0 for p in index.snapshot.living()
+    )
     return near if grown >= OWN_SHARE * near.ahead.per_s else None
 
 

@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import CRASH_SIGNALS, ended_python, last_seen
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "worker-segfault"
 # SIGBUS comes from missing memory behind a mapping and has a rule of its own.
 _SIGNALS = CRASH_SIGNALS - {Signals.SIGBUS}
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each Python process that ended by a crash signal."""
-    del history
-    for process, ended in ended_python(snapshot):
+    for process, ended in ended_python(index.snapshot):
         if ended.signal in _SIGNALS:
             yield _finding(process, ended)
 

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "zombie-processes"
@@ -18,12 +17,12 @@ VERY_MANY = 50
 LASTING_S = 10.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield one finding when `MANY` zombies have existed for `LASTING_S`.
 
     One or two zombies between an exit and its join are normal.
     """
-    series = history.of_host("zombies")
+    series = index.history.of_host("zombies")
     if not series or series[-1].value < MANY:
         return
     recent = [point.value for point in series if point.at_s >= series[-1].at_s - LASTING_S]
@@ -31,15 +30,15 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         return
     count = int(series[-1].value)
     parents = Counter(
-        p.sample.parent_pid for p in snapshot.processes if p.sample.state == "Z"
+        p.sample.parent_pid for p in index.snapshot.processes if p.sample.state == "Z"
     ).most_common(1)
-    parent = next((p for p in snapshot.processes if parents and p.pid == parents[0][0]), None)
+    parent = next((p for p in index.snapshot.processes if parents and p.pid == parents[0][0]), None)
     who = "a process" if parent is None else called(parent)
     rising = growth(series)
     evidence = [f"{count} zombies now; {MANY} or more for {seconds_text(LASTING_S)}"]
     if rising is not None:
         evidence.append(f"{rising.gained:.0f} more within {seconds_text(rising.span_s)}")
-    cgroup = snapshot.host.cgroup
+    cgroup = index.snapshot.host.cgroup
     if cgroup is not None and cgroup.pids_limit and cgroup.pids_current:
         evidence.append(f"{cgroup.pids_current} of {cgroup.pids_limit} pids in use")
     yield Finding(

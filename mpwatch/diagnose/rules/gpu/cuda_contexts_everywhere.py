@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text
 
 RULE = "cuda-contexts-everywhere"
@@ -17,12 +17,11 @@ STRAY_BYTES = 2 * 2**30
 """A context alone takes 0.3 to 0.6 GiB; a rank that computes there takes more."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for workers on a GPU, and for ranks with a small stake on a second one."""
-    del history
     on_gpu: defaultdict[ProcessId, list[tuple[int, int | None]]] = defaultdict(list)
     processes: dict[ProcessId, Process] = {}
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         for use in process.gpus:
             on_gpu[process.process].append((use.index, use.memory_bytes))
             processes[process.process] = process

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import cuda_lent
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "cuda-ipc-counter-files-and-events"
 COUNTER_FILE_BYTES = 10_000 * 8
@@ -17,10 +17,9 @@ EVENTS_LIMIT = 1000
 """Events between processes, after which a send synchronises the stream (CudaIPCTypes.h)."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each sender with many counter files or too many sends in flight."""
-    del history
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         lent = cuda_lent(process)
         if lent is not None and lent.synchronised and lent.unreleased >= EVENTS_LIMIT:
             yield _finding(
@@ -34,14 +33,14 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             continue
         files = [
             s
-            for s in snapshot.segments
+            for s in index.snapshot.segments
             if s.creator == process.process
             and s.kind == "torch-named"
             and s.size_bytes is not None
             and COUNTER_FILE_BYTES <= s.size_bytes <= COUNTER_FILE_BYTES + 8192
         ]
         in_flight = sum(
-            flow.in_flight or 0 for flow in snapshot.flows if flow.sender == process.process
+            flow.in_flight or 0 for flow in index.snapshot.flows if flow.sender == process.process
         )
         if len(files) < 3 and not (files and in_flight >= EVENTS_LIMIT):
             continue

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Forecast, forecast
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent
 from mpwatch.diagnose.known_errors import told
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, seconds_text
 
 RULE = "cuda-ipc-limbo"
@@ -29,11 +30,11 @@ _ADVICE = (
 )
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each that said so, or gets back ever fewer of the tensors it sends."""
     heard = list(
         told(
-            snapshot,
+            index.snapshot,
             RULE,
             summary="holds more than 1000 freed CUDA blocks that consumers have not released",
             cause=_CAUSE,
@@ -42,9 +43,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         )
     )
     yield from heard
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         if all(finding.process != process.process for finding in heard):
-            yield from _growing(process, history)
+            yield from _growing(process, index.history)
 
 
 def _growing(process: Process, history: History) -> Iterator[Finding]:

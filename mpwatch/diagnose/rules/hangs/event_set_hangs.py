@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
     WORK_ROLES,
@@ -15,18 +17,10 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    main_thread,
-    own_frames,
-    threads_calling,
-    user_frame,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "event-set-hangs"
@@ -36,19 +30,19 @@ _BARRIER = ("synchronize.py:wait", "threading.py:_wait", "threading.py:wait")
 """`multiprocessing.Barrier.wait` while other parties have yet to arrive; up to CPython 3.15."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each thread blocked in `Condition.notify` and each broken barrier."""
-    yield from _in_notify(snapshot, history)
-    yield from _at_barriers(snapshot, history)
+    yield from _in_notify(index)
+    yield from _at_barriers(index)
 
 
-def _in_notify(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def _in_notify(index: Index) -> Iterator[Finding]:
     """Threads that wait for the acknowledgement of a process they have woken."""
-    for process, thread in threads_calling(snapshot, "synchronize.py:notify"):
+    for process, thread in threads_calling(index, "synchronize.py:notify"):
         if thread.state == "R":
             continue
-        quiet = quiet_s(process, history)
-        dead = violent_deaths_near(snapshot, process)
+        quiet = quiet_s(process, index)
+        dead = violent_deaths_near(index, process)
         if quiet is None or quiet < STUCK_S:
             continue
         user = user_frame(thread.stack)
@@ -75,24 +69,24 @@ def _in_notify(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         )
 
 
-def _at_barriers(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def _at_barriers(index: Index) -> Iterator[Finding]:
     """Barriers at which every living worker of a parent waits, and at least one has exited."""
     at_barrier: defaultdict[ProcessId, list[Process]] = defaultdict(list)
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         thread = main_thread(process) if process.role in WORK_ROLES else None
         if thread is None or thread.state == "R":
             continue
         if calls(own_frames(thread.stack), *_BARRIER):
-            head = family_head(snapshot, process)
+            head = family_head(index, process)
             if head is not None:
                 at_barrier[head.process].append(process)
     for head_id, arrived in at_barrier.items():
-        head = snapshot.get(head_id)
+        head = index.snapshot.get(head_id)
         if head is None:
             continue
-        family = [p for p in children_started_by(snapshot, head) if p.role in WORK_ROLES]
+        family = [p for p in children_started_by(index, head) if p.role in WORK_ROLES]
         gone = [p for p in family if p.is_gone and _is_of_their_age(p, arrived)]
-        quiet = [quiet_s(process, history) or 0.0 for process in arrived]
+        quiet = [quiet_s(process, index) or 0.0 for process in arrived]
         is_everybody = len(arrived) == sum(not p.is_gone for p in family)
         if gone and is_everybody and min(quiet) >= STUCK_S:
             yield _broken_barrier(arrived, gone, min(quiet))

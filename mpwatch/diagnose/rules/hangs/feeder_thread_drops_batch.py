@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import all_stand
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.waits.loader_waits import (
     LoaderStall,
@@ -14,26 +15,25 @@ from mpwatch.diagnose.analysis.waits.loader_waits import (
 )
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "feeder-thread-drops-batch"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each item that a feeder thread reported dropped, and for each lost batch.
 
     The main process waits for a batch, every worker waits for work, and none makes progress: no
     process holds the batch any more. Such a state is normal for a moment, not for long.
     """
-    losses = list(tagged(snapshot, RULE))
+    losses = list(tagged(index.snapshot, RULE))
     for entry in losses:
-        yield _dropped(snapshot, entry)
-    for stall in loader_stalls(snapshot, history):
+        yield _dropped(index.snapshot, entry)
+    for stall in loader_stalls(index):
         if not all(is_idle(worker) and not has_unsent(worker) for worker in stall.workers):
             continue
-        if all_stand(stall.workers, history):
+        if all_stand(stall.workers, index):
             yield _lost(stall, losses)
 
 

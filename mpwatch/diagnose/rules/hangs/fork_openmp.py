@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-openmp"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each forked child blocked in a parallel operator."""
-    for stuck in forked_alone(snapshot, history, "openmp"):
+    for stuck in forked_alone(index, "openmp"):
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
 from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.samples import ThreadSample
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-vs-pin-thread"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each child that stands so, and where it could have happened.
 
     A loader's own workers are forked before its pin thread starts; only those of a second loader
     are younger than it.
     """
     stuck_children = set()
-    for stuck in forked_alone(snapshot, history, "pin-thread"):
+    for stuck in forked_alone(index, "pin-thread"):
         stuck_children.add(stuck.process.process)
         yield Finding(
             rule=RULE,
@@ -38,7 +38,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             cause=_CAUSE,
             advice=_ADVICE,
         )
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         pinning = _pin_threads(owner)
         exposed = [w for w in workers if any(_is_older(t, w) for t in pinning)]
         if exposed and not stuck_children:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.deadlocks import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
@@ -44,11 +44,11 @@ _ADVICE_WOKEN = (
 )
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for the forked children of each parent that stand alike."""
     by_head: defaultdict[tuple[ProcessId | None, bool], list[ForkedAlone]] = defaultdict(list)
-    for stuck in forked_alone(snapshot, history, "lock"):
-        head = family_head(snapshot, stuck.process)
+    for stuck in forked_alone(index, "lock"):
+        head = family_head(index, stuck.process)
         key = None if head is None else head.process, _waits_to_be_woken(stuck)
         by_head[key].append(stuck)
     for (_, waits_to_be_woken), alike in by_head.items():

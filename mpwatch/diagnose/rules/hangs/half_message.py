@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import calls, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.edges import is_busy
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, seconds_text
 
 RULE = "half-message"
@@ -23,23 +24,23 @@ HEAD_BYTES = (4, 8)
 """`Connection._recv_bytes` reads a length of 4 bytes, then 8 for very long messages."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each thread waiting for a message body that nothing writes.
 
     A reader that waits for a new message asks for its head, 4 bytes; that is normal.
     """
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         for thread in process.threads:
             wait = thread.waits_on
             if wait is None or not _is_inside_message(thread, wait):
                 continue
-            quiet = quiet_s(process, history)
+            quiet = quiet_s(process, index)
             if quiet is None or quiet < STUCK_S:
                 continue
-            others = _holders(wait, pipe_ends(snapshot).writers, process)
-            if any(_writes(snapshot.get(other)) for other in others):
+            others = _holders(wait, pipe_ends(index).writers, process)
+            if any(_writes(index.snapshot.get(other)) for other in others):
                 continue
-            dead = violent_deaths_near(snapshot, process)
+            dead = violent_deaths_near(index, process)
             if dead or thread.stack:
                 yield _finding(process, thread, wait, quiet, dead)
 

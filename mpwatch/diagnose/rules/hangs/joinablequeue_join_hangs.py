@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import all_stand, quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    main_thread,
-    own_frames,
-    threads_calling,
-    user_frame,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "joinablequeue-join-hangs"
 STUCK_S = 6.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each `JoinableQueue.join` while every child stands or is gone."""
-    for process, thread in threads_calling(snapshot, "queues.py:join"):
+    for process, thread in threads_calling(index, "queues.py:join"):
         frames = own_frames(thread.stack)
         if not calls(frames, "synchronize.py:wait", "queues.py:join"):
             continue
-        quiet = quiet_s(process, history)
-        children = list(children_started_by(snapshot, process))
+        quiet = quiet_s(process, index)
+        children = list(children_started_by(index, process))
         living = [p for p in children if not p.is_gone and p.role != "resource-tracker"]
-        if quiet is None or quiet < STUCK_S or not all_stand(living, history):
+        if quiet is None or quiet < STUCK_S or not all_stand(living, index):
             continue
         if any(_wakes_by_itself(consumer) for consumer in living):
             continue

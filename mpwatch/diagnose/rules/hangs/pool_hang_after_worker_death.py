@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    own_frames,
-    shape_of,
-    user_frame,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, shape_of, user_frame
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "pool-hang-after-worker-death"
@@ -26,26 +21,26 @@ REPLACED_S = 0.5
 """Forking a Pool takes milliseconds a worker; spawned ones are started back to back as well."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that waits for a Pool's result after a worker's death.
 
     The Pool has replaced the worker, so nothing looks wrong: all its workers are idle. While any of
     them works, the result may be on its way. A death that nobody saw shows in a worker that is
     younger than the others.
     """
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         waits = [t for t in process.threads if shape_of(t.stack) == "pool-result"]
-        quiet = quiet_s(process, history) if waits else None
+        quiet = quiet_s(process, index) if waits else None
         if quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
-        children = list(children_started_by(snapshot, process))
+        children = list(children_started_by(index, process))
         living = [p for p in children if not p.is_gone and p.role in ("spawned", "pool-worker")]
         pools = _pools(process)
         if pools is not None and not any(number_of(pool, "outstanding") for pool in pools):
             continue
         lost = list(_lost(pools or (), living))
         deaths = [*_seen_deaths(children), *_replaced(living), *lost]
-        if not deaths or not all(stands(p, history, STUCK_S / 2) for p in living):
+        if not deaths or not all(stands(p, index, STUCK_S / 2) for p in living):
             continue
         frame = user_frame(own_frames(waits[0].stack))
         at = "" if frame is None else f", at {frame_words(frame)}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.edges import is_busy
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import seconds_text
@@ -19,27 +19,27 @@ RULE = "queue-join-feeder-deadlock"
 STUCK_S = 5.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each child whose feeder thread is blocked while its parent waits for it.
 
     A full pipe whose reader is alive and busy is back-pressure; the parent's own wait for the exit
     of the child is what makes it a deadlock.
     """
-    for child in snapshot.living():
+    for child in index.snapshot.living():
         feeder = next((t for t in child.threads if _is_blocked(t)), None)
-        parent = family_head(snapshot, child)
+        parent = family_head(index, child)
         if feeder is None or feeder.waits_on is None or parent is None or parent.is_gone:
             continue
-        quiet, parents_quiet = quiet_s(child, history), quiet_s(parent, history)
+        quiet, parents_quiet = quiet_s(child, index), quiet_s(parent, index)
         if quiet is None or parents_quiet is None or min(quiet, parents_quiet) < STUCK_S:
             continue
-        readers_of = pipe_ends(snapshot).readers
+        readers_of = pipe_ends(index).readers
         readers = {
             reader
             for pipe in pipes_among(feeder.waits_on.targets)
             for reader in readers_of.get(pipe, ())
         }
-        if _joins(parent, child) and not _is_read(snapshot, readers, parent, child):
+        if _joins(parent, child) and not _is_read(index.snapshot, readers, parent, child):
             yield _finding(parent, child, feeder, min(quiet, parents_quiet))
 
 

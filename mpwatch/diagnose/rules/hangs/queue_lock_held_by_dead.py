@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import death_of, terminations_near, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     innermost,
     main_shape,
     main_thread,
-    own_frames,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import is_busy, surroundings
+from mpwatch.diagnose.analysis.waits.edges import is_busy, semaphore_users
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 
 RULE = "queue-lock-held-by-dead"
@@ -30,43 +30,43 @@ UNSEEN_S = 12.0
 """Without a stack the semaphore may be that of an event, which the next look will show."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each semaphore at zero whose holder can only be a dead process.
 
     Healthy readers of one queue: one holds the lock and reads, the others wait for the lock. Here
     nobody reads, everybody waits, and one of the family was killed.
     """
-    waiters = _waiters(snapshot, history)
+    waiters = _waiters(index)
     if not waiters:
         return
-    users = surroundings(snapshot).semaphore_users()
+    users = semaphore_users(index)
     for segment, waiting in waiters.items():
-        dead = violent_deaths_near(snapshot, waiting[0])
-        stopped = () if dead else terminations_near(snapshot, waiting[0])
+        dead = violent_deaths_near(index, waiting[0])
+        stopped = () if dead else terminations_near(index, waiting[0])
         if not dead and not stopped:
             continue
         names = {process.process for process in waiting}
-        users_of_it = [p for p in map(snapshot.get, users.get(segment, ())) if p is not None]
+        users_of_it = [p for p in map(index.snapshot.get, users.get(segment, ())) if p is not None]
         others = [p for p in users_of_it if not p.is_gone and p.process not in names]
         readers_code = {code for p in (*waiting, *dead) if (code := _reads_in(p)) is not None}
         if any(_may_hold(p, readers_code) for p in others):
             continue
         if stopped and not (all(map(_takes_a_lock, waiting)) and all(map(_holds_nothing, others))):
             continue
-        yield _finding(segment, waiting, dead or stopped, history)
+        yield _finding(segment, waiting, dead or stopped, index)
 
 
-def _waiters(snapshot: Snapshot, history: History) -> dict[SegmentId, list[Process]]:
+def _waiters(index: Index) -> dict[SegmentId, list[Process]]:
     """Processes whose main thread stands at a semaphore that is zero, by semaphore."""
     found: defaultdict[SegmentId, list[Process]] = defaultdict(list)
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         thread = main_thread(process)
         wait = thread.waits_on if thread is not None else None
         if thread is None or wait is None or wait.segment is None:
             continue
         if wait.value or wait.timeout_s is not None or _is_signalled(own_frames(thread.stack)):
             continue
-        quiet = quiet_s(process, history)
+        quiet = quiet_s(process, index)
         if quiet is not None and quiet >= (STUCK_S if _is_shown(thread, quiet) else UNSEEN_S):
             found[wait.segment].append(process)
     return dict(found)
@@ -130,10 +130,10 @@ def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
 
 
 def _finding(
-    segment: SegmentId, waiting: list[Process], dead: tuple[Process, ...], history: History
+    segment: SegmentId, waiting: list[Process], dead: tuple[Process, ...], index: Index
 ) -> Finding:
     """The finding for one semaphore."""
-    shortest = min(quiet_s(process, history) or 0.0 for process in waiting)
+    shortest = min(quiet_s(process, index) or 0.0 for process in waiting)
     is_queues = any(_is_in_a_queue(process) for process in waiting)
     ends = [f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended is not None]
     was_killed = any(p.ended and death_of(p.ended) != "shutdown" for p in dead)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import unread_pipe
 from mpwatch.diagnose.analysis.waits.verdicts import is_forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
@@ -37,25 +38,25 @@ _ADVICE_WRITING = (
 )
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each cycle or dead end that has lasted long enough."""
-    quiet = (quiet_s(process, history) for process in snapshot.living())
+    quiet = (quiet_s(process, index) for process in index.snapshot.living())
     if not any(each is not None and each >= CERTAIN_S for each in quiet):
         return
-    waits = snapshot.waits if snapshot.waits.edges else wait_graph(snapshot)
+    waits = wait_graph(index)
     told: list[WaitChain] = []
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, told):
             continue
-        certain = _certain_end(snapshot, chain)
+        certain = _certain_end(index.snapshot, chain)
         links = chain.links if certain is None else chain.links[-1:]
-        stood = _stood_s(snapshot, history, links)
+        stood = _stood_s(index, links)
         needed = STANDING_S if certain is None else CERTAIN_S
         if chain.verdict == "cycle" and _only_writes(waits, chain):
             needed = WRITING_S
         if stood is not None and stood >= needed:
             told.append(chain)
-            yield _finding(snapshot, waits, chain, stood)
+            yield _finding(index.snapshot, waits, chain, stood)
 
 
 def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
@@ -86,7 +87,7 @@ def _certain_end(snapshot: Snapshot, chain: WaitChain) -> Process | None:
     return process if is_certain and chain.verdict == "dead-end" else None
 
 
-def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) -> float | None:
+def _stood_s(index: Index, links: Sequence[WaitLink]) -> float | None:
     """Seconds since any living process of a chain made progress; `None` if one was not watched.
 
     The exit of a process may unblock the others, so only the time since the exit counts.
@@ -94,13 +95,13 @@ def _stood_s(snapshot: Snapshot, history: History, links: Sequence[WaitLink]) ->
     times: list[float] = []
     is_any_alive = False
     for link in links:
-        process = snapshot.get(link.process)
+        process = index.snapshot.get(link.process)
         if process is not None and process.ended is not None:
-            times.append(snapshot.at_s - process.ended.at_s)
+            times.append(index.snapshot.at_s - process.ended.at_s)
         if process is None or process.is_gone or process.sample.state == "Z":
             continue
         is_any_alive = True
-        quiet = quiet_s(process, history)
+        quiet = quiet_s(process, index)
         if quiet is None:
             return None
         times.append(quiet)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, of_role
-from mpwatch.diagnose.analysis.stack_patterns import (
-    frame_words,
-    main_shape,
-    main_thread,
-    user_frame,
-)
+from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import UnreadPipe, unread_by
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.samples import WaitKind
-from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 
 RULE = "stuck-worker-io"
@@ -31,20 +27,20 @@ HOPELESS_S = 60.0
 _OUTSIDE: frozenset[WaitKind] = frozenset(("socket-read", "socket-write", "disk"))
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each worker that is blocked in a file or socket, or in one sample.
 
     An idle worker polls its pipe of work: that is neither. Sleeping and computing are slow, not
     blocked, unless the hook knows that a task takes many times longer than ever before.
     """
-    for worker in of_role(snapshot, "loader-worker"):
+    for worker in of_role(index.snapshot, "loader-worker"):
         thread = main_thread(worker)
         if thread is None:
             continue
-        quiet = quiet_s(worker, history) if _is_blocked(worker, thread) else None
+        quiet = quiet_s(worker, index) if _is_blocked(worker, thread) else None
         if quiet is not None and quiet >= BLOCKED_S:
-            waits = snapshot.waits if snapshot.waits.edges else wait_graph(snapshot)
-            unread = unread_by(snapshot, waits, worker.process)
+            waits = wait_graph(index)
+            unread = unread_by(index.snapshot, waits, worker.process)
             yield _finding(worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
             yield _finding(worker, thread, since, None)

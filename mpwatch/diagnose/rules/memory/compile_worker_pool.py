@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.idle_time import stands
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import of_role
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import bytes_text
 
 RULE = "compile-worker-pool"
@@ -18,13 +17,13 @@ IDLE_S = 8.0
 OF_MEMORY = 0.05
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for `MANY` or more idle compile workers."""
-    workers = list(of_role(snapshot, "compile-worker"))
-    if len(workers) < MANY or not all(stands(w, history, IDLE_S) for w in workers):
+    workers = list(of_role(index.snapshot, "compile-worker"))
+    if len(workers) < MANY or not all(stands(w, index, IDLE_S) for w in workers):
         return
     held = sum(worker.private_bytes or 0 for worker in workers)
-    room = memory_room(snapshot)
+    room = memory_room(index.snapshot)
     is_much = room is not None and held >= OF_MEMORY * room.total_bytes
     yield Finding(
         rule=RULE,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -34,17 +35,17 @@ class _Grown(NamedTuple):
     rss_gained: float
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each set of workers whose private pages grow as shared ones shrink.
 
     Resident memory stays the same meanwhile, because shared pages were counted in it already. That
     tells it from a cache that fills.
     """
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         forked = [w for w in workers if w.sample.start_method == "fork"]
-        grown = [found for w in forked if (found := _grown(w, history)) is not None]
+        grown = [found for w in forked if (found := _grown(w, index.history)) is not None]
         if grown and 2 * len(grown) >= len(forked):
-            yield _finding(snapshot, owner, grown)
+            yield _finding(index.snapshot, owner, grown)
 
 
 def _grown(worker: Process, history: History) -> _Grown | None:

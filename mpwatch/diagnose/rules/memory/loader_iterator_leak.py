@@ -6,9 +6,9 @@ from bisect import bisect
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, generations, loader_owners
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
@@ -20,16 +20,16 @@ FEEDER = "QueueFeederThre"
 """Name of a feeder thread as the kernel cuts it; one for each worker and iterator in main."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process with ever more sets of DataLoader workers."""
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         sets = _sets(owner, workers)
-        rising = growth(history.of(owner.process, "children"))
+        rising = growth(index.history.of(owner.process, "children"))
         is_rising = rising is not None and rising.gained >= len(sets[-1])
         if len(sets) < SETS or not (is_rising or len(sets) >= MANY_SETS):
             continue
         yield _finding(
-            snapshot,
+            index.snapshot,
             owner,
             workers,
             len(sets),

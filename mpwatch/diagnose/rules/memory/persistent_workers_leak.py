@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -17,35 +18,36 @@ WORTH_BYTES = 32 * 2**20
 WATCHED_S = 20.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each set of workers whose private memory only ever rises.
 
     Where shared pages shrink as much, it is copying on write and not a leak. Workers made anew for
     each epoch start small again: a sawtooth.
     """
-    for owner, workers in loader_owners(snapshot):
-        grown = [
-            (worker, found) for worker in workers if (found := _grown(snapshot, worker, history))
-        ]
+    for owner, workers in loader_owners(index):
+        grown = [(worker, found) for worker in workers if (found := _grown(index, worker))]
         if grown and 3 * len(grown) >= 2 * len(workers):
-            yield _finding(snapshot, owner, grown)
+            yield _finding(index.snapshot, owner, grown)
 
 
-def _grown(snapshot: Snapshot, worker: Process, history: History) -> Growth | None:
+def _grown(index: Index, worker: Process) -> Growth | None:
     """The growth of a worker that does not free memory."""
-    found = growth(history.of(worker.process, "rss_bytes"), at_least=WORTH_BYTES)
+    found = growth(index.history.of(worker.process, "rss_bytes"), at_least=WORTH_BYTES)
     if found is None or found.span_s < WATCHED_S:
         return None
-    private = history.of(worker.process, "private_bytes")
+    private = index.history.of(worker.process, "private_bytes")
     # Resident memory is always fresh; that it is the worker's own is seen now and then.
     if len(private) < 2 or private[-1].value - private[0].value < 0.4 * found.gained:
         return None
-    age = age_s(snapshot, worker)
+    age = age_s(index.snapshot, worker)
     if age is not None and age < WATCHED_S + 5:
         return None
-    shared = history.of(worker.process, "shared_dirty_bytes")
+    shared = index.history.of(worker.process, "shared_dirty_bytes")
     lost = shared[0].value - shared[-1].value if shared else 0.0
-    if lost >= 0.5 * found.gained or _shared_gain(worker, history, found) >= 0.5 * found.gained:
+    if (
+        lost >= 0.5 * found.gained
+        or _shared_gain(worker, index.history, found) >= 0.5 * found.gained
+    ):
         return None
     return found
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.diagnose.analysis.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.units import bytes_text
 
@@ -23,22 +23,24 @@ DEEP = 10
 """Two batches ahead of a few tensors each are usual."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where the batches in flight hold a large part of what there is.
 
     A plateau below that is how prefetching works, and what still rises is kept, not in flight.
     """
-    if growth(history.of_host("segment_bytes")) is not None:
+    if growth(index.history.of_host("segment_bytes")) is not None:
         return
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         makers = {worker.process for worker in workers}
-        flying = [s for s in snapshot.segments if s.creator in makers and s.kind != "semaphore"]
+        flying = [
+            s for s in index.snapshot.segments if s.creator in makers and s.kind != "semaphore"
+        ]
         held = segment_bytes(flying)
-        severity, against = _severity(snapshot, held)
+        severity, against = _severity(index.snapshot, held)
         if severity is None and _is_deep(flying, len(workers)):
             severity, against = Severity.INFO, "shared memory"
         if severity is not None:
-            yield _finding(snapshot, owner, workers, flying, against, severity)
+            yield _finding(index.snapshot, owner, workers, flying, against, severity)
 
 
 def _severity(snapshot: Snapshot, held: int) -> tuple[Severity | None, str]:

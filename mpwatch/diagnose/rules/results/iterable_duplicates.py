@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.known_errors import told
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 
@@ -19,14 +19,13 @@ ENOUGH = 8
 MANY = 64
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each loader whose workers began alike, else for torch's own warning."""
-    del history
-    alike = list(_alike(snapshot))
+    alike = list(_alike(index))
     yield from alike
     if not alike:
         yield from told(
-            snapshot,
+            index.snapshot,
             RULE,
             summary=(
                 "delivers more samples than its iterable dataset has: each worker iterates "
@@ -38,12 +37,12 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         )
 
 
-def _alike(snapshot: Snapshot) -> Iterator[Finding]:
+def _alike(index: Index) -> Iterator[Finding]:
     """Loaders of which several workers delivered the same samples first."""
     loaders: defaultdict[tuple[ProcessId, object], dict[object, LogEntry]] = defaultdict(dict)
-    for entry in snapshot.log:
-        worker = snapshot.get(entry.process) if entry.kind == KIND else None
-        head = None if worker is None else family_head(snapshot, worker)
+    for entry in index.entries(KIND):
+        worker = index.snapshot.get(entry.process)
+        head = None if worker is None else family_head(index, worker)
         loader = entry.details.get("loader")
         if head is not None and loader:
             loaders[head.process, loader][entry.details.get("worker_id")] = entry
@@ -56,7 +55,7 @@ def _alike(snapshot: Snapshot) -> Iterator[Finding]:
         (path, _), same = max(groups.items(), key=lambda item: len(item[1]), default=(("", ""), []))
         if len(same) > 1 and head_id not in told_of:
             told_of.add(head_id)
-            yield _finding(snapshot, head_id, path, same)
+            yield _finding(index.snapshot, head_id, path, same)
 
 
 def _identifying(entry: LogEntry) -> Iterator[tuple[str, str]]:

@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, family_head
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "numpy-rng-identical"
 KIND = "generators"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each generator that has the same state in several workers of a loader.
 
     The hook notes hashes of all generators as a worker's first batch begins, so that equal ones
     were copied and not used alike since. The same worker number in two epochs may well be seeded
     alike on purpose.
     """
-    del history
     same: defaultdict[tuple[ProcessId | None, str, str], dict[object, Process]]
     same = defaultdict(dict)
-    for entry in snapshot.log:
-        hashes = entry.details.get("hashes") if entry.kind == KIND else None
-        worker = snapshot.get(entry.process)
+    for entry in index.entries(KIND):
+        hashes = entry.details.get("hashes")
+        worker = index.snapshot.get(entry.process)
         if worker is None or not isinstance(hashes, Mapping):
             continue
-        head = family_head(snapshot, worker)
+        head = family_head(index, worker)
         for path, state in hashes.items():
             members = same[None if head is None else head.process, f"{path}", f"{state}"]
             members.setdefault(entry.details.get("worker_id"), worker)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "shared-file-offset"
 _NOT_DATA = (".log", ".out", ".err", ".lock", ".py", ".pyc", ".so", ".jsonl", ".txt", ".csv")
@@ -16,14 +16,13 @@ _NOT_DATA = (".log", ".out", ".err", ".lock", ".py", ".pyc", ".so", ".jsonl", ".
 _NOT_HERE = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/")
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each data file that main and its forked workers hold as one.
 
     The same number for the same file in all of them is what inheritance leaves; files opened in
     each worker by itself are not open in main. At position 0 nobody has read through it.
     """
-    del history
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         mine = _files(owner)
         if not mine:
             continue

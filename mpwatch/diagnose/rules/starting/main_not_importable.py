@@ -5,44 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
 from mpwatch.diagnose.known_errors import told
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "main-not-importable"
 CHILDREN = 2
 """One child may fail for a reason of its own; that all do as they start has a common cause."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose hook heard it, else for programs without a file."""
-    del history
     heard = list(
         told(
-            snapshot,
+            index.snapshot,
             RULE,
             summary="cannot find a function or class of the main program in a spawned process",
             cause=_CAUSE,
             advice=_ADVICE,
         )
     )
-    yield from heard or _without_file(snapshot)
+    yield from heard or _without_file(index)
 
 
-def _without_file(snapshot: Snapshot) -> Iterator[Finding]:
+def _without_file(index: Index) -> Iterator[Finding]:
     """Programs that came from no file, and whose spawned children all fail.
 
     Without the hook nobody hears what the children say, so this is no more than a warning.
     """
-    for process in snapshot.processes:
+    for process in index.snapshot.processes:
         source = _source(process)
         if process.role != "main" or source is None:
             continue
         children = [
             child
-            for child in children_started_by(snapshot, process)
+            for child in children_started_by(index, process)
             if child.sample.start_method in ("spawn", "forkserver")
             and child.role in ("spawned", "pool-worker", "loader-worker")
         ]

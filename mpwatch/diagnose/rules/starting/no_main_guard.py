@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    frame_words,
-    innermost,
-    is_library,
-    main_thread,
-    own_frames,
-)
+from mpwatch.diagnose.analysis.stack_patterns import calls, innermost, main_thread
 from mpwatch.diagnose.known_errors import told
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot
 
@@ -34,21 +28,20 @@ _ADVICE = (
 )
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each child that was refused, or runs the main program at length.
 
     While it imports modules on behalf of the main program it does what it should.
     """
-    del history
     yield from told(
-        snapshot,
+        index.snapshot,
         RULE,
         summary="starts processes while it is itself being started: the main guard is missing",
         cause=_CAUSE,
         advice=_ADVICE,
     )
-    for process in snapshot.processes:
-        frame = _rerun_at(snapshot, process)
+    for process in index.snapshot.processes:
+        frame = _rerun_at(index.snapshot, process)
         if frame is not None:
             yield Finding(
                 rule=RULE,

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.diagnose.known_errors import tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 RULE = "python314-forkserver-default"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where a program fails as programs written for fork do, on Python >= 3.14.
 
     The default by itself is nothing wrong: only together with such a failure is it told.
     """
-    del history
-    for entry in tagged(snapshot, RULE):
-        process = snapshot.get(entry.process)
+    for entry in tagged(index.snapshot, RULE):
+        process = index.snapshot.get(entry.process)
         if process is None or not _has_new_default(process):
             continue
         if process.start_method not in (None, "forkserver"):
@@ -30,7 +29,7 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
             severity=Severity.WARNING,
             process=process.process,
             summary=(
-                f"{called(_head(snapshot, process))} relies on fork, and on Python "
+                f"{called(_head(index, process))} relies on fork, and on Python "
                 f"{_version(process)} the fork server is the default"
             ),
             evidence=(
@@ -50,9 +49,9 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         )
 
 
-def _head(snapshot: Snapshot, process: Process) -> Process:
+def _head(index: Index, process: Process) -> Process:
     """The process that started the failing one, if any did."""
-    return family_head(snapshot, process) or process
+    return family_head(index, process) or process
 
 
 def _version(process: Process) -> str:

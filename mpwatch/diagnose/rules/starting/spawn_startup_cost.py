@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import watched_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, generations
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 
@@ -16,22 +16,22 @@ STARTS = 3
 RECENT_S = 300.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that started several sets of spawned workers lately."""
-    watched = min(RECENT_S, watched_s(snapshot, history))
-    for process in snapshot.living():
+    watched = min(RECENT_S, watched_s(index))
+    for process in index.snapshot.living():
         if process.role == "loader-worker":
             continue
         spawned = [
             child
-            for child in children_started_by(snapshot, process)
-            if child.role == "loader-worker" and _is_costly(snapshot, child)
+            for child in children_started_by(index, process)
+            if child.role == "loader-worker" and _is_costly(index.snapshot, child)
         ]
         sets = generations(spawned)
         # The first set is the price of the method; what is paid again each time is the waste.
         if len(sets) < STARTS or not any(child.is_gone for child in spawned):
             continue
-        lives = [_lived_s(snapshot, group) for group in sets[:-1]]
+        lives = [_lived_s(index.snapshot, group) for group in sets[:-1]]
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,

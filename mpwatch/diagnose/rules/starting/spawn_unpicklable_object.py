@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "spawn-unpicklable-object"
 _PATH_NAMES = ("path", "paths", "culprit", "what")
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that could not pickle what it wanted to send.
 
     The exception names the type of the innermost object only; the hook walks the object and notes
     the way to it.
     """
-    del history
-    for entry in tagged(snapshot, RULE):
-        process = snapshot.get(entry.process)
+    for entry in tagged(index.snapshot, RULE):
+        process = index.snapshot.get(entry.process)
         who = called(process) if process is not None else "a process of the job"
         ways = [str(entry.details[name]) for name in _PATH_NAMES if entry.details.get(name)]
         where = f": {ways[0]}" if ways else ""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "start-method-inheritance"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each spawned process whose DataLoader workers were spawned as well."""
-    del history
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         own = owner.sample.start_method
         if own not in ("spawn", "forkserver"):
             continue

@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "cpu-affinity-collapse"
 ONE_CPU = (60.0, 125.0)
 """Percent: what several busy workers get together if they share one."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where all workers may use one cpu of several, and together use just that.
 
     Workers pinned to a cpu of their own each use more than one together; idle ones do not care.
     """
-    cpus = snapshot.host.cpu_count
+    cpus = index.snapshot.host.cpu_count
     if not cpus or cpus < 2:
         return
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         if len(workers) < 2 or any(worker.sample.cpus_allowed != 1 for worker in workers):
             continue
-        loads = [mean_cpu_percent(worker, history) for worker in workers]
+        loads = [mean_cpu_percent(worker, index.history) for worker in workers]
         known = [load for load in loads if load is not None]
         if len(known) < len(loads) or not ONE_CPU[0] <= sum(known) <= ONE_CPU[1]:
             continue

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import median, slope
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import rate_text
 
 RULE = "cpu-oversubscription"
@@ -24,24 +24,26 @@ POOL = 3
 SUSTAINED_S = 5.0
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where workers run several computing threads each, more than cores in all.
 
     One busy thread for each of many workers is just many workers; a machine busy with the work of
     others is not this job's doing.
     """
-    cpus = snapshot.host.usable_cpus or snapshot.host.cpu_count
-    runnable = history.of_host("runnable")
+    cpus = index.snapshot.host.usable_cpus or index.snapshot.host.cpu_count
+    runnable = index.history.of_host("runnable")
     if not cpus or len(runnable) < 2 or runnable[-1].at_s - runnable[0].at_s < SUSTAINED_S:
         return
     recent = [point.value for point in runnable if point.at_s >= runnable[-1].at_s - 15]
     if median(recent) < RUNNABLE_PER_CPU * cpus:
         return
-    crowded = [p for p in snapshot.living() if p.role in WORK_ROLES and busy_threads(p) >= POOL]
+    crowded = [
+        p for p in index.snapshot.living() if p.role in WORK_ROLES and busy_threads(p) >= POOL
+    ]
     threads = sum(busy_threads(p) for p in crowded)
     if len(crowded) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
         return
-    yield _finding(snapshot, history, crowded, threads, cpus, median(recent))
+    yield _finding(index, crowded, threads, cpus, median(recent))
 
 
 def busy_threads(process: Process) -> int:
@@ -53,8 +55,7 @@ def busy_threads(process: Process) -> int:
 
 
 def _finding(
-    snapshot: Snapshot,
-    history: History,
+    index: Index,
     crowded: list[Process],
     threads: int,
     cpus: int,
@@ -67,12 +68,12 @@ def _finding(
         f"{runnable:.0f} threads of the machine want to run at a time",
         f"{called(most)} alone has {busy_threads(most)}",
     ]
-    switches = slope(history.of(most.process, "involuntary_switches"), window_s=15)
+    switches = slope(index.history.of(most.process, "involuntary_switches"), window_s=15)
     if switches:
         evidence.append(f"{called(most)} is interrupted {rate_text(switches)}")
     settings = most.sample.environment.get("OMP_NUM_THREADS")
     evidence.append(f"OMP_NUM_THREADS={settings}" if settings else "OMP_NUM_THREADS is not set")
-    cgroup = snapshot.host.cgroup
+    cgroup = index.snapshot.host.cgroup
     if cgroup is not None and cgroup.cpu_quota_cpus:
         evidence.append(f"the control group's quota is {cgroup.cpu_quota_cpus:g} cpus")
     return Finding(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 RULE = "gil-bound-threads"
@@ -21,28 +22,28 @@ RUNNING = 2
 """One has the interpreter, another may just have been woken up to take it."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose several busy threads use one core together.
 
     With fewer than two cpus to use sharing a core means nothing; with all of them taken by others
     it does only where stacks show that it is Python that runs.
     """
-    cpus = snapshot.host.usable_cpus or 1
+    cpus = index.snapshot.host.usable_cpus or 1
     if cpus < 2:
         return
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         threads = [t for t in process.threads if _takes_turns(t)]
         if len(threads) < THREADS:
             continue
         if sum(thread.state == "R" for thread in threads) > RUNNING:
             continue  # several run at once, or would if they got a core: nobody holds them up
-        mean = mean_cpu_percent(process, history, over_s=10)
+        mean = mean_cpu_percent(process, index.history, over_s=10)
         if mean is None or not ONE_CORE[0] <= mean <= ONE_CORE[1]:
             continue
         total = sum(thread.cpu_percent or 0.0 for thread in threads)
         if total > ONE_CORE[1] or total < 0.7 * mean:
             continue
-        if _run_python(threads) or not _is_machine_full(snapshot, process, mean, cpus):
+        if _run_python(threads) or not _is_machine_full(index.snapshot, process, mean, cpus):
             yield _finding(process, threads, mean, cpus)
 
 

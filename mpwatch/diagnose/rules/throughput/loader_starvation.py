@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.idle_time import all_stand, mean_cpu_percent, wait_share, waiting_s
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Loader, Process, Snapshot
+from mpwatch.model.snapshot import Loader, Process
 
 RULE = "loader-starvation"
 WAIT_SHARE = 0.5
@@ -24,21 +25,21 @@ IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where main waits for batches more than half the time, and workers work.
 
     With the hook it is measured; without, it is the share of looks at which main was found waiting
     as a DataLoader does.
     """
-    for owner, workers in loader_owners(snapshot):
-        measured = [x for x in snapshot.loaders if x.process == owner.process]
+    for owner, workers in loader_owners(index):
+        measured = [x for x in index.snapshot.loaders if x.process == owner.process]
         share = max((x.wait_share or 0.0 for x in measured if x.batches >= BATCHES), default=None)
         if share is not None:
             waited_s = max(x.waiting_since_s or 0.0 for x in measured)
-            if share >= WAIT_SHARE and _are_busy(workers, history, waited_s):
-                yield _finding(owner, workers, history, share, measured)
-        elif not measured and _looks_starved(owner, workers, history):
-            yield _finding(owner, workers, history, None, ())
+            if share >= WAIT_SHARE and _are_busy(workers, index.history, waited_s):
+                yield _finding(owner, workers, index.history, share, measured)
+        elif not measured and _looks_starved(owner, workers, index):
+            yield _finding(owner, workers, index.history, None, ())
 
 
 def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> bool:
@@ -48,16 +49,16 @@ def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> 
     return any(load is None or load >= BUSY_PERCENT for load in loads)
 
 
-def _looks_starved(owner: Process, workers: Sequence[Process], history: History) -> bool:
+def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> bool:
     """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
-    main = wait_share(owner, history)
-    if main is None or main < WAIT_SHARE or all_stand(workers, history):
+    main = wait_share(owner, index.history)
+    if main is None or main < WAIT_SHARE or all_stand(workers, index):
         return False
     # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
-    waited_s = waiting_s(owner, history)
-    if waited_s >= STALL_S and not _are_busy(workers, history, waited_s):
+    waited_s = waiting_s(owner, index.history)
+    if waited_s >= STALL_S and not _are_busy(workers, index.history, waited_s):
         return False
-    shares = (wait_share(worker, history) for worker in workers)
+    shares = (wait_share(worker, index.history) for worker in workers)
     return all(share is not None and share <= IDLE_SHARE for share in shares)
 
 

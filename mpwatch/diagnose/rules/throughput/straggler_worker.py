@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import wait_share
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
-from mpwatch.diagnose.analysis.stack_patterns import frame_words, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Loader, Process, Snapshot
+from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import seconds_text
 
 RULE = "straggler-worker"
@@ -24,21 +26,21 @@ WORKING = 0.3
 """Shares of looks at which a process waits, or hardly ever does."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each worker much slower than its siblings, while main waits for it.
 
     With the hook by the times of fetching; without, where one worker is always found at work and
     its siblings and main are found waiting.
     """
-    for owner, workers in loader_owners(snapshot):
+    for owner, workers in loader_owners(index):
         if len(workers) < 2:
             continue
-        loader = next((x for x in snapshot.loaders if x.process == owner.process), None)
+        loader = next((x for x in index.snapshot.loaders if x.process == owner.process), None)
         timed = [w for w in workers if _usual_s(w) is not None]
         if len(timed) >= 2:
             yield from _by_times(timed, loader)
         elif not timed:
-            yield from _by_looks(owner, workers, history)
+            yield from _by_looks(owner, workers, index.history)
 
 
 def _usual_s(worker: Process) -> float | None:

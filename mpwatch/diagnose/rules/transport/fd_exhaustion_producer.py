@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import AT_LIMIT, Approach, approach
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import (
     fd_limit,
@@ -15,8 +16,7 @@ from mpwatch.diagnose.analysis.resources import (
     torch_maps,
 )
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import rate_text
 
 RULE = "fd-exhaustion-producer"
@@ -25,18 +25,18 @@ A_PIPE_HOLDS = 190
 room, down to 66 bytes each, so that a pipe may hold a thousand."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose sent, unfetched tensors use up its descriptors.
 
     A ticket holds a descriptor and no mapping, so tensors in transit are descriptors minus
     mappings. A bounded queue settles; a loader worker holds a few batches at most.
     """
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
         if not held or used is None or not limit or not _is_sender(process, held, used):
             continue
         near = approach(
-            used, limit, torch_fd_series(process, history), series_limit=limit - (used - held)
+            used, limit, torch_fd_series(process, index.history), series_limit=limit - (used - held)
         )
         if near is not None:
             yield _finding(process, held, near)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import (
     creators_in_words,
@@ -17,32 +18,31 @@ from mpwatch.diagnose.analysis.resources import (
 )
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import rate_text
 
 RULE = "fd-exhaustion-receiver"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose received tensors use up its descriptors, or did.
 
     A received storage costs one descriptor and one mapping, so both counts move together; a
     sender's tickets have no mapping. A count that settles at prefetch times tensors is normal.
     """
-    failed = {entry.process: entry for entry in tagged(snapshot, RULE)}
-    for process in snapshot.living():
+    failed = {entry.process: entry for entry in tagged(index.snapshot, RULE)}
+    for process in index.snapshot.living():
         held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
         if not held or used is None or not limit or not _is_receiver(process, held, used):
             continue
         near = approach(
-            used, limit, torch_fd_series(process, history), series_limit=limit - (used - held)
+            used, limit, torch_fd_series(process, index.history), series_limit=limit - (used - held)
         )
         if near is not None:
             said_so = evidence_of(failed.pop(process.process)) if process.process in failed else ()
-            yield _finding(snapshot, process, held, near, said_so)
+            yield _finding(index.snapshot, process, held, near, said_so)
     for entry in failed.values():
-        yield _failed(snapshot, entry)
+        yield _failed(index.snapshot, entry)
 
 
 def _is_receiver(process: Process, held: int, used: int) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment, Snapshot
@@ -22,7 +22,7 @@ WORTH_WARNING = 0.1
 """Part of /dev/shm from which what leaked matters."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for named segments whose maker is dead and that nobody maps.
 
     One is for what this job left and one for what others on the machine did.
@@ -30,18 +30,19 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
     A segment that some process still maps may have outlived its maker on purpose: that is what the
     strategy is for.
     """
-    del history
-    in_use = {s.segment for s in snapshot.segments if s.mappers or s.holders}
-    left = {s.segment: s for s in snapshot.host.left_segments or () if _is_old(snapshot, s)}
+    in_use = {s.segment for s in index.snapshot.segments if s.mappers or s.holders}
+    left = {
+        s.segment: s for s in index.snapshot.host.left_segments or () if _is_old(index.snapshot, s)
+    }
     known: dict[SegmentId, Segment | SegmentUse] = {
         k: s for k, s in left.items() if k not in in_use
     }
-    known |= {s.segment: s for s in snapshot.segments if _is_left(snapshot, s)}
-    own_pids = {process.pid for process in snapshot.processes}
+    known |= {s.segment: s for s in index.snapshot.segments if _is_left(index.snapshot, s)}
+    own_pids = {process.pid for process in index.snapshot.processes}
     ours = [segment for segment in known.values() if segment.creator_pid in own_pids]
     others = [segment for segment in known.values() if segment.creator_pid not in own_pids]
     if _is_worth(ours):
-        yield _ours(snapshot, ours)
+        yield _ours(index.snapshot, ours)
     if _is_worth(others):
         yield _others(others)
 

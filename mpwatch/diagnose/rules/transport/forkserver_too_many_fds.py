@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import burden_words
 from mpwatch.diagnose.known_errors import evidence_of, number_of, tagged, told
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "forkserver-too-many-fds"
 MOST_FDS = 251
@@ -18,16 +17,15 @@ NEAR_FDS = 200
 """One tensor a layer or a sample: what grows with the data is past the limit soon."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose hook heard it, or saw that not much is missing."""
-    del history
-    refused = next(tagged(snapshot, RULE), None)
+    refused = next(tagged(index.snapshot, RULE), None)
     if refused is None:
-        yield from _near(snapshot)
+        yield from _near(index)
         return
-    maker = snapshot.get(refused.process)
+    maker = index.snapshot.get(refused.process)
     for finding in told(
-        snapshot,
+        index.snapshot,
         RULE,
         summary=(
             "cannot start a process: its argument holds more tensors than the fork server accepts"
@@ -35,17 +33,17 @@ def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
         cause=_CAUSE,
         advice=_ADVICE,
     ):
-        where = () if maker is None else tuple(burden_words(snapshot, maker))
+        where = () if maker is None else tuple(burden_words(index, maker))
         yield replace(finding, evidence=(*finding.evidence, *where))
 
 
-def _near(snapshot: Snapshot) -> Iterator[Finding]:
+def _near(index: Index) -> Iterator[Finding]:
     """Starts that were accepted with nearly as many descriptors as there may be."""
-    for entry in snapshot.log:
-        if entry.kind != "birth" or entry.details.get("method") != "forkserver":
+    for entry in index.entries("birth"):
+        if entry.details.get("method") != "forkserver":
             continue
         count = number_of(entry.details, "fds")
-        process = snapshot.get(entry.process)
+        process = index.snapshot.get(entry.process)
         if process is None or count is None or count < NEAR_FDS:
             continue
         yield Finding(
@@ -56,7 +54,7 @@ def _near(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{called(process)} hands {count:.0f} descriptors to a new process; the fork "
                 f"server accepts {MOST_FDS}"
             ),
-            evidence=(*evidence_of(entry), *burden_words(snapshot, process)),
+            evidence=(*evidence_of(entry), *burden_words(index, process)),
             cause=_CAUSE,
             advice=_ADVICE,
         )

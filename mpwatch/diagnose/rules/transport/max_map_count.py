@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import (
     burden_words,
@@ -15,8 +16,7 @@ from mpwatch.diagnose.analysis.resources import (
 )
 from mpwatch.diagnose.known_errors import tagged, told
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text, rate_text
 
 RULE = "max-map-count"
@@ -25,37 +25,37 @@ WORTH_FORECASTING = 0.15
 """A torch process begins with about a thousand mappings; below this share a rise is a start."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that has used up, or soon will, its mappings."""
     yield from told(
-        snapshot,
+        index.snapshot,
         RULE,
         summary="could not map a shared tensor: it has used up vm.max_map_count",
         cause=_CAUSE_TORCH,
         advice=_ADVICE,
     )
-    failed = {entry.process for entry in tagged(snapshot, RULE)}
-    for process in snapshot.living():
+    failed = {entry.process for entry in tagged(index.snapshot, RULE)}
+    for process in index.snapshot.living():
         if process.process in failed:
             continue
-        counted, limit = maps_over_time(snapshot, process, history), map_limit(snapshot, process)
+        counted, limit = maps_over_time(index, process), map_limit(index.snapshot, process)
         if counted is None or not limit:
             continue
         used, series = counted
         near = approach(used, limit, series, near=NEAR_LIMIT, worth_forecasting=WORTH_FORECASTING)
         if near is not None:
-            yield _finding(snapshot, process, near)
+            yield _finding(index, process, near)
 
 
-def _finding(snapshot: Snapshot, process: Process, near: Approach) -> Finding:
+def _finding(index: Index, process: Process, near: Approach) -> Finding:
     """Put the numbers into words."""
     used, limit, of_torch = int(near.used), int(near.limit), torch_maps(process) or 0
     evidence = [f"{used} of {limit} mappings in use, {of_torch} of torch segments"]
-    makers = creators_in_words(snapshot, process) if of_torch else None
+    makers = creators_in_words(index.snapshot, process) if of_torch else None
     if makers is not None:
         evidence.append(f"segments made: {makers}")
     evidence += near.trend_words("mappings")
-    evidence += burden_words(snapshot, process)
+    evidence += burden_words(index, process)
     summary = f"{called(process)} uses {count_text(used)} of {count_text(limit)} memory mappings"
     if near.ahead is not None:
         summary = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import TOGETHER_S, death_of
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape
 from mpwatch.diagnose.known_errors import evidence_of, tagged
@@ -23,43 +24,43 @@ RECENT_S = 60.0
 """What was not fetched by then is hardly waited for."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that redeemed a void ticket.
 
     Tickets outstanding when a producer ends are ordinary: a DataLoader's workers leave with what
     they had fetched ahead, and a pin thread may still ask for it while main shuts them down.
     """
-    entries = [e for e in tagged(snapshot, RULE) if not _is_shutdown(snapshot, e)]
+    entries = [e for e in tagged(index.snapshot, RULE) if not _is_shutdown(index, e)]
     for entry in entries:
-        yield _void_ticket(snapshot, entry)
+        yield _void_ticket(index.snapshot, entry)
     if not entries:
-        yield from _unfetched(snapshot, history)
+        yield from _unfetched(index)
 
 
-def _unfetched(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def _unfetched(index: Index) -> Iterator[Finding]:
     """Producers that ended while tensors they had sent lay unfetched, as far as that shows.
 
     A descriptor without a mapping is a tensor on its way. That it was still wanted cannot be seen
     from outside, so this is no more than information. Where a parent has DataLoader workers, one
     that lived only briefly may not have been known as such.
     """
-    loading = {head.process for p in snapshot.processes if (head := _loads_for(snapshot, p))}
-    for process in snapshot.processes:
+    loading = {head.process for p in index.snapshot.processes if (head := _loads_for(index, p))}
+    for process in index.snapshot.processes:
         if process.ended is None or process.role not in ("spawned", "pool-worker"):
             continue
-        head = family_head(snapshot, process)
+        head = family_head(index, process)
         own = (process.pid, process.sample.ns_pid)
         sent = [
             use
             for use in process.sample.segments or ()
             if use.kind == "torch" and use.creator_pid in own and use.fds and not use.ranges
         ]
-        is_recent = SETTLED_S <= snapshot.at_s - process.ended.at_s <= RECENT_S
+        is_recent = SETTLED_S <= index.snapshot.at_s - process.ended.at_s <= RECENT_S
         if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
             continue
-        lost = {use.segment for use in sent}.isdisjoint(_held(snapshot))
-        if lost and len(sent) > _closed(process, history):
-            yield _left_unfetched(process, process.ended, len(sent), snapshot)
+        lost = {use.segment for use in sent}.isdisjoint(_held(index.snapshot))
+        if lost and len(sent) > _closed(process, index.history):
+            yield _left_unfetched(process, process.ended, len(sent), index.snapshot)
 
 
 def _held(snapshot: Snapshot) -> Iterator[SegmentId]:
@@ -76,13 +77,13 @@ def _closed(process: Process, history: History) -> float:
     return at_list[-1] - counts[-1].value if at_list else 0
 
 
-def _loads_for(snapshot: Snapshot, process: Process) -> Process | None:
+def _loads_for(index: Index, process: Process) -> Process | None:
     """Whose DataLoader worker a process is, if it is one, or one of another library's loader.
 
     Such loaders run a loop of the same name, which a stack shows.
     """
     is_worker = process.role == "loader-worker" or main_shape(process).startswith("worker-")
-    return family_head(snapshot, process) if is_worker else None
+    return family_head(index, process) if is_worker else None
 
 
 def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:
@@ -104,11 +105,11 @@ def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapsh
     )
 
 
-def _is_shutdown(snapshot: Snapshot, entry: LogEntry) -> bool:
+def _is_shutdown(index: Index, entry: LogEntry) -> bool:
     """Whether all that was gone by then are loader workers that left as their main told them."""
     gone = [
         (process, process.ended)
-        for process in snapshot.processes
+        for process in index.snapshot.processes
         if process.ended is not None
         and process.process != entry.process
         and process.ended.at_s <= entry.at_s + TOGETHER_S
@@ -116,7 +117,7 @@ def _is_shutdown(snapshot: Snapshot, entry: LogEntry) -> bool:
     return bool(gone) and all(
         process.role == "loader-worker"
         and death_of(ended) == "normal"
-        and (head := family_head(snapshot, process)) is not None
+        and (head := family_head(index, process)) is not None
         and head.process == entry.process
         for process, ended in gone
     )

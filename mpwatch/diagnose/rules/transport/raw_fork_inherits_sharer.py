@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of, ended_workers
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.known_errors import tagged, told
 from mpwatch.model.findings import Finding
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "raw-fork-inherits-sharer"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose hook heard it.
 
     That a sender hung up without an answer is what its receiver hears; it proves nothing where
     the sender had no descriptors left, or where senders were killed.
     """
-    del history
-    is_explained = next(tagged(snapshot, "sender-without-descriptors"), None) is not None or any(
-        death_of(ended) in ("killed", "crash", "failed") for _, ended in ended_workers(snapshot)
+    is_explained = next(
+        tagged(index.snapshot, "sender-without-descriptors"), None
+    ) is not None or any(
+        death_of(ended) in ("killed", "crash", "failed")
+        for _, ended in ended_workers(index.snapshot)
     )
     yield from told(
-        snapshot,
+        index.snapshot,
         RULE,
         summary=(
             "received a tensor handle that its sender does not recognise: it was unpickled twice, "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
-from mpwatch.diagnose.analysis.stack_patterns import calls, own_frames
+from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text
 
@@ -16,27 +17,26 @@ RULE = "semlock-enospc"
 PAGE_BYTES = 4096
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where making a lock failed, or would fail at this moment.
 
     A semaphore takes one page and one inode; with a page left it still works.
     """
-    del history
-    complaints = list(tagged(snapshot, RULE))
+    complaints = list(tagged(index.snapshot, RULE))
     for entry in complaints:
-        process = snapshot.get(entry.process)
-        yield _finding(process, (*evidence_of(entry), *_room(snapshot)))
-    if complaints or not _is_exhausted(snapshot):
+        process = index.snapshot.get(entry.process)
+        yield _finding(process, (*evidence_of(entry), *_room(index.snapshot)))
+    if complaints or not _is_exhausted(index.snapshot):
         return
-    starting = [p for p in snapshot.living() if _makes_locks(p)]
+    starting = [p for p in index.snapshot.living() if _makes_locks(p)]
     for process in starting:
-        yield _finding(process, _room(snapshot))
-    if not starting and not any(p.role in WORK_ROLES for p in snapshot.processes):
+        yield _finding(process, _room(index.snapshot))
+    if not starting and not any(p.role in WORK_ROLES for p in index.snapshot.processes):
         # No workers yet: the next thing such a program does is to make queues for them. One whose
         # workers have died has made its queues.
-        main = next((p for p in snapshot.living() if p.role == "main"), None)
+        main = next((p for p in index.snapshot.living() if p.role == "main"), None)
         if main is not None:
-            evidence = (*_room(snapshot), "a semaphore needs one page and one file")
+            evidence = (*_room(index.snapshot), "a semaphore needs one page and one file")
             yield _finding(main, evidence, Severity.WARNING)
 
 

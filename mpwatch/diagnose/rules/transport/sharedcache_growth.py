@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "sharedcache-growth"
 WORTH_TELLING = 1000
 EXPIRED_SHARE = 0.8
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose table is large and mostly dead."""
-    del history
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         cache = process.shared_cache
         if cache is None or cache.expired is None or cache.entries < WORTH_TELLING:
             continue

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import (
-    frame_words,
-    innermost,
-    own_frames,
-    threads_calling,
-)
+from mpwatch.diagnose.analysis.stack_patterns import innermost, threads_calling
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Snapshot
 
 RULE = "sharedcache-lock-reentry"
 _LOCKED = frozenset(("get", "__setitem__", "free_dead_references"))
 _TAKES_IT = tuple(f"reductions.py:{name}" for name in sorted(_LOCKED))
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each thread that waits for SharedCache's lock and holds it itself."""
-    del history
-    for process, thread in threads_calling(snapshot, *_TAKES_IT):
+    for process, thread in threads_calling(index, *_TAKES_IT):
         frames = tuple(own_frames(thread.stack))
         inside = [index for index, frame in enumerate(frames) if _is_locked(frame)]
         if len(inside) < 2 or thread.state == "R":

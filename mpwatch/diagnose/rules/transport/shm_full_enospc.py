@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import AT_LIMIT, NEAR_LIMIT, Approach, approach, slope
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.known_errors import evidence_of, tagged
@@ -34,21 +35,21 @@ class _Room(NamedTuple):
     unit: str
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding if the file system for shared memory has no room left, or soon none."""
-    failed = next(tagged(snapshot, RULE), None)
+    failed = next(tagged(index.snapshot, RULE), None)
     if failed is not None:
-        yield _failed(snapshot, failed)
-    shm = snapshot.host.shm
-    if shm is None or not snapshot.living():
+        yield _failed(index.snapshot, failed)
+    shm = index.snapshot.host.shm
+    if shm is None or not index.snapshot.living():
         return
-    refused = _refused(snapshot, shm)
-    for room in _rooms(shm, history):
+    refused = _refused(index.snapshot, shm)
+    for room in _rooms(shm, index.history):
         near = approach(room.used, room.total, room.series, worth_forecasting=WORTH_FORECASTING)
-        if near is not None and not _ends_by_itself(snapshot, history, room, near):
-            yield _finding(snapshot, shm, room, near)
+        if near is not None and not _ends_by_itself(index, room, near):
+            yield _finding(index.snapshot, shm, room, near)
         elif refused and failed is None and room.subject == "bytes":
-            yield _without_room(snapshot, shm, refused)
+            yield _without_room(index.snapshot, shm, refused)
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
@@ -118,7 +119,7 @@ def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:
         yield _Room("files", taken, shm.total_inodes, series, count_text, "")
 
 
-def _ends_by_itself(snapshot: Snapshot, history: History, room: _Room, near: Approach) -> bool:
+def _ends_by_itself(index: Index, room: _Room, near: Approach) -> bool:
     """Whether what rises only fills segments that are there, all of which have room to be full.
 
     `multiprocessing.shared_memory` takes its pages when they are first written.
@@ -126,15 +127,15 @@ def _ends_by_itself(snapshot: Snapshot, history: History, room: _Room, near: App
     ahead = near.ahead
     if ahead is None or room.subject != "bytes" or room.used >= NEAR_LIMIT * room.total:
         return False
-    missing = sparse_bytes(snapshot.segments)
+    missing = sparse_bytes(index.snapshot.segments)
     # torch takes all pages of a segment when it makes it.
     promised = [
         segment
-        for segment in snapshot.segments
+        for segment in index.snapshot.segments
         if segment.kind not in ("torch", "torch-named", "semaphore")
     ]
     risen = ahead.per_s * ahead.span_s
-    made_per_s = slope(history.of_host("segment_bytes")) or 0.0
+    made_per_s = slope(index.history.of_host("segment_bytes")) or 0.0
     return (
         segment_bytes(promised) >= GROWS_BY_NEW * risen
         and made_per_s < GROWS_BY_NEW * ahead.per_s

@@ -6,27 +6,26 @@ from collections.abc import Iterator
 from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import ended_python
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import sparse_bytes
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.units import bytes_text
 
 RULE = "shm-full-sigbus"
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each death by SIGBUS, and one where shared memory is over-committed.
 
     torch reserves its space at creation since late 2025; other users of /dev/shm only promise it,
     so what they have not touched yet may not be there.
     """
-    del history
-    for process, ended in ended_python(snapshot):
+    for process, ended in ended_python(index.snapshot):
         if ended.signal == Signals.SIGBUS:
-            yield _death(snapshot, process)
-    yield from _promise(snapshot)
+            yield _death(index.snapshot, process)
+    yield from _promise(index.snapshot)
 
 
 def _death(snapshot: Snapshot, process: Process) -> Finding:

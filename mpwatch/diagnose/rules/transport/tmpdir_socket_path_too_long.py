@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
 
 RULE = "tmpdir-socket-path-too-long"
@@ -17,14 +17,13 @@ TAIL = "/pymp-xxxxxxxx/listener-xxxxxxxx"
 """What `multiprocessing.util.get_temp_dir` and `arbitrary_address` add (CPython 3.10 to 3.14)."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for the root of each tree whose TMPDIR leaves no room, or that failed so."""
-    del history
-    failed = {e.process: e for e in tagged(snapshot, RULE)}
-    for process in snapshot.living():
+    failed = {e.process: e for e in tagged(index.snapshot, RULE)}
+    for process in index.snapshot.living():
         if process.process in failed:
             yield _finding(process, Severity.CRITICAL, evidence_of(failed[process.process]))
-        elif _is_top(snapshot, process) and (length := _path_length(process)) > PATH_LIMIT:
+        elif _is_top(index.snapshot, process) and (length := _path_length(process)) > PATH_LIMIT:
             path = process.sample.environment["TMPDIR"]
             numbers = (f"TMPDIR is {path}", f"sockets below it need {length} of {PATH_LIMIT} bytes")
             yield _finding(process, Severity.WARNING, numbers)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import slope
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.snapshot import Flow, Process, Snapshot
 from mpwatch.model.units import bytes_text, rate_text
 
@@ -20,21 +20,21 @@ FAULTS_PER_S = 20_000
 """Pages first touched: at 4 KiB each, 80 MB/s of memory that is new every time."""
 
 
-def check(snapshot: Snapshot, history: History) -> Iterator[Finding]:
+def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each sender of much that is new every time.
 
     DataLoader workers are left out: collating into fresh memory is how they work.
     """
-    for process in snapshot.living():
+    for process in index.snapshot.living():
         if process.role not in ("spawned", "rank", "pool-worker", "main"):
             continue
-        sent = [flow for flow in snapshot.flows if flow.sender == process.process]
+        sent = [flow for flow in index.snapshot.flows if flow.sender == process.process]
         copied = _copied_per_s(sent)
-        faults = slope(history.of(process.process, "minor_faults"), window_s=15)
+        faults = slope(index.history.of(process.process, "minor_faults"), window_s=15)
         if copied >= COPIED_BYTES_PER_S:
             words = f"{rate_text(copied, 'B')} copied into new shared segments, by the hook's count"
             yield _finding(process, words, copied)
-        elif faults is not None and _are_for_segments(snapshot, process, faults):
+        elif faults is not None and _are_for_segments(index.snapshot, process, faults):
             words = f"{rate_text(faults)} pages touched for the first time"
             yield _finding(process, words, faults * 4096)
 

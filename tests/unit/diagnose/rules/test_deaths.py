@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.rules.exits import (
     orphaned_workers,
     worker_exited_unexpectedly,
@@ -66,19 +67,19 @@ def test_ends_are_told_apart(how: dict[str, Any], death: str) -> None:
 def test_nobody_is_blamed_when_a_job_ends_normally() -> None:
     over = world(dead_main(exit_code=0), dead_worker(exit_code=0), process(201, ended=gone(201)))
 
-    assert [f for check in RULES for f in check(over, history())] == []
+    assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_nobody_is_blamed_when_a_job_is_asked_to_stop() -> None:
     over = world(dead_main(signal=15), dead_worker(signal=15))
 
-    assert [f for check in RULES for f in check(over, history())] == []
+    assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_nobody_is_blamed_when_a_job_is_interrupted_and_its_children_fail_with_it() -> None:
     over = world(dead_main(signal=2), dead_worker(role="spawned", exit_code=1))
 
-    assert [f for check in RULES for f in check(over, history())] == []
+    assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_workers_that_follow_a_killed_main_are_no_finding_of_their_own() -> None:
@@ -90,7 +91,7 @@ def test_workers_that_follow_a_killed_main_are_no_finding_of_their_own() -> None
 def test_a_kill_of_the_whole_tree_is_no_finding() -> None:
     over = world(dead_main(signal=9), dead_worker(signal=9))
 
-    assert [f for check in RULES for f in check(over, history())] == []
+    assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_a_crash_is_named_with_signal_and_libraries() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import fork_openmp, standing_still
 from mpwatch.model.findings import Severity
@@ -33,7 +34,7 @@ def test_threads_that_could_not_wake_it_do_not_hide_a_child_that_stands_alone() 
 
     assert named(job) == ["fork-openmp"]
     assert "has one thread beside 3 at rest" in only(fork_openmp.check, job).evidence[0]
-    assert wait_graph(job).chains[0].verdict == "dead-end"
+    assert wait_graph(Index(job)).chains[0].verdict == "dead-end"
 
 
 def test_a_feeder_that_sends_may_wake_somebody() -> None:

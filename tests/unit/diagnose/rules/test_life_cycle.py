@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.analysis.exits import last_seen, violent_deaths_near
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.rules.exits import (
     pids_limit,
     pin_memory_thread_death,
@@ -218,8 +219,8 @@ def test_violent_deaths_are_those_of_children_and_siblings() -> None:
     other = process(300, "spawned")
     job = world(main(), process(200), killed, polite, other, cousin)
 
-    assert violent_deaths_near(job, job.processes[1]) == (killed,)
-    assert violent_deaths_near(job, main()) == (killed,)
+    assert violent_deaths_near(Index(job), job.processes[1]) == (killed,)
+    assert violent_deaths_near(Index(job), main()) == (killed,)
 
 
 def test_old_threads_of_a_process_are_no_pin_threads() -> None:

@@ -1,0 +1,133 @@
+"""Detach the hook from one running process.
+
+The result depends on what procfs shows of the process before and afterwards, not on the hook's
+answer, and not on paths in the process's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+from mpwatch.attach import exchange_dir, payload_install
+from mpwatch.attach.inject import blocked_words, deliver, read_frame
+from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.results import Answer, Detached, Refused
+from mpwatch.attach.target import Target, read_target
+from mpwatch.collect.hook import discovery, presence
+from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.hook.presence import Presence
+from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+
+ANSWER_WITHIN_S = 1.0
+_LOOK_S = 0.005
+_LEFT_LIMIT = 64
+
+
+def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = False) -> Detached:
+    """Detach the hook from one process: by a request to the hook, else by its interpreter.
+
+    Args:
+        process: The target.
+        timeout_s: How long each of the two may take.
+        may_be_asleep: The process was just forked from one with the hook, so it may have a hook
+            without files.
+    """
+    started_s = time.monotonic()
+    try:
+        target = read_target(process)
+        before = presence.look(target.sample())
+        outcome = _detach(target, before, timeout_s, may_be_asleep)
+        if outcome.state == "absent" and _tidy(target, before) and not outcome.method:
+            outcome = replace(outcome, method="called off")
+    except Refused as refusal:
+        ended = refusal.reason == "the process has ended"
+        outcome = Detached(process, "absent" if ended else "silent", refusal.reason, refusal.fix)
+    except OSError as error:
+        outcome = Detached(process, "silent", f"it could not be examined: {error}")
+    return replace(outcome, took_s=time.monotonic() - started_s)
+
+
+def _detach(target: Target, before: Presence, timeout_s: float, may_be_asleep: bool) -> Detached:
+    """Ask the hook to detach, else make the interpreter unload it, and check the result."""
+    process = target.process
+    try:
+        client = discovery.connect(target.sample())
+    except NoHook:
+        if not before and not may_be_asleep:
+            return Detached(process, "absent", had_hook=False)
+        return _unload(target, timeout_s)
+    with client:
+        if read_frame(client, wire.HELLO, timeout_s) is None:
+            return _unload(target, timeout_s)
+        try:
+            request = json.dumps({"ask": "detach", "id": 1}).encode()
+            client.sendall(wire.pack_frame(wire.REQUEST, request))
+        except OSError:
+            return _unload(target, timeout_s)
+        goodbye = read_frame(client, wire.GOODBYE, timeout_s) or {}
+    if _remains(target, timeout_s):
+        return _unload(target, timeout_s)
+    return Detached(process, "absent", method="socket", left=_left(goodbye))
+
+
+def _unload(target: Target, timeout_s: float) -> Detached:
+    """Make the interpreter unload a hook that does not answer, between two bytecodes."""
+    answer, method, stopped_s = deliver(Attempt(target), "unload", METHODS, timeout_s)
+    outcome = _unloaded(target, answer, timeout_s)
+    return replace(outcome, method=method, stopped_s=stopped_s)
+
+
+def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:
+    """The result of an `unload`, from the target's answer and from what is left in the process."""
+    process = target.process
+    if answer is None:
+        reason = f"{blocked_words(target)}; the hook is detached when it runs Python code again"
+        return Detached(process, "pending", reason)
+    if not answer.is_success:
+        return Detached(process, "silent", f"the hook could not be detached: {answer.reason}")
+    there = _remains(target, timeout_s)
+    if there:
+        return Detached(process, "silent", f"the hook is still there: {there.words}")
+    return Detached(process, "absent")
+
+
+def _remains(target: Target, within_s: float) -> Presence:
+    """What is left of the hook in a process after at most `within_s`; nothing if it has exited."""
+    sample, deadline_s = target.sample(), time.monotonic() + within_s
+    while True:
+        try:
+            there = presence.look(sample)
+        except (FileNotFoundError, ProcessLookupError):
+            return Presence()
+        if not there or time.monotonic() > deadline_s:
+            return there
+        time.sleep(_LOOK_S)
+
+
+def _left(goodbye: dict[str, object]) -> tuple[str, ...]:
+    """What the hook reports that it could not undo, see `wire.GOODBYE`."""
+    left = goodbye.get("left")
+    if not isinstance(left, dict):
+        return ()
+    entries = list(left.items())[:_LEFT_LIMIT]
+    return tuple(clean(f"{name}: {reason}", 300) for name, reason in entries)
+
+
+def _tidy(target: Target, before: Presence) -> bool:
+    """Remove the remains of an injection: exchange directory, queued call, files, unused copies.
+
+    Returns:
+        Whether there was an exchange directory: an injection that had not been completed.
+    """
+    left = exchange_dir.find(target)
+    if left is not None:
+        left.remove()
+        cancel_call(target)
+    if before.folder:
+        presence.remove_left_files(target.sample(), before.folder)
+    payload_install.remove_unused(target)
+    return left is not None

@@ -1,0 +1,332 @@
+"""Inject the hook into one running process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+
+from mpwatch.attach import compiled_payload, exchange_dir, payload_install
+from mpwatch.attach.exchange_dir import ExchangeDir
+from mpwatch.attach.methods import METHODS, Attempt, Method, Waiting, call_failure, cancel_call
+from mpwatch.attach.native.tracer import Step, no_step
+from mpwatch.attach.payload import LATER
+from mpwatch.attach.results import Answer, Attached, Refused
+from mpwatch.attach.target import Target, read_target
+from mpwatch.collect.hook import discovery
+from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.process.syscall_waits import names, parse_syscall
+from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+
+HELLO_WITHIN_S = 0.25
+"""How long to wait for the greeting of a loaded hook; it is sent at once unless the GIL is held."""
+LOST_AFTER_SWITCHES = 8
+"""Context switches of the main thread after which a queued call that has not run counts as lost."""
+IMPORT_WITHIN_S = 2.0
+"""Extra time for a program that is importing modules."""
+_IMPORT_PAUSE_S = 0.02
+_SOCKET_POLL_S = 0.01
+PASSES_WITHIN_S = 1.0
+"""How long to wait for a temporary obstacle: a disk read, or py-spy taking a stack."""
+_PASSES_PAUSE_S = 0.02
+
+
+def inject(
+    process: ProcessId,
+    *,
+    timeout_s: float = 1.0,
+    methods: tuple[Method, ...] = METHODS,
+    step: Step = no_step,
+    again: bool = False,
+    waiting: Waiting = contextlib.nullcontext,
+) -> Attached:
+    """Inject the hook into one process.
+
+    A blocked main thread is not interrupted, because no way to do so is safe:
+
+    - A signal with a Python handler would work (the parent of a DataLoader has one for SIGCHLD):
+      the call runs with the handler's first bytecode. But an observer cannot know whether that
+      handler, or one that it calls, treats the exit of a child as the end of the job.
+    - A signal without such a handler is ignored by the kernel, or ends the process.
+    - Making the system call fail with EINTR does not help: Python then only checks for signals and
+      repeats the call (PEP 475, `PyErr_CheckSignals`), and other callers report an error.
+    - A call into the interpreter while the thread is inside a system call could deadlock: the
+      thread does not hold the GIL there, and another thread may hold any lock.
+
+    So the call stays queued, and the hook is loaded with the first bytecode that runs: when the
+    wait is over, or when the program receives a signal and handles it.
+
+    If the target is a child of the calling process, no thread may wait for its exit meanwhile: the
+    kernel would report the ptrace stops to that thread (wait(2), `__WNOTHREAD`).
+
+    Args:
+        process: The target.
+        timeout_s: How long to wait for the hook after the call was queued; then it is `pending`.
+        methods: The methods to try, in order.
+        step: Called after each step with its name, for tests.
+        again: An injection was tried before. It is repeated if it failed for a temporary reason or
+            its call was lost, and not if it has been cancelled since.
+        waiting: A context entered for as long as this thread only waits for the target.
+    """
+    started_s = time.monotonic()
+    try:
+        target = read_target(process)
+        already = _already_there(target)
+        if already is None and again and exchange_dir.find(target) is None:
+            already = Attached(process, "absent", reason="it was called off")
+        if already is None:
+            already = _inject(Attempt(target, step, waiting), methods, timeout_s)
+    except Refused as refusal:
+        reason = clean(refusal.reason, 1000)
+        already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
+    except OSError as error:
+        already = Attached(process, "absent", reason=f"it could not be examined: {error}")
+    return _timed(already, started_s)
+
+
+def deliver(
+    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
+) -> tuple[Answer | None, str, float | None]:
+    """Make the target run the payload.
+
+    Args:
+        attempt: The attempt and its target.
+        action: `load` or `unload`.
+        methods: The methods to try, in order.
+        timeout_s: How long to wait for the answer.
+
+    Returns:
+        The answer (`None` if there is none yet), the method, and for how many seconds the target's
+        main thread was stopped.
+
+    Raises:
+        Refused: No method can be used, even after `PASSES_WITHIN_S` where the reason is temporary;
+            the message gives the reason of the last method.
+    """
+    began_s = time.monotonic()
+    while True:
+        try:
+            answer, method, stopped_s = _deliver_once(attempt, action, methods, timeout_s)
+        except Refused as refusal:
+            if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
+                raise
+            with attempt.waiting():
+                time.sleep(_PASSES_PAUSE_S)
+            attempt.read_again()
+            continue
+        if answer is None or answer.state != LATER:
+            return answer, method, stopped_s
+        if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
+            reason = "it is in the middle of importing modules; try again in a moment"
+            raise Refused(reason, passes=True)
+        time.sleep(_IMPORT_PAUSE_S)
+
+
+def _deliver_once(
+    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
+) -> tuple[Answer | None, str, float | None]:
+    """Make the target run the payload once; the answer may be `LATER`."""
+    chosen = _usable(attempt, methods)
+    target = attempt.target
+    exchange = _create_exchange(attempt, action)
+    attempt.step("exchange made")
+    if not exchange.is_ours and _is_lost(exchange, target):
+        exchange.remove()
+        exchange = _create_exchange(attempt, action)
+    if not exchange.is_ours:
+        return _wait(attempt, exchange, timeout_s), chosen[0].name, None
+    stopped_s: float | None = None
+    method = chosen[0]
+    try:
+        for method in chosen:
+            try:
+                stopped_s = method.deliver(attempt, exchange)
+                break
+            except Refused:
+                if method is chosen[-1]:
+                    raise
+    except BaseException:
+        exchange.remove()
+        raise
+    with contextlib.suppress(Refused):
+        attempt.read_again()  # under load the call itself may take many context switches
+    exchange.mark("handed-over", attempt.target.turns)
+    attempt.step("handed over")
+    answer = _wait(attempt, exchange, timeout_s)
+    if answer is None:
+        failure = call_failure(target, attempt.block_at)
+        if not failure:
+            exchange.mark("unattended")
+        answer = exchange.answer()  # it may have been written between the last check and the mark
+        if answer is None and failure:
+            answer = Answer("failed", failure)
+    if answer is not None:
+        exchange.remove()
+        if attempt.block_at is not None:
+            cancel_call(target, attempt.block_at)
+    return answer, method.name, stopped_s
+
+
+def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
+    """Create the exchange directory with the payload for an action."""
+    target = attempt.target
+    directory = payload_install.directory_for(target) if action == "load" else ""
+    runtime = exchange_dir.runtime_directory(target)
+    name = exchange_dir.name_for(target)
+    version = attempt.interpreter.version
+    payload = compiled_payload.payload_for(version, action, directory, name)
+    return exchange_dir.create(target, runtime, payload)
+
+
+def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
+    """The answer, or `None` after the timeout."""
+    with attempt.waiting():
+        return exchange.answer_within(timeout_s)
+
+
+def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
+    """Whether the payload in an existing directory has been run already, or never will be.
+
+    A call that was queued before the interpreter had initialised itself is lost. The sign of that:
+    the main thread has run since, and the directory has no answer.
+    """
+    if exchange.answer() is not None:
+        return True
+    turns = exchange.handed_over_at()
+    if turns is None:
+        return exchange.is_stale()
+    return target.turns > turns + LOST_AFTER_SWITCHES
+
+
+def _usable(attempt: Attempt, methods: tuple[Method, ...]) -> list[Method]:
+    """The methods whose checks pass."""
+    usable, last = [], Refused("there is no method to inject the hook")
+    for method in methods:
+        try:
+            method.check(attempt)
+            usable.append(method)
+        except Refused as refusal:
+            last = refusal
+    if not usable:
+        raise last
+    return usable
+
+
+def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> Attached:
+    """Inject the hook and describe the result."""
+    process = attempt.target.process
+    answer, method, stopped_s = deliver(attempt, "load", methods, timeout_s)
+    if answer is not None and answer.is_success:
+        if not answer.socket:
+            _wait_for_socket(attempt, timeout_s)
+        return Attached(
+            process,
+            "ready",
+            method,
+            stopped_s=stopped_s,
+            hook_version=answer.version,
+            socket_path=answer.socket,
+            ring_path=answer.ring,
+        )
+    if answer is not None:
+        reason = f"the hook could not be loaded: {answer.reason}"
+        return Attached(process, "absent", method, reason, stopped_s=stopped_s)
+    reason = f"{blocked_words(attempt.target)}; the hook arrives when it comes back to Python"
+    return Attached(process, "pending", method, reason, stopped_s=stopped_s)
+
+
+def _wait_for_socket(attempt: Attempt, timeout_s: float) -> None:
+    """Wait until the hook listens.
+
+    On a disk its own thread opens the socket, and the hook's answer does not wait for that where
+    the program's threads keep the GIL busy. A hook that finds no place for a socket never listens.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        try:
+            discovery.connect(attempt.target.sample()).close()
+        except NoHook:
+            with attempt.waiting():
+                time.sleep(_SOCKET_POLL_S)
+        else:
+            return
+
+
+def _already_there(target: Target) -> Attached | None:
+    """The result if the process has a hook already, else `None`."""
+    try:
+        client = discovery.connect(target.sample())
+    except NoHook:
+        return None
+    with client:
+        hello = read_frame(client, wire.HELLO, HELLO_WITHIN_S)
+    if hello is None:
+        reason = "the hook is there but does not answer: the GIL is held, or the process is stopped"
+        return Attached(target.process, "silent", "already there", reason)
+    left = exchange_dir.find(target)
+    if left is not None:
+        left.remove()
+        cancel_call(target)
+    return Attached(target.process, "ready", "already there")
+
+
+def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, object] | None:
+    """The next JSON frame of a kind; `None` after the timeout or if the peer has closed."""
+    deadline_s = time.monotonic() + within_s
+    buffer = bytearray()
+    while True:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return None
+        client.settimeout(left_s)
+        try:
+            chunk = client.recv(65536)
+        except OSError:
+            return None
+        if not chunk:
+            return None
+        buffer += chunk
+        while len(buffer) >= wire.FRAME.size:
+            size, found = wire.FRAME.unpack_from(buffer)
+            if size > wire.MAX_FRAME_BYTES:
+                return None
+            end = wire.FRAME.size + size
+            if len(buffer) < end:
+                break
+            payload = bytes(buffer[wire.FRAME.size : end])
+            del buffer[:end]
+            if found == kind:
+                try:
+                    value = json.loads(payload)
+                except ValueError:
+                    return None
+                return value if isinstance(value, dict) else None
+
+
+def blocked_words(target: Target) -> str:
+    """Why the main thread is not running Python code, as a clause for the user."""
+    try:
+        with open(f"/proc/{target.pid}/task/{target.pid}/syscall", "rb") as file:
+            call = parse_syscall(file.read(512))
+    except OSError:
+        call = None
+    if call is None or call.number < 0:
+        return "its main thread is busy in native code"
+    name = names(os.uname().machine).get(call.number, f"system call {call.number}")
+    if name in ("read", "recvfrom", "accept", "accept4", "recvmsg") and call.arguments:
+        fd = call.arguments[0]
+        try:
+            where = clean(os.readlink(f"/proc/{target.pid}/fd/{fd}"))
+        except OSError:
+            where = "?"
+        return f"its main thread is blocked in {name}({fd}), {where}"
+    return f"its main thread is blocked in {name}"
+
+
+def _timed(attached: Attached, started_s: float) -> Attached:
+    return replace(attached, took_s=time.monotonic() - started_s)

@@ -1,0 +1,205 @@
+"""Inject the hook into all processes of a job, and detach it from them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from mpwatch.attach import confinement
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.late_children import late_children
+from mpwatch.attach.native import tracer
+from mpwatch.attach.results import Attached, Detached
+from mpwatch.model.cmdline import python_program
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.samples import ProcSample
+
+MAX_WAITING = 256
+"""Injections under way at once, each on a thread of ours. They spend nearly all of the time
+waiting until the targets run Python code."""
+MAX_WORKING = 4
+"""Those of them that do work at once. With more, a stopped target would stay stopped while our
+other threads hold the GIL."""
+MAX_DETACHING = min(64, 8 * (os.cpu_count() or 1))
+"""Detaches under way at once; most targets answer immediately."""
+GENERATIONS = 4
+"""How many times to search for children started meanwhile; children of hooked parents have it."""
+_EXCLUDED: dict[Role, str] = {
+    "resource-tracker": "the resource tracker of multiprocessing is left alone",
+    "forkserver": "the forkserver is left alone: its children load the hook themselves",
+    "shm-manager": "torch_shm_manager is not a Python process",
+    "compile-worker": "compile workers are left alone",
+}
+_OBSERVERS = ("mpwatch", "-m mpwatch")
+"""Program names of mpwatch; a program that it runs has its own name."""
+
+_ROOTS_KEPT = 1 << 16
+_root_of: dict[int, tuple[ProcessId, ProcessId]] = {}
+"""By pid, each process considered for injection and the root process of its job. A later call may
+name only some processes or new children: the root of a child's job is that of its parent."""
+
+R = TypeVar("R", Attached, Detached)
+
+
+def inject_tree(
+    processes: Iterable[ProcSample],
+    progress: Callable[[Attached], None],
+    timeout_s: float = 1.0,
+    *,
+    again: bool = False,
+) -> tuple[Attached, ...]:
+    """Inject the hook into every Python process of a job; a refusal does not affect the others.
+
+    Children that were started since the job was sampled, before their parent had the hook, are
+    included.
+
+    Args:
+        processes: The job as sampled, parents first.
+        progress: Called on this thread with the outcome of each process as it is known.
+        timeout_s: How long to wait for each.
+        again: Only repeat pending injections, see `inject`.
+
+    Returns:
+        All outcomes, in the order of the processes, then those of new children.
+    """
+    outcomes: dict[ProcessId, Attached] = {}
+    samples = list(processes)
+    for _ in range(GENERATIONS):
+        outcomes |= _inject_all(samples, progress, timeout_s, again)
+        samples = [] if again else late_children(outcomes)
+        if not samples:
+            break
+    return tuple(outcomes.values())
+
+
+def detach_tree(
+    processes: Iterable[ProcSample], progress: Callable[[Detached], None], timeout_s: float = 1.0
+) -> tuple[Detached, ...]:
+    """Detach the hook from every process of a job, children before parents.
+
+    Children that were forked meanwhile from a parent with the hook are included.
+    """
+    samples, outcomes = list(processes), dict[ProcessId, Detached]()
+    may_be_asleep = False
+    for _ in range(GENERATIONS):
+        wanted = [s.process for s in samples if s.is_python and s.state not in ("Z", "X")]
+        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep)
+        seen = {sample.process for sample in samples} | outcomes.keys()
+        samples = [sample for sample in late_children(seen) if why_not(sample) is None]
+        if not samples:
+            break
+        may_be_asleep = True
+    return tuple(outcomes.values())
+
+
+def why_not(sample: ProcSample) -> str | None:
+    """Why a process is excluded from injection; `None` if it is not."""
+    if sample.state in ("Z", "X"):
+        return "the process has ended"
+    if sample.role in _EXCLUDED:
+        return _EXCLUDED[sample.role]
+    if not sample.is_python:
+        return "it is not a Python process"
+    is_tracer = sample.cmdline[-1:] == (tracer.NAME,)
+    is_ours = is_tracer or python_program(sample.cmdline).name in _OBSERVERS
+    return "it is mpwatch itself" if is_ours else None
+
+
+def _inject_all(
+    samples: list[ProcSample],
+    progress: Callable[[Attached], None],
+    timeout_s: float,
+    again: bool,
+) -> dict[ProcessId, Attached]:
+    """Inject into each process that is not excluded, several at a time."""
+    confined = _confined(samples)
+    reasons = {s.process: why_not(s) or confined.get(s.process) for s in samples}
+    outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
+    for outcome in outcomes.values():
+        progress(outcome)
+    wanted = [p for p, reason in reasons.items() if reason is None]
+    turns = threading.BoundedSemaphore(MAX_WORKING)
+
+    @contextlib.contextmanager
+    def waiting() -> Iterator[None]:
+        turns.release()
+        try:
+            yield
+        finally:
+            turns.acquire()
+
+    def bring(process: ProcessId) -> Attached:
+        with turns:
+            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting)
+
+    outcomes |= _in_parallel(bring, wanted, progress, MAX_WAITING)
+    return {sample.process: outcomes[sample.process] for sample in samples}
+
+
+def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
+    """The processes that are confined more tightly than the root of their job, with the reason."""
+    reasons = {}
+    if len(_root_of) > _ROOTS_KEPT:
+        _root_of.clear()
+    for sample in samples:
+        root = _known_root(sample) or samples[0].process
+        _root_of[sample.process.pid] = sample.process, root
+        if root == sample.process:
+            continue
+        try:
+            roots = confinement.read(root.pid)
+        except OSError:
+            continue  # the root has exited, and its job is about to
+        try:
+            reason = confinement.why_left_out(confinement.read(sample.process.pid), roots)
+        except OSError:
+            continue  # the process is gone or hidden; `inject` reports that
+        if reason is not None:
+            reasons[sample.process] = reason
+    return reasons
+
+
+def _known_root(sample: ProcSample) -> ProcessId | None:
+    """The root process with which a process or its parent was compared before."""
+    known = _root_of.get(sample.process.pid)
+    if known is not None and known[0] == sample.process:
+        return known[1]
+    of_parent = _root_of.get(sample.parent_pid)
+    return None if of_parent is None else of_parent[1]
+
+
+def _detach_all(
+    processes: list[ProcessId],
+    progress: Callable[[Detached], None],
+    timeout_s: float,
+    may_be_asleep: bool,
+) -> dict[ProcessId, Detached]:
+    """Detach from each process, several at a time."""
+
+    def leave(process: ProcessId) -> Detached:
+        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
+
+    outcomes = _in_parallel(leave, processes[::-1], progress, MAX_DETACHING)
+    return {process: outcomes[process] for process in processes}
+
+
+def _in_parallel(
+    work: Callable[[ProcessId], R],
+    processes: list[ProcessId],
+    progress: Callable[[R], None],
+    at_once: int,
+) -> dict[ProcessId, R]:
+    outcomes: dict[ProcessId, R] = {}
+    if not processes:
+        return outcomes
+    with ThreadPoolExecutor(min(at_once, len(processes)), "mpwatch-attach") as pool:
+        for future in as_completed([pool.submit(work, process) for process in processes]):
+            outcome = future.result()
+            outcomes[outcome.process] = outcome
+            progress(outcome)
+    return outcomes

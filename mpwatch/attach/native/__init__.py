@@ -1,0 +1,1 @@
+"""A call in the interpreter of another process: ptrace, ELF symbols, machine code, memory."""

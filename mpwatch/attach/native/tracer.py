@@ -1,0 +1,359 @@
+"""The tracer: a separate process that stops targets, so that a stopped observer stops none.
+
+An observer that is stopped itself (Ctrl-Z, SIGSTOP, a paused terminal) while a target is stopped
+would keep it stopped. So one small process in a session of its own, without a terminal, makes
+all ptrace requests. It is started with the first attach, serves one request at a time over a socket
+pair and exits when the observer's end is closed for any reason. A request that takes longer than
+`WITHIN_S` ends the process, and the kernel releases the target ("the tracer dies", ptrace(2)).
+
+Yama's `ptrace_scope` 1 without CAP_SYS_PTRACE is the exception: a process may then trace only its
+own descendants, and processes that named it with PR_SET_PTRACER. A job under `mpwatch run` is a
+descendant of the observer and not of the tracer, which is a child of the observer too. The observer
+traces it itself; an observer that is stopped in that fraction of a millisecond keeps the target
+stopped until it is continued or killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import re
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from mpwatch.attach.arch import machine_here
+from mpwatch.attach.native import gil_syscalls, pending_call
+from mpwatch.attach.native.code_cave import TargetMemory
+from mpwatch.attach.native.pending_call import NotReady, Plan
+from mpwatch.attach.procstat import read_stat
+from mpwatch.attach.results import Refused
+from mpwatch.model.ids import ProcessId
+
+NAME = "mpwatch-tracer"
+"""Name of the process: the last argument of its command line, and its `comm`."""
+WITHIN_S = 10
+"""Whole seconds after which a request ends the tracer by SIGALRM."""
+_ANSWER_WITHIN_S = WITHIN_S + 2.0
+_STEP_WITHIN_S = 0.25
+"""How long the observer's step callback (used in tests) may delay a stopped target."""
+_GO_ON = ("go on",)
+_CAP_SYS_PTRACE = 1 << 19  # linux/capability.h
+_CAPABILITIES = re.compile(rb"^CapEff:\s*([0-9a-f]+)", re.MULTILINE)
+_LENGTH = struct.Struct("<I")
+_IGNORED = (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP)
+
+Step = Callable[[str], None]
+Message = tuple[Any, ...]
+
+
+def no_step(_name: str) -> None:
+    """The default step callback: does nothing."""
+
+
+class Unavailable(Exception):
+    """The tracer cannot be used, so the observer has to trace the target itself."""
+
+
+class Tracer:
+    """The observer's end of its tracer.
+
+    Args:
+        sock: Connected to it.
+        pid: Its process id.
+    """
+
+    def __init__(self, sock: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self._sock = sock
+
+    def queue(self, process: ProcessId, plan: Plan, step: Step) -> float:
+        """As `pending_call.queue`, in the tracer.
+
+        Raises:
+            Refused: As `pending_call.queue`; or the tracer has ended.
+            OSError: As `pending_call.queue`.
+        """
+        self._sock.settimeout(_ANSWER_WITHIN_S)
+        has_steps = step is not no_step
+        try:
+            send(self._sock, (process, plan, has_steps))
+            while True:
+                kind, *said = receive(self._sock)
+                if kind == "step":
+                    step(said[0])
+                    send(self._sock, _GO_ON)
+                else:
+                    break
+        except (OSError, EOFError) as error:
+            forget()
+            raise Refused(f"the tracer process ended during the attempt: {error!r}") from None
+        if kind == "stopped for":
+            return float(said[0])
+        if kind == "not ready":
+            raise NotReady
+        if kind == "os error":
+            raise OSError(*said)
+        raise Refused(said[0], said[1], passes=said[2])
+
+    def has_ended(self) -> bool:
+        """Whether the tracer process has exited."""
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
+
+    def disconnect(self) -> None:
+        """Close this process's end; the tracer exits when all copies of it are closed."""
+        self._sock.close()
+
+    def close(self) -> None:
+        """End the tracer, and reap it if it is a child of this process."""
+        self.disconnect()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+
+def is_forbidden(proc: str = "/proc") -> bool:
+    """Whether Yama forbids the tracer to trace what this process may trace: see this module.
+
+    Args:
+        proc: Path of procfs; tests give one with other settings.
+    """
+    try:
+        with open(f"{proc}/sys/kernel/yama/ptrace_scope", "rb") as file:
+            scope = int(file.read())
+        with open(f"{proc}/self/status", "rb") as file:
+            status = file.read()
+    except (OSError, ValueError):
+        return False  # a kernel without Yama
+    found = _CAPABILITIES.search(status)
+    is_able = found is not None and bool(int(found[1], 16) & _CAP_SYS_PTRACE)
+    return scope == 1 and not is_able
+
+
+_lock = threading.Lock()
+_tracer: tuple[int, Tracer] | None = None
+"""Pid of the process that started the tracer, and the tracer: a forked child has none."""
+
+
+def start() -> Tracer:
+    """The tracer of this process, started if needed; does not wait until it is ready.
+
+    Raises:
+        Unavailable: The tracer cannot be started.
+    """
+    global _tracer
+    with _lock:
+        if _tracer is None or _tracer[0] != os.getpid() or _tracer[1].has_ended():
+            if _tracer is not None:
+                _tracer[1].disconnect()  # in a forked child: its parent's stays
+            try:
+                _tracer = os.getpid(), _spawn()
+            except OSError as error:
+                raise Unavailable(str(error)) from error
+        return _tracer[1]
+
+
+def forget() -> None:
+    """End the tracer of this process, if it has one; the next attach starts another."""
+    global _tracer
+    with _lock:
+        if _tracer is not None and _tracer[0] == os.getpid():
+            _tracer[1].close()
+        _tracer = None
+
+
+def _spawn() -> Tracer:
+    """Start the process.
+
+    A new interpreter and not a fork: an observer has threads, whose locks a fork would copy.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    if not sys.executable:
+        raise OSError("no interpreter is known")
+    ours, its = socket.socketpair()
+    root = os.path.abspath(__file__).rpartition("/mpwatch/")[0]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        " from mpwatch.attach.native import tracer; tracer.serve()"
+    )
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", "-c", code, root, NAME],
+            {},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, its.fileno(), 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ],
+            setsigmask=(),
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        its.close()
+    return Tracer(ours, pid)
+
+
+def serve() -> None:
+    """Main loop of the tracer, with its socket on descriptor 0."""
+    os.setsid()
+    os.chdir("/")
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
+        file.write(NAME)
+    machine_here()  # initialise before any target is stopped
+    gil_syscalls.libc()
+    sock = socket.socket(fileno=0)
+    while True:
+        try:
+            message = receive(sock)
+        except (OSError, EOFError):
+            return
+        if message == _GO_ON:
+            continue  # a step reply that came after its timeout
+        process, plan, has_steps = message
+        step = Relay(sock).step if has_steps else no_step
+        signal.alarm(WITHIN_S)
+        answer = _answer(process, plan, step)
+        signal.alarm(0)
+        sock.settimeout(None)
+        with contextlib.suppress(OSError):  # the observer has ended: the next receive says so
+            send(sock, answer)
+
+
+def _answer(process: ProcessId, plan: Plan, step: Step) -> Message:
+    """Serve one request."""
+    try:
+        return "stopped for", queue_here(process, plan, step)
+    except NotReady:
+        return ("not ready",)
+    except Refused as refusal:
+        return "refused", refusal.reason, refusal.fix, refusal.passes
+    except OSError as error:
+        return "os error", error.errno, error.strerror
+    except Exception as error:  # noqa: BLE001 - reported to the observer; the tracer continues
+        return "refused", f"the tracer failed: {error!r}", "", False
+
+
+def queue_here(process: ProcessId, plan: Plan, step: Step) -> float:
+    """As `pending_call.queue`, in this process, on a thread that ends with it.
+
+    Raises:
+        Refused: As `pending_call.queue`.
+        OSError: As `pending_call.queue`.
+    """
+    memory = TargetMemory(process.pid)
+    try:
+        require_same(process)
+        return _on_own_thread(lambda: pending_call.queue(plan, memory, step))
+    finally:
+        memory.close()
+
+
+def require_same(process: ProcessId) -> None:
+    """Refuse if the pid was reused; to be called after the memory has been opened.
+
+    Raises:
+        Refused: The process has exited.
+    """
+    try:
+        _, state, start_ticks = read_stat(process.pid)
+    except OSError:
+        raise Refused("the process ended during the attempt") from None
+    if start_ticks != process.start_ticks or state in ("Z", "X"):
+        raise Refused("the process ended during the attempt")
+
+
+def without_mappings(plan: Plan) -> Plan:
+    """A plan without the thousands of mappings that only its preparation needs, for pickling."""
+    found = plan.interpreter
+    writable = tuple(m for m in found.mappings if "w" in m.permissions and not m.inode)
+    return replace(plan, interpreter=replace(found, mappings=writable, modules=()))
+
+
+class Relay:
+    """Reports steps to the observer, until one is not answered in time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._is_followed = True
+
+    def step(self, name: str) -> None:
+        """Report a step to the observer and wait at most `_STEP_WITHIN_S` for its reply."""
+        if not self._is_followed:
+            return
+        self._sock.settimeout(_STEP_WITHIN_S)
+        try:
+            send(self._sock, ("step", name))
+            receive(self._sock)
+        except (OSError, EOFError):
+            self._is_followed = False
+
+
+def send(sock: socket.socket, message: Message) -> None:
+    """Send one message.
+
+    Raises:
+        OSError: The other end is gone, or does not read.
+    """
+    content = pickle.dumps(message)
+    sock.sendall(_LENGTH.pack(len(content)) + content)
+
+
+def receive(sock: socket.socket) -> Message:
+    """Receive one message.
+
+    Raises:
+        EOFError: The other end is closed.
+        OSError: No message before the timeout.
+    """
+    (length,) = _LENGTH.unpack(_exactly(sock, _LENGTH.size))
+    message: Message = pickle.loads(_exactly(sock, length))
+    return message
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    content = bytearray()
+    while len(content) < count:
+        chunk = sock.recv(count - len(content))
+        if not chunk:
+            raise EOFError
+        content += chunk
+    return bytes(content)
+
+
+def _on_own_thread(work: Callable[[], float]) -> float:
+    """Run a session on a new thread: when that ends, the kernel releases its tracees."""
+    results: list[float] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="mpwatch-attach", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+atexit.register(forget)

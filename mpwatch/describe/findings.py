@@ -1,0 +1,80 @@
+"""Findings in words: the labels and their order, the same in text, HTML and on screens.
+
+JSON has its own keys for the same fields, see `mpwatch.report.json`: `summary`, `evidence`,
+`cause`, `advice`, `eta_s`, `effect_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpwatch.describe.names import full_name_of
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Snapshot
+
+FORECAST, EVIDENCE, CAUSE, FIX, EFFECT_OF = "forecast", "evidence", "cause", "fix", "effect of"
+NO_FINDINGS = "No findings: no known problems, and no limit is close."
+
+
+def severity_word(severity: Severity) -> str:
+    """The severity as shown: `CRITICAL` in capitals, `warning`, `info`."""
+    return "CRITICAL" if severity is Severity.CRITICAL else severity.word
+
+
+def unresolved(snapshot: Snapshot) -> list[Finding]:
+    """The findings that hold now, in the order of the snapshot: effects below their cause."""
+    return [finding for finding in snapshot.findings if finding.resolved_s is None]
+
+
+def subject_of(finding: Finding, snapshot: Snapshot) -> str:
+    """The process, and the thread if it is not the main thread: `worker 3 (41829) thread 41830`."""
+    if finding.process is None:
+        return "the whole job"
+    words = full_name_of(finding.process, snapshot)
+    if finding.tid is not None and finding.tid != finding.process.pid:
+        words += f" thread {finding.tid}"
+    return words
+
+
+def labelled_fields(finding: Finding, bullet: str = "") -> list[tuple[str, str]]:
+    """Label and text of each field below the summary, in the order in which they are shown.
+
+    Several pieces of evidence have the same label. The fix states its trade-off. Fields without
+    text are left out; the forecast is not among them, because screens show it in their first line.
+
+    Args:
+        finding: The finding.
+        bullet: Put before each of several pieces of evidence, which would otherwise read as one
+            text where lines are wrapped.
+    """
+    mark = bullet if len(finding.evidence) > 1 else ""
+    rows = [(EVIDENCE, mark + evidence) for evidence in finding.evidence]
+    rows += [(CAUSE, finding.cause), (FIX, finding.advice), (EFFECT_OF, finding.effect_of or "")]
+    return [(label, text) for label, text in rows if text]
+
+
+def effects_below_causes(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings in their order, but each followed by its effects; each once, also in a cycle."""
+    effects: dict[str, list[Finding]] = {}
+    rules = {finding.rule for finding in findings}
+    for finding in findings:
+        if finding.effect_of is not None:
+            effects.setdefault(finding.effect_of, []).append(finding)
+    ordered: list[Finding] = []
+    placed: set[int] = set()
+
+    def place(finding: Finding) -> None:
+        if id(finding) in placed:
+            return
+        placed.add(id(finding))
+        ordered.append(finding)
+        for effect in effects.get(finding.rule, ()):
+            place(effect)
+
+    for finding in findings:
+        if finding.effect_of not in rules:
+            place(finding)
+    # What is left causes itself, by way of others or directly.
+    for finding in findings:
+        place(finding)
+    return ordered

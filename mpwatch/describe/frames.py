@@ -1,0 +1,44 @@
+"""Stack frames in words, and which frames are the program's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mpwatch.model.samples import Frame
+
+_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
+_LIBRARY_FOLDER = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
+
+
+def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames that a process entered itself, innermost first.
+
+    A forked child keeps its parent's frames below `BaseProcess._bootstrap` (multiprocessing/
+    process.py, CPython 3.10 to 3.14), so with them every worker looks as if it started workers. A
+    thread's own `_bootstrap` (threading.py) is not such a border.
+    """
+    for index, frame in enumerate(frames):
+        if frame.function == "_bootstrap" and frame.file.endswith("process.py"):
+            return frames if index + 1 == len(frames) else frames[: index + 1]
+    return frames
+
+
+def is_library(frame: Frame) -> bool:
+    """Whether a frame is of the standard library or of an installed package."""
+    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
+
+
+def frame_words(frame: Frame) -> str:
+    """One frame in short: `data.py:31 decode`."""
+    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"
+
+
+def short_path(file: str) -> str:
+    """`torch/utils/data/dataloader.py` for a library's file, another path as it is."""
+    return _LIBRARY_FOLDER.sub("", file.removeprefix("<frozen ").removesuffix(">"))
+
+
+def place_words(file: str, line: int) -> str:
+    """Path and line of a frame: `torch/utils/data/dataloader.py:1328`; only the path for line 0."""
+    return f"{short_path(file)}:{line}" if line else short_path(file)

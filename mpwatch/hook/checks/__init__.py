@@ -1,0 +1,1 @@
+"""Inspections of the program's objects."""

@@ -1,0 +1,194 @@
+"""What a hook finds on arrival in a program that has run for a while.
+
+Taken once, on the thread on which the hook comes in. Nearly everything is reached through tables
+that multiprocessing and torch keep anyway: queues and locks are registered for a fork, storages
+that were sent or received are in SharedCache. Only DataLoader iterators and SimpleQueues are in no
+table. They are the instances that refer to their class, which `gc.get_referrers` finds wherever
+they are held: it walks over all containers without counting references, so that pages a forked
+worker shares with its parent stay shared, where `gc.get_objects` would copy them all. A worker of a
+DataLoader has no need of either: it iterates over no loader, and there may be as many workers as
+cpus, each of which would take 50 to 100 ms.
+
+Tensors are not asked whether they are shared: a mode of the program's (`TorchFunctionMode`,
+`torch.compile`) would see the question. A segment that was never sent is known from its mapping.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+from .. import wire
+from ..points.sharing import keys_of, size_of
+from ..safe import foreign_exceptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from ..session import Session
+
+BLOCKS_LIMIT = 12_000_000
+"""Memory blocks of a program in which nothing is looked for any more.
+
+The search takes 7 to 40 ns a block (CPython 3.11 with torch, 0.6 to 10 million blocks), and nothing
+else runs meanwhile. To ask for their number takes 0.1 ms a million.
+"""
+STORAGES_LIMIT = 1024
+BUDGET_NS = 50_000_000
+"""Of cpu, for SharedCache, and again for all queues and loaders; a thing takes 2 to 20 us."""
+
+
+class LateAttachScan:
+    """What was there, counted for the hello; the rest has gone to where it belongs."""
+
+    __slots__ = ("_session", "summary")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.summary: dict[str, Any] = {
+            "took_ms": 0.0,
+            "cpu_ms": 0.0,
+            "loaders": 0,
+            "storages": 0,
+            "storage_bytes": 0,
+            "queues": 0,
+            "problem": None,
+        }
+
+    def take(self) -> None:
+        """Look once; what cannot be read is left out."""
+        system = self._session.system
+        began_ns, cpu_ns = system.monotonic_ns(), system.thread_time_ns()
+        for step in (self._take_storages, self._take_instances, self._take_worker):
+            try:
+                step()
+            except Exception as error:
+                if not foreign_exceptions.is_ours(error):
+                    raise
+                self.summary["problem"] = f"{step.__name__}: {type(error).__name__}: {error}"[:200]
+        self.summary["took_ms"] = round((system.monotonic_ns() - began_ns) / 1e6, 3)
+        self.summary["cpu_ms"] = round((system.thread_time_ns() - cpu_ns) / 1e6, 3)
+
+    def _take_storages(self) -> None:
+        """Tell the keys of what was sent or received; one that is over may still be under way."""
+        reductions: Any = sys.modules.get("torch.multiprocessing.reductions")
+        cache = getattr(reductions, "shared_cache", None)
+        if cache is None:
+            return
+        entries = list(cache.items())
+        for key, reference in self._within_budget(entries[-STORAGES_LIMIT:], "SharedCache"):
+            is_alive = not reference.expired()
+            size = size_of(reference) if is_alive else 0
+            flags = wire.FLAG_FILE_SYSTEM if type(key) is bytes else 0
+            first, second = keys_of(key)
+            began_ns = self._session.system.monotonic_ns()
+            self._session.record(wire.KNOWN, began_ns, flags, size, first, second, len(entries))
+            self.summary["storages"] += is_alive
+            self.summary["storage_bytes"] += size
+        if len(entries) > STORAGES_LIMIT:
+            self._leave_out(f"{len(entries) - STORAGES_LIMIT} older entries of SharedCache")
+
+    def _take_instances(self) -> None:
+        """Look for queues and iterators, if the program has anything they are made of."""
+        registered = _registered_for_forks()
+        if not registered:
+            return
+        queue = getattr(sys.modules.get("multiprocessing.queues"), "Queue", ())
+        found: list[Any] = [each for each in registered if issubclass(type(each), queue)]
+        if _worker_info() is None:
+            found += self._unregistered()
+        for each in self._within_budget(found, "queues and loaders"):
+            if hasattr(each, "_worker_result_queue"):
+                self._take_iterator(each)
+            elif hasattr(each, "_reader"):
+                self._session.items.depths.meet(each)
+                self.summary["queues"] += 1
+
+    def _unregistered(self) -> list[Any]:
+        """The iterators and simple queues of a program that is not too large for the search."""
+        blocks = sys.getallocatedblocks()
+        if blocks <= BLOCKS_LIMIT:
+            return _instances(tuple(_classes_in_no_table()))
+        self._leave_out(
+            f"loaders and simple queues were not looked for among {blocks / 1e6:.0f} million"
+            " blocks of memory: each shows itself when it is used next"
+        )
+        return []
+
+    def _take_iterator(self, iterator: Any) -> None:
+        """Begin the reading of a live iterator, and tell which batches its workers owe."""
+        if getattr(iterator, "_shutdown", True) or not hasattr(iterator, "_task_info"):
+            return  # it has ended, or is still being made
+        session = self._session
+        owner: int = iterator._workers[0]._parent_pid
+        reading = session.loaders.of(iterator)
+        reading.pid = owner
+        reading.begin(iterator)
+        if owner != session.identity.pid:
+            return  # a forked copy: its batches are its parent's business
+        self.summary["loaders"] += 1
+        began_ns = session.system.monotonic_ns()
+        for batch, task in tuple(iterator._task_info.items()):
+            if len(task) == 1:
+                session.record(wire.LOADER_PUT_INDEX, began_ns, 0, 0, reading.key, task[0], batch)
+
+    def _take_worker(self) -> None:
+        """Be the DataLoader worker that this process is, before it fetches again."""
+        info = _worker_info()
+        if info is not None and not self._session.worker.is_worker:
+            self._session.worker.begin(info.id, 0)
+
+    def _within_budget(self, items: Iterable[Any], what: str) -> Iterator[Any]:
+        """Hand out items while there is time."""
+        now = self._session.system.thread_time_ns
+        until_ns = now() + BUDGET_NS
+        for item in items:
+            if now() > until_ns:
+                self._leave_out(f"not all {what}: there was no more time")
+                return
+            yield item
+
+    def _leave_out(self, what: str) -> None:
+        self.summary["problem"] = what
+        self._session.problems.append(f"on arrival: {what}")
+
+
+def _worker_info() -> Any:
+    """What torch tells a DataLoader worker of itself; `None` in a process that is none.
+
+    Where workers are threads their process is the one that iterates.
+    """
+    info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    kind = getattr(info, "worker_method", "multiprocessing")
+    return info if kind == "multiprocessing" else None
+
+
+def _registered_for_forks() -> list[Any]:
+    """Objects that multiprocessing tells of a fork: every Queue and every lock."""
+    util: Any = sys.modules["multiprocessing.util"]
+    return list(util._afterfork_registry.values())
+
+
+def _classes_in_no_table() -> Iterator[type]:
+    """Iterators of DataLoaders, SimpleQueues, and what was derived from them."""
+    for module, name in (
+        ("torch.utils.data.dataloader", "_MultiProcessingDataLoaderIter"),
+        ("multiprocessing.queues", "SimpleQueue"),
+    ):
+        found = getattr(sys.modules.get(module), name, None)
+        if isinstance(found, type):
+            yield from _with_derived(found)
+
+
+def _with_derived(found: type) -> Iterator[type]:
+    yield found
+    derived: list[type] = type.__subclasses__(found)
+    for each in derived:
+        yield from _with_derived(each)
+
+
+def _instances(classes: tuple[type, ...]) -> list[Any]:
+    """All objects of exactly these classes; `isinstance` could ask the program's own code."""
+    return [each for each in gc.get_referrers(*classes) if type(each) in classes]

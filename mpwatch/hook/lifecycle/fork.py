@@ -1,0 +1,242 @@
+"""What happens around `os.fork`: the thread ends before it and starts again after it.
+
+The functions given to `os.register_at_fork` cannot be taken back, so they ask each time whether a
+hook is in. An exception in one of them would be printed and lost by the interpreter, also one that
+a signal handler of the program raised; such a signal's handler runs again once the fork is over.
+
+Python 3.12 and later warn when a process of several threads forks, and some of them count the
+threads only after these functions have run (`counts_late`). There the thread of a process that has
+no other starts again as `os.fork` returns (`points.forking`), or with the next record where the
+program kept the original `os.fork` from before the hook came in.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _thread
+import functools
+import itertools
+import operator
+import posix
+import sys
+
+from .. import wire
+from ..checks.fork_risks import ForkRisks
+from ..safe import foreign_exceptions
+from ..transport import runtime_dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from ..session import Session
+
+_FORKING_THREADS = 20
+_SPARE = 16
+"""How many more threads may begin to fork before the first of them adds to their number."""
+_SIGNALS = 3
+"""Different signals that may strike during one fork."""
+
+
+def counts_late(version: tuple[int, ...]) -> bool:
+    """Whether this Python counts threads for its warning after the functions for the parent.
+
+    python/cpython#116607 moved the count behind them, #141438 before them again, in 3.14.1 and in
+    late patches of 3.13. Those count as late here too: waiting for a record does no harm.
+    """
+    return (3, 12) <= version < (3, 14, 1)
+
+
+class ForkSteps:
+    """The forks under way in this process; they may come from several threads at once."""
+
+    __slots__ = (
+        "_began_ns",
+        "_census",
+        "_counts_late",
+        "_errno",
+        "_place",
+        "_signals",
+        "_under_way",
+        "session",
+        "threads",
+    )
+
+    def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
+        self._counts_late = counts_late(version)
+        self._errno = _errno_location() if version < (3, 11) else None
+        self.session: Session | None = None
+        self._under_way: dict[int, bool] = {}
+        self._place: tuple[Any, int] | None = None
+        self._signals: dict[int, int] = {}
+        self._began_ns = 0
+        self._census = ForkRisks()
+        self.threads: int | None = None
+
+    def register(self) -> None:
+        """Hand the three functions to the interpreter, for good.
+
+        That of `os` may be somebody's replacement, who would let go of them.
+        """
+        posix.register_at_fork(
+            before=_shielded(self._before, self),
+            after_in_parent=_shielded(self._after_in_parent, self),
+            after_in_child=_shielded(self._after_in_child, self),
+        )
+        for slot in range(_SIGNALS):
+            posix.register_at_fork(after_in_parent=self._deliver_again(slot))
+
+    def caught(self, step: Callable[[Session], None], error: BaseException) -> None:
+        """Deal with an exception in one of the three: finish the step, remember the signal."""
+        session = self.session
+        if session is None:
+            return
+        # A second signal may have struck before the first was remembered.
+        struck = [
+            number for each in _chain(error) if (number := foreign_exceptions.signal_behind(each))
+        ]
+        for number in struck:
+            if number not in self._signals.values():
+                slot = next((slot for slot in range(_SIGNALS) if slot not in self._signals), 0)
+                self._signals[slot] = number
+        if struck:
+            step(session)
+        else:
+            session.problems.append(f"fork: {type(error).__name__}: {error}"[:200])
+
+    def _deliver_again(self, slot: int) -> Callable[[], Any]:
+        """Make a function that runs after all others and lets a caught signal's handler run again.
+
+        It is C throughout: the handler then runs where it would have run without the hook, as
+        `os.fork` returns. With nothing caught it simulates SIGKILL, which does nothing, for that
+        has no handler.
+        """
+        take = functools.partial(self._signals.pop, slot, int(_signal.SIGKILL))
+        simulate: Any = _thread.interrupt_main
+        return functools.partial(next, map(simulate, iter(take, None)))
+
+    def _before(self, session: Session) -> None:
+        self._under_way[session.system.get_ident()] = True
+        self._began_ns = session.system.monotonic_ns()
+        session.stop_thread()
+        self.threads = runtime_dir.thread_count(session.system)
+        self._census.take(session, self.threads)
+        if self._place is None:
+            self._place = session.ring.step_aside()
+
+    def _after_in_parent(self, session: Session) -> None:
+        """Bring the thread back; called too where there was no child to be had.
+
+        Python 3.10 (`os_fork_impl`) makes its exception of what `errno` is after this.
+        """
+        if self._errno is None:
+            self._bring_back(session)
+            return
+        kept = self._errno().contents.value
+        try:
+            self._bring_back(session)
+        finally:
+            self._errno().contents.value = kept
+
+    def _bring_back(self, session: Session) -> None:
+        self._under_way.pop(session.system.get_ident(), None)
+        if self._under_way:
+            return
+        if self._place is not None:
+            place, self._place = self._place, None
+            session.ring.step_back(*place)
+        if session.state == "on":
+            # A step that was struck is taken again, and the fork still being counted.
+            session.let_no_record_start_it()
+            session.record(wire.FORKED, self._began_ns, aux=self.threads or 0)
+            session.sweeper.count_fork()
+            if self._counts_late and self.threads == 1:
+                session.start_with_next_record()
+            else:
+                session.server.start()
+        if self._under_way:
+            # Another thread began to fork in between and has not seen our thread.
+            session.server.stop()
+
+    def _after_in_child(self, session: Session) -> None:
+        self._under_way = {}
+        self._place = None
+        self._signals.clear()
+        self._census.restart()
+        session.reset_in_child()
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception and those during whose handling it came, oldest first."""
+    chain = [error]
+    while len(chain) < _SIGNALS and (before := chain[0].__context__) is not None:
+        chain.insert(0, before)
+    return chain
+
+
+def _errno_location() -> Any:
+    """The function of the C library that says where `errno` of the calling thread is.
+
+    `None` where it cannot be had: a refused fork may then be told with another reason.
+    """
+    try:
+        import ctypes
+
+        location = ctypes.CDLL(None).__errno_location
+    except (ImportError, OSError, AttributeError):
+        return None
+    location.restype = ctypes.POINTER(ctypes.c_int)
+    return location
+
+
+def _shielded(step: Callable[[Session], None], forks: ForkSteps) -> Callable[[], Any]:
+    """Make a function for `os.register_at_fork` that cannot be struck before its first `try`.
+
+    A signal that arrived during the fork has its handler run as the next Python function is
+    entered, before any `try` in it. So nothing is entered here: a generator that already waits
+    inside its `try` goes on from there, and all that leads to it is written in C. A generator that
+    runs cannot be resumed, so there is one for each thread that may be forking at a time.
+    """
+    free: dict[int, Any] = {}
+    all_of_them: dict[int, Any] = {}
+    numbers = itertools.count()
+
+    def body(number: int) -> Iterator[None]:
+        while True:
+            # Thrice, for a handler may also strike in the `except` clause, or as the loop turns.
+            try:
+                while True:
+                    try:
+                        while True:
+                            try:
+                                session = None
+                                # No other thread can run between these two: neither is a call.
+                                free[number] = all_of_them[number]
+                                yield
+                                session = forks.session
+                                if session is not None and session.state != "off":
+                                    if len(free) < _SPARE:
+                                        grow(_SPARE)
+                                    step(session)
+                            except GeneratorExit as error:
+                                if number in free:
+                                    return  # nobody can call it any more
+                                forks.caught(step, error)
+                            except BaseException as error:  # noqa: BLE001 - would be printed
+                                forks.caught(step, error)
+                    except BaseException as error:  # noqa: BLE001 - as above
+                        forks.caught(step, error)
+            except BaseException as error:  # noqa: BLE001 - as above
+                forks.caught(step, error)
+
+    def grow(count: int) -> None:
+        """Have more of them: as many threads fork at once, or others were lost in a fork."""
+        for _ in range(count):
+            number = next(numbers)
+            all_of_them[number] = body(number)
+            next(all_of_them[number])
+
+    grow(_FORKING_THREADS)
+    taken = map(operator.itemgetter(1), iter(free.popitem, None))
+    return functools.partial(next, map(next, taken))

@@ -1,0 +1,1 @@
+"""Reads, calls and exceptions that cannot disturb the program."""

@@ -1,0 +1,228 @@
+"""Reads for the hook's thread that never leave it with the last reference to a program's object.
+
+A thread that holds a reference while other threads run may be the one that drops the last, and then
+`__del__` of the program runs there. CPython changes threads only between bytecodes: as a function
+begins, as a loop goes back and after a call. A chain of iterators written in C that one call
+consumes is therefore read while no other thread runs, and only its results, which have to be plain
+values, remain (CPython 3.10 to 3.15, `ceval.c`; not true of an interpreter without its lock).
+
+Stacks come from `faulthandler`, which writes them as text without making a frame object
+(`traceback.c`, `_Py_DumpTracebackThreads`). A frame object that another thread holds when its
+function returns keeps all local variables of that function.
+
+A third way for the program's destructors to this thread is the garbage collector: it runs on the
+thread whose allocation exceeds the threshold (3.12 and later: at that thread's next bytecode).
+`Room` keeps a reserve of small objects that the collector counts. To free them lowers its count by
+as many, so what this thread allocates next does not exceed the threshold.
+
+Not covered:
+
+- the list, tuples and dictionary in which `poll` returns, where a full collection has just emptied
+  the interpreter's free lists and other threads have brought the count to the threshold;
+- a program that stops allocating right below the threshold with the reserve spent (`WAIT_S`);
+- thresholds below twice `AT_A_TIME`;
+- a kernel that keeps this thread from running for longer than the switch interval (5 ms) between
+  the look at the count and an allocation, while other threads allocate;
+- on Python 3.12, a collection that another thread had due when it gave up the lock inside a call
+  written in C: the request belongs to the interpreter and not to the thread (`_Py_ScheduleGC`).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json.encoder
+import operator
+import os
+import re
+import sys
+from types import GetSetDescriptorType
+
+from . import exact
+from .unpatched import System
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+AT_A_TIME = 96
+"""Objects that one answer may allocate at a time; freed objects count as room again."""
+RESERVE = 3 * AT_A_TIME
+"""About 14 KB."""
+WAIT_S = 1.0
+"""After this time an answer goes ahead without room: an observer must not take a program for hung
+because it has stopped allocating at the worst moment."""
+SHOWN_THREADS = 100
+"""`faulthandler` shows the newest threads up to this number (MAX_NTHREADS of `traceback.c`)."""
+_PAUSE_S = 0.0005
+_TEXT_BYTES = 4 << 20
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
+_FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)')
+_quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
+_ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
+
+dereference: Callable[[Any], Any] = operator.methodcaller("__call__")
+"""The object of a weak reference, as a step of `through`."""
+
+
+def through(source: Iterable[Any], *steps: Callable[[Any], Any]) -> list[Any]:
+    """Apply steps written in C to each item in one call.
+
+    Args:
+        source: An iterable whose iterator is written in C. It must not hold a program's object
+            that nobody else holds: give a weak reference, or a table that the interpreter keeps.
+        steps: Functions written in C, such as `operator.attrgetter` makes. The results of the last
+            one have to be plain values.
+
+    Raises:
+        Exception: What a step raised.
+    """
+    for step in steps:
+        source = map(step, source)
+    return list(source)
+
+
+class _Counted:
+    """The collector counts each of these; lists and tuples are recycled without being counted."""
+
+    __slots__ = ("_",)
+
+
+class Room:
+    """Keeps the hook's thread from exceeding the garbage collector's threshold."""
+
+    __slots__ = ("_reserve", "_sleep")
+
+    def __init__(self) -> None:
+        self._reserve: list[_Counted] = []
+        self._sleep = System().sleep
+
+    def fill(self) -> None:
+        """Allocate what is missing of the reserve; to be called on a thread of the program."""
+        self._reserve += [_Counted() for _ in range(RESERVE - len(self._reserve))]
+
+    def wait(self) -> None:
+        """Wait until `AT_A_TIME` objects may be allocated without a collection on this thread.
+
+        To be called after each call that lets other threads run. A program that allocates reaches
+        the threshold itself within moments; for one that does not, the reserve is there.
+        """
+        for _ in range(int(WAIT_S / _PAUSE_S)):
+            if self._is_there():
+                return
+            self._sleep(_PAUSE_S)
+
+    def _is_there(self) -> bool:
+        threshold = gc.get_threshold()[0]
+        if threshold < 2 * AT_A_TIME or not gc.isenabled():
+            return True
+        left = threshold - gc.get_count()[0]
+        if left <= AT_A_TIME:
+            if not self._reserve:
+                return False
+            del self._reserve[-AT_A_TIME:]
+        elif left > 3 * AT_A_TIME and len(self._reserve) < RESERVE:
+            self._reserve += [_Counted() for _ in range(AT_A_TIME)]
+        return True
+
+
+room = Room()
+"""Of the hook's thread."""
+
+
+def frames() -> Iterator[tuple[int, int, str, str, int]]:
+    """The frames of all other threads: thread identifier, depth, function, file and line.
+
+    Innermost first. At most `SHOWN_THREADS` threads with 100 frames each; names are cut at 500
+    characters. One tuple at a time, because the collector counts tuples.
+
+    Raises:
+        OSError: No descriptor is left.
+    """
+    fd = os.memfd_create("mpwatch-stacks", os.MFD_CLOEXEC)
+    try:
+        faulthandler.dump_traceback(fd, True)
+        text = os.pread(fd, _TEXT_BYTES, 0).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+    room.wait()
+    return parse(text)
+
+
+def parse(text: str) -> Iterator[tuple[int, int, str, str, int]]:
+    """The frames in what `faulthandler` wrote; the thread that called it is left out."""
+    ident = depth = 0
+    for line in text.splitlines():
+        if frame := _FRAME.fullmatch(line):
+            if ident:
+                number = int(frame[2]) if frame[2].isdigit() else 0
+                yield ident, depth, _plain(frame[3]), _plain(frame[1]), number
+            depth += 1
+        elif thread := _THREAD.match(line):
+            depth, ident = 0, 0 if line.startswith("Current") else int(thread[1], 16)
+
+
+def stacks_as_json() -> str:
+    """A JSON list of threads: `tid`, `name` and `frames`; see `wire.ASKS`.
+
+    Written as text at once: a list for each frame would be thousands of counted objects.
+
+    Raises:
+        OSError: As `frames`.
+    """
+    names, tids = thread_table("_name"), thread_table("_native_id")
+    threads: list[str] = []
+    last = 0
+    for ident, _, function, file, line in frames():
+        if ident != last:
+            last = ident
+            tid, name = tids.get(ident), names.get(ident)
+            shown = _quoted(name) if type(name) is str else '""'
+            number = tid if type(tid) is int else "null"
+            threads.append(f'{"]}, " if threads else ""}{{"tid": {number}, "name": {shown}, ')
+            threads.append('"frames": [')
+        else:
+            threads.append(", ")
+        threads.append(f"[{_quoted(function)}, {_quoted(file)}, {line}]")
+    return f"[{''.join(threads)}{']}' if threads else ''}]"
+
+
+def _plain(name: str) -> str:
+    """A name without the escapes that `faulthandler` writes for what is not ASCII."""
+    return _ESCAPE.sub(lambda found: chr(int(found[0][2:], 16)), name)
+
+
+def thread_table(attribute: str) -> dict[int, Any]:
+    """One attribute of all threads by their identifier, from `threading`'s own table.
+
+    The table is read without its lock, and without an attribute that a subclass may override. It is
+    empty where a library keeps something else there than instances of `threading.Thread`.
+    """
+    threading: Any = sys.modules.get("threading")
+    if threading is None:
+        return {}
+    own_attributes = _own_attributes(threading)
+    if own_attributes is None:
+        return {}
+    try:
+        read = map(
+            operator.methodcaller("get", attribute), map(own_attributes, threading._active.values())
+        )
+        return dict(zip(threading._active, read))  # noqa: B905 - a keyword makes it no single call
+    except (AttributeError, TypeError):
+        return {}
+
+
+def _own_attributes(threading: Any) -> Callable[[Any], Any] | None:
+    """What reads the `__dict__` of a thread, in C; `None` if it is not found.
+
+    gevent replaces `threading.Thread` by a class that derives from it, and only the first of these
+    classes has the descriptor.
+    """
+    kind = vars(threading).get("Thread")
+    for base in reversed(exact.bases_of(kind) if type(kind) is type else ()):
+        descriptor = vars(base).get("__dict__")
+        if type(descriptor) is GetSetDescriptorType:
+            return descriptor.__get__
+    return None

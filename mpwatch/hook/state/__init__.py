@@ -1,0 +1,1 @@
+"""What wrappers remember between two calls."""

@@ -1,0 +1,195 @@
+"""What a thread, and a worker, have to remember between two wrapped calls."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+
+from ..safe import foreign_exceptions
+from ..safe.exact import attributes, class_name, full_name
+from ..safe.one_call import dereference, frames, through
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..safe.unpatched import System
+
+    class Here:
+        """Leads each thread to what is its own."""
+
+        own: ThreadState
+
+
+_frames = sys._current_frames
+POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
+"""What the processes of pools run; the first argument is the queue of their tasks."""
+_STARS = (("multiprocessing.pool", "mapstar"), ("multiprocessing.pool", "starmapstar"))
+_CHUNK = ("concurrent.futures.process", "_process_chunk")
+
+
+class ThreadState:
+    """What one thread has to remember between two wrapped calls."""
+
+    __slots__ = (
+        "began_ns",
+        "burden",
+        "missed_key",
+        "shared_key",
+        "shares",
+        "way_out",
+    )
+
+    def __init__(self) -> None:
+        self.missed_key: Any = None
+        """The key SharedCache did not have: what comes next is a new mapping."""
+        self.began_ns = 0
+        """When this thread began to fetch a descriptor or a storage; 0 once it has it."""
+        self.shared_key: Any = None
+        """`SHARING` while this thread shares, then the key under which it does."""
+        self.shares = 0
+        """Storages shared since this thread began to pickle something for a new process."""
+        self.burden: str | None = None
+        """Path to the part that holds them, if they are many."""
+        self.way_out: tuple[str, list[list[Any]] | None] = ("", None)
+        """Type of the exception with which `Process.run` ended in this thread, and its frames."""
+
+
+def make_here(system: System) -> Here:
+    """A thread-local: to look into one costs as much as five attributes, so it holds but one thing.
+
+    Its class is made once: a class is a cycle, which only `gc` would take away.
+    """
+    kind = _kinds.get(system.local)
+    if kind is None:
+        kind = _kinds[system.local] = type("Here", (system.local,), {"__init__": _begin_thread})
+    here: Here = kind()
+    return here
+
+
+def _begin_thread(here: Any) -> None:
+    """Be called in each thread as it looks for the first time."""
+    here.own = ThreadState()
+
+
+_kinds: dict[Any, Any] = {}
+SHARING = object()
+
+
+class Worker:
+    """This process as a worker of a DataLoader, or of a pool of processes, if it is one."""
+
+    __slots__ = (
+        "done",
+        "fetched",
+        "is_busy",
+        "is_worker",
+        "job",
+        "loader",
+        "number",
+        "since_ns",
+        "source",
+        "task",
+    )
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Be no worker."""
+        self.is_worker = False
+        self.is_busy = False
+        """It takes what it works on out of queues: as a DataLoader's worker, or as a pool's."""
+        self.number = 0
+        self.loader = 0
+        self.task = 0
+        """Batch index of the task taken from the index queue last."""
+        self.since_ns: int | None = None
+        self.fetched = 0
+        self.source = 0
+        """`id` of the queue from which a pool's worker takes its tasks, 0 if this is none."""
+        self.job: dict[str, Any] | None = None
+        """What a pool's worker works on."""
+        self.done = 0
+
+    def begin(self, number: int, loader: int) -> None:
+        """Be worker `number` of the loader with this key, 0 if that is not known."""
+        self.clear()
+        self.is_worker = self.is_busy = True
+        self.number, self.loader = number, loader
+
+    def show(self) -> dict[str, Any] | None:
+        """The gauge `worker`; see `wire`."""
+        if not self.is_worker:
+            return None
+        return {
+            "worker_id": self.number,
+            "loader": self.loader or None,
+            "task": None if self.since_ns is None else self.task,
+            "since_ns": self.since_ns,
+            "index": None if self.since_ns is None else _index_in_fetch(),
+            "fetched": self.fetched,
+        }
+
+    def recognise_pool(self, target: Any, arguments: Any) -> None:
+        """Be the worker of a pool if that is what a new process is about to run."""
+        name = ".".join(full_name(target))
+        if name in POOL_WORKERS and type(arguments) is tuple and arguments:
+            self.source = id(arguments[0])
+            self.is_busy = True
+
+    def begin_job(self, taken: Any, now_ns: int) -> None:
+        """Work on what was taken out of a pool's queue; `None` asks the worker to leave.
+
+        A Pool sends (job, part, function, arguments, keywords), an executor an object.
+        """
+        if type(taken) is tuple and len(taken) == 5:
+            job, part, function, arguments, _ = taken
+            # `map` wraps the function and a share of its arguments.
+            inner = arguments[0][0] if full_name(function) in _STARS else function
+        elif class_name(type(taken)) == "_CallItem":
+            known = attributes(taken)
+            job, part, inner = known["work_id"], None, known["fn"]
+            if type(inner) is functools.partial and full_name(inner) == _CHUNK:
+                inner = inner.args[0]
+        else:
+            return
+        self.job = {
+            "job": job,
+            "part": part,
+            "function": ".".join(full_name(inner))[:256],
+            "since_ns": now_ns,
+        }
+
+    def end_job(self) -> None:
+        """Be done with it: the worker asks for more."""
+        if self.job is not None:
+            self.job = None
+            self.done += 1
+
+    def show_job(self) -> dict[str, Any] | None:
+        """The gauge `job`; see `wire`."""
+        if not self.source:
+            return None
+        return {"job": None, **(self.job or {}), "done": self.done}
+
+
+def _index_in_fetch() -> str | None:
+    """The sample being fetched, out of the frame of torch's fetcher; a number or a string.
+
+    Its list comprehension has a frame of its own before Python 3.12.
+    """
+    for ident, depth, function, file, _ in frames():
+        if function in ("<listcomp>", "fetch") and file.endswith("fetch.py"):
+            local = operator.attrgetter("f_back." * depth + "f_locals")
+            index = operator.methodcaller("get", "idx")
+            for show in (int.__repr__, str.__repr__):
+                try:
+                    # The thread may have gone on: then this frame is another one, or none.
+                    frame = map(operator.itemgetter(ident), map(dereference, (_frames,)))
+                    return str(through(frame, local, index, show)[0])[:64]
+                except (AttributeError, KeyError, TypeError) as error:
+                    if not foreign_exceptions.is_ours(error):
+                        raise
+    return None

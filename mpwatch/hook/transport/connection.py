@@ -1,0 +1,227 @@
+"""One observer on the socket: what it sent, what it still has to be sent."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+from .. import wire
+from ..safe import foreign_exceptions
+from ..safe.exact import class_name
+from ..safe.one_call import room
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..session import Session
+
+_PEER = struct.Struct("3i")
+"""pid, uid, gid: `struct ucred` of SO_PEERCRED."""
+_SOL_SOCKET, _SO_PEERCRED = 1, 17  # Linux, all architectures but parisc and sparc
+_SCM_RIGHTS = 1
+_DESCRIPTOR = struct.Struct("i")
+_OVERFLOW_UID = 65534  # DEFAULT_OVERFLOWUID of linux/highuid.h
+REQUEST_BYTES = 65_536
+"""A longer request is not ours to read."""
+SLICE_RECORDS = 1024
+STUCK_NS = 30_000_000_000
+"""An observer that took nothing for so long is dropped."""
+
+
+class Connection:
+    """A peer whose credentials were checked; all calls are non-blocking."""
+
+    __slots__ = (
+        "_cursor",
+        "_inbox",
+        "_inode",
+        "_moved_ns",
+        "_note",
+        "_outbox",
+        "_sent",
+        "_session",
+        "sock",
+    )
+
+    def __init__(self, sock: Any, session: Session) -> None:
+        self.sock = sock
+        self._session = session
+        self._inode: int = session.system.os.fstat(sock.fileno()).st_ino
+        self._inbox = bytearray()
+        self._outbox = bytearray()
+        # A new observer gets what the ring still holds.
+        self._cursor = max(0, session.ring.handed_out() - session.ring.slots)
+        self._sent = 0
+        self._note = 0
+        self._moved_ns = session.system.monotonic_ns()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits for the peer to read."""
+        return bool(self._outbox)
+
+    def greet(self) -> None:
+        """Send the hello, the first frame, with the descriptor of a ring in memory."""
+        self._put(wire.HELLO, self._session.hello())
+        ring = self._session.ring.descriptor()
+        if ring is not None:
+            rights = (_SOL_SOCKET, _SCM_RIGHTS, _DESCRIPTOR.pack(ring))
+            sent = self.sock.sendmsg([bytes(self._outbox[:65_536])], [rights])
+            del self._outbox[:sent]
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as the peer takes.
+
+        Raises:
+            OSError: The peer is gone, or reads nothing any more.
+        """
+        now_ns = self._session.system.monotonic_ns()
+        try:
+            while self._outbox:
+                sent = self.sock.send(bytes(self._outbox[:65_536]))
+                del self._outbox[:sent]
+                self._moved_ns = now_ns
+                room.wait()
+        except BlockingIOError:
+            if now_ns - self._moved_ns > STUCK_NS:
+                raise TimeoutError("the observer reads nothing") from None
+
+    def receive(self, answer: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+        """Read requests and answer them.
+
+        Raises:
+            OSError: The peer is gone.
+            ValueError: It sent something that is no request.
+        """
+        try:
+            data = self.sock.recv(REQUEST_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError("the observer closed the connection")
+        self._inbox += data
+        while (request := self._next_request()) is not None:
+            room.wait()
+            reply = answer(request)
+            if reply is not None:
+                self._put(wire.REPLY, reply)
+        self.flush()
+
+    def push(self) -> None:
+        """Send new records and notes, unless the peer is still behind.
+
+        Raises:
+            OSError: As `flush`.
+        """
+        if not self._outbox:
+            self._put_records()
+            for number, data in self._session.notes.since(self._note):
+                self._outbox += wire.pack_frame(wire.NOTE, data)
+                self._note = number + 1
+        self.flush()
+
+    def say_goodbye(self, reason: str, left: dict[str, str]) -> None:
+        """Tell the peer that this hook ends, as far as it still reads; see `wire.GOODBYE`."""
+        said: dict[str, Any] = {"reason": reason}
+        if left:
+            said["left"] = left
+        try:
+            if not self.is_its_own():
+                return
+            self.push()
+            self._put(wire.GOODBYE, said)
+            self.flush()
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Close this process's end; in a forked child that leaves the parent's open.
+
+        A descriptor that the program has closed, and may have used again, is left alone.
+        """
+        if self.is_its_own():
+            self.sock.close()
+        else:
+            self.sock.detach()
+
+    def is_its_own(self) -> bool:
+        """Whether the descriptor still is this connection."""
+        try:
+            return bool(self._session.system.os.fstat(self.sock.fileno()).st_ino == self._inode)
+        except OSError as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
+            return False
+
+    def _put_records(self) -> None:
+        """Append the slices that are new since the last time."""
+        ring = self._session.ring
+        last = ring.handed_out()
+        # The newest may still be in the making; a hole further back is for the reader to see.
+        while last > self._cursor and not ring.is_written(last - 1):
+            last -= 1
+        self._cursor = max(self._cursor, last - ring.slots)
+        for _ in range(4):
+            if self._cursor >= last:
+                return
+            first = self._cursor
+            data, self._cursor = ring.slice_of(first, min(last, first + SLICE_RECORDS))
+            # Whatever lies before this slice and was not sent is lost for this peer.
+            lost = first - self._sent
+            self._sent += self._cursor - first
+            self._outbox += wire.pack_frame(wire.RECORDS, wire.LOST.pack(lost) + data)
+
+    def _put(self, kind: int, content: dict[str, Any]) -> None:
+        """Append one frame; content that is too long is replaced by the fact that it was."""
+        ready = content.pop(wire.AS_TEXT, {})
+        text = json.dumps(content, default=_shown)
+        for name, value in ready.items():
+            text = f'{text[:-1]}, "{name}": {value}}}'
+        data = text.encode("ascii")
+        if len(data) > wire.MAX_FRAME_BYTES:
+            short = {"id": content.get("id"), "error": f"the answer has {len(data)} bytes"}
+            data = json.dumps(short).encode("ascii")
+        self._outbox += wire.pack_frame(kind, data)
+
+    def _next_request(self) -> dict[str, Any] | None:
+        """Take one whole request out of the inbox, or `None` until it is there."""
+        if len(self._inbox) < wire.FRAME.size:
+            return None
+        length, kind = wire.FRAME.unpack_from(self._inbox)
+        if length > REQUEST_BYTES or kind != wire.REQUEST:
+            raise ValueError(f"a frame of type {kind} with {length} bytes is no request")
+        end = wire.FRAME.size + length
+        if len(self._inbox) < end:
+            return None
+        request = json.loads(bytes(self._inbox[wire.FRAME.size : end]))
+        del self._inbox[:end]
+        if not isinstance(request, dict):
+            raise ValueError("a request is a JSON object")
+        return request
+
+
+def _shown(value: Any) -> str:
+    """Stand for a value that is not JSON: `repr` would run the program's code."""
+    return f"<{class_name(type(value))}>"
+
+
+def is_welcome(sock: Any, uid: int) -> bool:
+    """Whether the peer is this user or root, be it of the host that this container runs on.
+
+    Who is outside of our user namespace shows as nobody, and of them only those who rule over it
+    come through a directory that is closed to others (user_namespaces(7)).
+    """
+    _, peer_uid, _ = _PEER.unpack(sock.getsockopt(_SOL_SOCKET, _SO_PEERCRED, _PEER.size))
+    return peer_uid in (uid, 0) or (peer_uid == _OVERFLOW_UID and _is_nested())
+
+
+def _is_nested() -> bool:
+    """Whether we are in a user namespace that does not know all users."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            return file.read().split() != ["0", "0", "4294967295"]
+    except OSError:
+        return False

@@ -1,0 +1,233 @@
+"""Rare things with text, bounded in number and size, in memory and in a file beside the ring."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+
+from ..safe import foreign_exceptions
+from ..safe.exact import class_name
+from . import runtime_dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..safe.unpatched import System
+
+LIMIT = 96
+"""Notes remembered, for observers that connect later."""
+PASSING = ("call-site",)
+"""Kinds that come all the time: they have a short memory of their own, and are not for the file."""
+PASSING_LIMIT = 64
+NOTE_BYTES = 16_384
+RECENT_BYTES = 24_576
+"""What all that are remembered may take together, passing ones excepted."""
+_OBJECTS_BYTES = 136
+"""What the objects of one take beside its text: a tuple, a number, the head of `bytes`."""
+FILE_BYTES = 262_144
+"""The file stops growing here: it is for the autopsy, which wants the first causes."""
+COMMON = ("birth", "fork")
+"""Kinds that come with ordinary work, for weeks: they make room for all others in memory, and half
+of the file is not for them."""
+LAST_BYTES = 65_536
+"""Room behind that for how the process ends, which an autopsy wants more than anything."""
+PENDING_BYTES = 24_576
+"""What may wait for the thread to be written, for instance while the disk is frozen."""
+PROBLEMS = 32
+_HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
+_FULL = "the file of notes is full: of what follows only the end is in it"
+
+
+def _shown(value: Any) -> str:
+    """Stand for a value that is not JSON: `repr` would run the program's code."""
+    return f"<{class_name(type(value))}>"
+
+
+class Problems(list[str]):
+    """Sentences why something of the hook is missing: the first ones, and how many came after."""
+
+    __slots__ = ("_more",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._more = 0
+
+    def append(self, problem: str) -> None:
+        """Keep a sentence, or count it."""
+        if len(self) < PROBLEMS:
+            super().append(problem[:500])
+        else:
+            self._more += 1
+
+    def tell(self) -> list[str]:
+        """What there is to say."""
+        return [*self, *([f"and {self._more} more"] if self._more else [])]
+
+
+class Notes:
+    """What was noted, newest last; adding never blocks and never raises."""
+
+    __slots__ = (
+        "_common",
+        "_count",
+        "_file_bytes",
+        "_passing",
+        "_pending",
+        "_recent",
+        "_system",
+        "_unkept",
+        "path",
+    )
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self.path: str | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything: this is a forked child."""
+        self._count = itertools.count()
+        self._recent: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
+        self._common: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
+        self._passing: collections.deque[tuple[int, bytes]] = collections.deque(
+            maxlen=PASSING_LIMIT
+        )
+        self._file_bytes = 0
+        self._unkept = 0
+        """Notes since the last line of the file for which there was no descriptor or no room."""
+        self._pending: collections.deque[tuple[bytes, int]] | None = None
+        """Lines for the file that the hook's thread has to write, because writing may block."""
+        self.path = None
+
+    def add(self, kind: str, fields: dict[str, Any], is_end: bool = False) -> None:
+        """Note something; values are plain JSON values, long text is cut by the caller.
+
+        Each bears its number: one that is pushed out before an observer got it is missed there.
+
+        Args:
+            kind: What it is, see `wire`.
+            fields: What it says.
+            is_end: It says how this process ends, so the file has room for it.
+        """
+        number = next(self._count)
+        note = {"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}
+        # Surrogates from undecodable file names are legal in str and escaped by ASCII JSON.
+        data = json.dumps(note, default=_shown).encode("ascii")
+        if len(data) > NOTE_BYTES:
+            short = {"kind": kind, "at_ns": note["at_ns"], "n": number, "cut": len(data)}
+            data = json.dumps(short).encode("ascii")
+        if kind in PASSING:
+            self._passing.append((number, data))
+            return
+        is_common = kind in COMMON
+        (self._common if is_common else self._recent).append((number, data))
+        self._make_room()
+        if is_end:
+            self._keep(data, FILE_BYTES + LAST_BYTES)
+        else:
+            self._keep(data, FILE_BYTES // 2 if is_common else FILE_BYTES)
+
+    def since(self, number: int) -> list[tuple[int, bytes]]:
+        """The notes from `number` on that are still remembered, with their numbers.
+
+        Asked ten times a second for each observer, nearly always in vain: to sort 300 notes each
+        time was a third of what a connected observer cost the process.
+        """
+        kinds = self._recent, self._common, self._passing
+        if not any(kept and kept[-1][0] >= number for kept in kinds):
+            return []
+        notes = [note for kept in kinds for note in tuple(kept)]
+        return sorted(note for note in notes if note[0] >= number)
+
+    def save(self, path: str, is_deferred: bool = False) -> None:
+        """Write what was noted so far and everything from here on to a file.
+
+        Args:
+            path: The file.
+            is_deferred: Whether writing is left to `write_pending`.
+        """
+        self._pending = collections.deque() if is_deferred else None
+        self.path = path
+        for _, data in sorted((*tuple(self._recent), *tuple(self._common))):
+            self._keep(data, FILE_BYTES)
+
+    def write_pending(self) -> None:
+        """Write the lines that were deferred; may block."""
+        pending = self._pending
+        if not pending or self.path is None:
+            return
+        try:
+            while True:
+                self._write(*pending.popleft())
+        except IndexError as error:
+            # Otherwise nothing is left.
+            if not foreign_exceptions.is_ours(error):
+                raise
+
+    def _make_room(self) -> None:
+        """Forget the oldest of what comes all the time, then of the rest."""
+        kept = [*self._recent, *self._common]
+        excess = sum([len(data) + _OBJECTS_BYTES for _, data in kept]) - RECENT_BYTES
+        try:
+            while excess > 0:
+                _, data = (self._common or self._recent).popleft()
+                excess -= len(data) + _OBJECTS_BYTES
+        except IndexError as error:
+            # Otherwise other threads made room as well.
+            if not foreign_exceptions.is_ours(error):
+                raise
+
+    def _keep(self, data: bytes, room: int) -> None:
+        """Append one line to the file; one that finds no room or no descriptor is counted there.
+
+        Args:
+            data: The line.
+            room: How large the file may be already.
+        """
+        if self.path is None:
+            return
+        pending = self._pending
+        if pending is None:
+            self._write(data, room)
+        elif sum([len(line) for line, _ in tuple(pending)]) < PENDING_BYTES:
+            pending.append((data, room))
+        else:
+            self._unkept += 1
+
+    def _write(self, data: bytes, room: int) -> None:
+        """Append one line to the file, as `_keep`."""
+        if self.path is None or self._file_bytes > room:
+            return
+        os = self._system.os
+        lines = data + b"\n"
+        if self._unkept:
+            lines = self._problem(f"{self._unkept} notes are missing here") + lines
+        if self._file_bytes + len(lines) > room:
+            lines += self._problem(_FULL if room >= FILE_BYTES else _HALF_FULL)
+        size = self._file_bytes + len(lines)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            (fd,) = runtime_dir.opened(self._system, self.path, flags)
+        except OSError as error:
+            self._unkept += 1
+            if not foreign_exceptions.is_ours(error):
+                raise
+            return
+        self._file_bytes = size
+        try:
+            os.write(fd, lines)
+            self._unkept = 0
+        except OSError as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
+            self._file_bytes = FILE_BYTES + LAST_BYTES + 1
+        finally:
+            os.close(fd)
+
+    def _problem(self, text: str) -> bytes:
+        """A line of the file about the file."""
+        at_ns = self._system.monotonic_ns()
+        note = {"kind": "hook-problem", "at_ns": at_ns, "what": "notes", "text": text}
+        return json.dumps(note).encode("ascii") + b"\n"

@@ -1,0 +1,151 @@
+"""The question whether to inject the hook: its state, its line, and the plan as text."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.report.injection_plan import plan_text
+from mpwatch.report.table import TextStyle
+from mpwatch.tui.elements.styled_text import Line, cell, cut, line, width_of
+
+READABLE_AFTER_S = 0.5
+"""A key pressed sooner was meant for the previous screen contents."""
+REPLAN_S = 2.0
+"""Minimum interval between plans while processes start and exit."""
+
+
+class HookQuestion:
+    """Whether the question is asked, and its injection plan.
+
+    A plan is made on another thread, since it reads symbols of every interpreter. Attributes are
+    read and written on the dashboard's thread.
+
+    Attributes:
+        asks: Whether to ask the question as soon as a plan is ready.
+        plan: The injection plan; `None` until one was made.
+    """
+
+    def __init__(
+        self,
+        make_plan: Callable[[Iterable[ProcSample]], InjectionPlan],
+        *,
+        asks: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make_plan = make_plan
+        self._clock = clock
+        self.asks = asks
+        self.plan: InjectionPlan | None = None
+        self._planned_for: frozenset[ProcessId] = frozenset()
+        self._planned_s = float("-inf")
+        self._is_planning = False
+        self._shown_s: float | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the question is on the top line."""
+        return self.asks and self.plan is not None and bool(self.plan.injectable())
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether answer keys are enabled: after the time needed to read the question."""
+        shown_s = self._shown_s
+        is_readable = shown_s is not None and self._clock() - shown_s >= READABLE_AFTER_S
+        return self.is_shown and is_readable
+
+    def ask(self) -> None:
+        """Ask the question, again if it was answered before."""
+        self.asks = True
+        self.plan = None
+        self._shown_s = None
+        self._planned_s = float("-inf")
+
+    def answered(self) -> None:
+        """Close the question."""
+        self.asks = False
+        self._shown_s = None
+
+    def wants_plan(self, snapshot: Snapshot) -> bool:
+        """Whether a new plan is due for this snapshot; if so, mark planning as started."""
+        if not self.asks or self._is_planning:
+            return False
+        processes = _candidates(snapshot)
+        is_stale = self.plan is None or processes != self._planned_for
+        if not processes or not is_stale or self._clock() - self._planned_s < REPLAN_S:
+            return False
+        self._is_planning = True
+        self._planned_for = processes
+        return True
+
+    def make(self, snapshot: Snapshot) -> InjectionPlan:
+        """Make a plan; called on another thread."""
+        return self._make_plan([process.sample for process in snapshot.living()])
+
+    def planned(self, plan: InjectionPlan | None) -> None:
+        """Store a finished plan, or `None` if planning failed."""
+        self._is_planning = False
+        self._planned_s = self._clock()
+        self.plan = plan
+        if self.is_shown and self._shown_s is None:
+            self._shown_s = self._clock()
+
+
+def _candidates(snapshot: Snapshot) -> frozenset[ProcessId]:
+    return frozenset(
+        process.process
+        for process in snapshot.living()
+        if process.sample.is_python and process.hook.state == "absent"
+    )
+
+
+_KEYS: Line = line(
+    ("y", "accent"), " yes, ", ("n", "accent"), " no, ", ("d", "accent"), " what it does"
+)
+_SHORT_KEYS: Line = line(("y", "accent"), "es ", ("n", "accent"), "o ", ("d", "accent"), "etails")
+
+
+def question_line(plan: InjectionPlan, width: int) -> Line:
+    """The question with its answers; the reasons are shortened to the width."""
+    count = len(plan.injectable())
+    asked = line(
+        " ",
+        (f"inject the hook into {count} process{'' if count == 1 else 'es'}?", "warning"),
+        " ",
+    )
+    for left_out in _left_out(plan):
+        whole = (*asked, *cell(left_out), *_KEYS)
+        if width_of(whole) < width:
+            return whole
+    return cut((*asked, *_SHORT_KEYS), width)
+
+
+def _left_out(plan: InjectionPlan) -> list[str]:
+    """Texts about the processes left out, the longest first."""
+    left_out = plan.left_out()
+    if not left_out:
+        return [""]
+    count = len(left_out)
+    (reason, its_count), *others = Counter(each.reason for each in left_out).most_common()
+    words = f"{count} {'is' if count == 1 else 'are'} left out"
+    more = f" and {count - its_count} for other reasons" if others else ""
+    return [f"{words}: {reason}{more}. ", f"{words}: {reason[:24].rstrip()}.. ", f"{words}. ", ""]
+
+
+def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
+    """The effect of an injection on each process, and the keys for the answer."""
+    text = plan_text(plan, style=TextStyle(width=width, has_colour=False))
+    return (
+        line(("inject the hook", "title")),
+        cell(""),
+        *(cell(each) for each in text.splitlines()),
+        cell(""),
+        line(
+            ("y", "accent"), " inject   ", ("n", "accent"), " do not   ", ("esc", "accent"), " back"
+        ),
+    )

@@ -1,0 +1,150 @@
+"""Screens of scrolling text: a finding, the help, the plan of an injection."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from mpwatch.model.findings import Finding
+from mpwatch.model.injection import InjectionPlan
+from mpwatch.tui.elements.header import header
+from mpwatch.tui.elements.help_text import HelpText
+from mpwatch.tui.elements.styled_text import cell
+from mpwatch.tui.hook_question import plan_lines
+from mpwatch.tui.pages.findings import in_full
+from mpwatch.tui.screens.base import LiveScreen, ProcessRequested
+from mpwatch.tui.view_state import ViewState
+from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+
+
+class FindingScreen(LiveScreen):
+    """Shows the current state of a finding, or its last state if no longer reported."""
+
+    help_title = "a finding"
+    help_lines = (
+        "evidence  the observed values; there is no finding without evidence.",
+        "fix       the change to make, with its trade-off.",
+        "enter opens the process of the finding.",
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back", key_display="esc", id="back"),
+        Binding("enter", "open_process", "Open the process", id="finding.process"),
+    ]
+
+    def __init__(self, view_state: ViewState, finding: Finding) -> None:
+        super().__init__()
+        self.view_state = view_state
+        self.finding = finding
+        self._header = LineView(classes="bar")
+        self._text = ScrollingLines(classes="sheet")
+
+    def compose(self) -> ComposeResult:
+        """Status line, the finding, the keys."""
+        yield self._header
+        yield self._text
+        yield (keys := LineView(classes="bar"))
+        keys.show((cell(" esc back   enter open the process   y copy   ? help", "dim"),))
+
+    def on_mount(self) -> None:
+        """Focus the text."""
+        self._text.focus()
+
+    def show_snapshot(self) -> None:
+        """Draw the finding from the newest snapshot."""
+        view = self.view_state.view
+        if view is None or not self.size.width:
+            return
+        for finding in view.snapshot.findings:
+            if finding.key == self.finding.key:
+                self.finding = finding
+        width = self.size.width
+        self._header.show((header(view.snapshot, self.view_state.settings, width),))
+        self._text.show((cell(""), *in_full(self.finding, view, width - 4)))
+
+    def on_resize(self) -> None:
+        """Wrap to the new width."""
+        self.show_snapshot()
+
+    @property
+    def plain(self) -> str:
+        """The text, to copy."""
+        return self._text.plain
+
+    def action_open_process(self) -> None:
+        """Open the process of the finding."""
+        if self.finding.process is not None:
+            self.post_message(ProcessRequested(self.finding.process))
+
+
+MARGIN = 5
+"""Cells at the sides of the text, and its scrollbar."""
+NARROW = 40
+
+
+class HelpScreen(Screen[None]):
+    """The help text; the usual keys close it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
+    ]
+
+    def __init__(self, help_text: HelpText) -> None:
+        super().__init__()
+        self._help_text = help_text
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        yield ScrollingLines(classes="sheet")
+
+    def on_mount(self) -> None:
+        """Focus the text."""
+        self.query_one(ScrollingLines).focus()
+
+    def on_resize(self) -> None:
+        """Wrap the text to the new width."""
+        text = self.query_one(ScrollingLines)
+        text.show(self._help_text.lines(max(NARROW, self.size.width - MARGIN)))
+
+    def show_snapshot(self) -> None:
+        """Draw nothing: help does not depend on the snapshot."""
+
+
+"""Cells at the sides of the text, and its scrollbar."""
+
+
+class InjectionScreen(Screen[bool]):
+    """The plan; closes with the answer, or without one on `esc`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Inject", id="injection.yes"),
+        Binding("n", "answer(False)", "Do not inject", id="injection.no"),
+        Binding("escape,q,d,enter", "back", "Back", id="injection.back"),
+    ]
+
+    def __init__(self, plan: InjectionPlan) -> None:
+        super().__init__()
+        self._plan = plan
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        yield ScrollingLines(classes="sheet")
+
+    def on_mount(self) -> None:
+        """Focus the text."""
+        self.query_one(ScrollingLines).focus()
+
+    def on_resize(self) -> None:
+        """Wrap the text to the new width."""
+        text = self.query_one(ScrollingLines)
+        text.show(plan_lines(self._plan, max(NARROW, self.size.width - MARGIN)))
+
+    def action_answer(self, yes: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(yes)
+
+    def action_back(self) -> None:
+        """Close and leave the question open."""
+        self.dismiss(None)

@@ -1,0 +1,1 @@
+"""Programs that run for minutes or hours on demand, each printing what it found."""

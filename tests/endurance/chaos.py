@@ -1,0 +1,373 @@
+"""Jobs under every start method, while observers come, stall, are stopped and are killed at random.
+
+    python -m tests.endurance.chaos --rounds 1000
+    python -m tests.endurance.chaos --rounds 1 --seed 4711     # a round that failed, once more
+
+A round runs `tests/programs/chaos_job.py` twice with one seed: alone, and with everything below
+done to it at random moments. Its output and its exit code must be the same, it must end in time,
+and no process and no file may be left but those of processes that were killed.
+
+- mpwatch injects the hook, dumps, diagnoses, records and detaches; it is left alone, stopped for a
+  while, or killed by SIGTERM or SIGKILL.
+- Clients connect to the hooks' sockets and read, stall, send garbage, or close in mid-frame.
+- The runtime directory is removed, its file system filled, /dev/shm filled but for what the
+  job needs.
+- Pids are reused at once. The job is stopped and continued, and gets signals that it handles.
+- In some rounds the job may open few descriptors, and has the hook from its start.
+
+Each round has mount, pid and IPC namespaces of its own, which takes root. Clocks are not moved: the
+kernel has no namespace for the wall clock. The exit code is 1 if a round failed, 2 if none
+could run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import PROGRAMS
+
+STEPS = 16
+JOB_WITHIN_S = 600.0
+"""For a job of 4 to 30 s on an idle machine: this long only if something hangs."""
+OBSERVERS_WITHIN_S = 60.0
+RUNTIME_BYTES = 32 << 20
+SHM_BYTES = 256 << 20
+SHM_NEEDED_BYTES = 64 << 20
+"""What is left free of /dev/shm for the job."""
+FEW_DESCRIPTORS = 96
+METHODS = ["fork"] * 6 + ["forkserver"] * 2 + ["spawn"]
+STRATEGIES = ["file_descriptor", "file_system"]
+RUNTIME = Path("/run/chaos")
+NAMESPACES = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+
+
+class Round:
+    """One job under chaos, inside the namespaces."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.method = self.dice.choice(METHODS)
+        self.strategy = self.dice.choice(STRATEGIES)
+        self.is_hooked = self.dice.random() < 0.4
+        self.has_few_descriptors = self.dice.random() < 0.3
+        self.observers: list[subprocess.Popen[bytes]] = []
+        self.clients: list[socket.socket] = []
+        self.counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.has_killed = False
+        """An observer was killed by SIGKILL."""
+
+    def run(self) -> None:
+        """Run the job alone and under chaos, and compare."""
+        expected = self._job_alone()
+        job = self._start(self.method, self.is_hooked)
+        output: list[bytes] = []
+        reader = threading.Thread(target=lambda: output.extend(job.communicate()))
+        reader.start()
+        deadline_s = time.monotonic() + JOB_WITHIN_S
+        while reader.is_alive() and time.monotonic() < deadline_s:
+            reader.join(self.dice.random() * 0.4)
+            if reader.is_alive():
+                self._disturb(job.pid)
+        if reader.is_alive():
+            self.faults.append(f"it did not end within {JOB_WITHIN_S:.0f} s: {stacks_of(job.pid)}")
+            kill_all_but(os.getpid())
+            reader.join()
+            return
+        found = (job.returncode, output[0])
+        if found != expected:
+            errors = output[1][-2000:]
+            self.faults.append(
+                f"alone it gave {expected}, now {found}; its errors end with {errors!r}"
+            )
+        self._wait_for_observers()
+        self._look_for_remains(output[1])
+
+    def _job_alone(self) -> tuple[int, bytes]:
+        """Exit code and output without any disturbance: the same under every start method."""
+        job = self._start("fork", is_hooked=False)
+        output, _ = job.communicate(timeout=JOB_WITHIN_S)
+        return job.returncode, output
+
+    def _start(self, method: str, is_hooked: bool) -> subprocess.Popen[bytes]:
+        runner = ["-m", "mpwatch", "run", "--headless"] if is_hooked else []
+        program = [
+            str(PROGRAMS / "chaos_job.py"),
+            str(self.seed),
+            method,
+            self.strategy,
+            str(STEPS),
+        ]
+
+        def prepare() -> None:
+            if self.has_few_descriptors:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))
+
+        return subprocess.Popen(
+            [sys.executable, *runner, *program],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=prepare,
+            start_new_session=True,
+        )
+
+    def _disturb(self, pid: int) -> None:
+        """Do one thing to the job, or to those who watch it."""
+        disturbances: list[Callable[[int], None]] = [
+            *[self._observe] * 4,
+            *[self._torment_observer] * 3,
+            *[self._connect] * 2,
+            self._remove_runtime_directory,
+            self._fill_runtime_directory,
+            self._fill_shm,
+            self._reuse_pids,
+            self._stop,
+            self._signal,
+        ]
+        what = self.dice.choice(disturbances)
+        self.counts[what.__name__.strip("_")] += 1
+        with contextlib.suppress(ProcessLookupError):
+            what(pid)
+
+    def _observe(self, pid: int) -> None:
+        """Start a command of mpwatch on the job."""
+        if sum(each.poll() is None for each in self.observers) >= 3:
+            return
+        number = len(self.observers)
+        command = self.dice.choice(
+            [
+                ["dump", str(pid), "--hook", "--json"],
+                ["dump", str(pid), "--hook", "--keep", "--no-stacks"],
+                ["diagnose", str(pid), "--for", "1", "--hook", "--keep"],
+                ["record", str(pid), "--for", "1", "--hook", "-o", f"/run/chaos-{number}.mpw"],
+                ["detach", str(pid)],
+            ]
+        )
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "mpwatch", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.observers.append(popen)
+
+    def _torment_observer(self, _pid: int) -> None:
+        """Stop a running observer for a moment, or kill it."""
+        alive = [each for each in self.observers if each.poll() is None]
+        if not alive:
+            return
+        popen = self.dice.choice(alive)
+        number = self.dice.choice([signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+        popen.send_signal(number)
+        self.has_killed |= number == signal.SIGKILL
+        if number == signal.SIGSTOP:
+            time.sleep(self.dice.random() * 0.5)
+            popen.send_signal(signal.SIGCONT)
+
+    def _connect(self, _pid: int) -> None:
+        """Connect to some hook, and be a bad client."""
+        sockets = list(RUNTIME.glob("mpwatch/*.sock"))
+        if not sockets:
+            return
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(0.2)
+        with contextlib.suppress(OSError):
+            client.connect(str(self.dice.choice(sockets)))
+            client.send(self.dice.randbytes(self.dice.choice([1, 5, 4000])))
+            client.recv(self.dice.choice([1, 100, 65536]))
+        if self.dice.random() < 0.5:
+            client.close()
+        else:
+            self.clients.append(client)  # it stalls until the end
+
+    def _remove_runtime_directory(self, _pid: int) -> None:
+        shutil.rmtree(RUNTIME / "mpwatch", ignore_errors=True)
+
+    def _fill_runtime_directory(self, _pid: int) -> None:
+        fill(RUNTIME / "filler", leave_bytes=0)
+        time.sleep(self.dice.random() * 0.5)
+        (RUNTIME / "filler").unlink()
+
+    def _fill_shm(self, _pid: int) -> None:
+        fill(Path("/dev/shm/filler"), leave_bytes=SHM_NEEDED_BYTES)
+        time.sleep(self.dice.random() * 0.5)
+        Path("/dev/shm/filler").unlink()
+
+    def _reuse_pids(self, pid: int) -> None:
+        """Have the next pids be those that have just become free."""
+        with contextlib.suppress(OSError):
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid))
+
+    def _stop(self, pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.dice.random() * 0.3)
+        os.kill(pid, signal.SIGCONT)
+
+    def _signal(self, pid: int) -> None:
+        """Send a signal that the job handles, once it does."""
+        if self._handles(pid, signal.SIGUSR1):
+            os.kill(pid, signal.SIGUSR1)
+
+    def _handles(self, pid: int, number: int) -> bool:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+        return False
+
+    def _wait_for_observers(self) -> None:
+        """All end by themselves once the job has ended."""
+        deadline_s = time.monotonic() + OBSERVERS_WITHIN_S
+        for popen in self.observers:
+            try:
+                popen.wait(max(0.1, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.faults.append(f"an observer hangs: {popen.args!r}: {stacks_of(popen.pid)}")
+        for client in self.clients:
+            client.close()
+
+    def _look_for_remains(self, errors: bytes) -> None:
+        """Processes, and files of processes that were not killed."""
+        deadline_s = time.monotonic() + 10
+        while (left := others()) and time.monotonic() < deadline_s:
+            time.sleep(0.1)  # torch_shm_manager notices the end of its clients after a moment
+        for pid in left:
+            self.faults.append(f"process {pid} is left: {command_line(pid)}")
+        killed = {
+            line.split()[1] for line in errors.decode().splitlines() if line.startswith("dies")
+        }
+        for path in RUNTIME.glob("mpwatch/*"):
+            if path.name.startswith("attach-") and self.has_killed:
+                continue  # of an observer that was killed: the next one removes it
+            if path.name.split("-")[0] not in killed:
+                notes = path.with_suffix(".notes")
+                text = notes.read_text(errors="replace")[-1000:] if notes.exists() else ""
+                self.faults.append(f"{path.name} is left by a process that nobody killed: {text}")
+
+
+def fill(path: Path, leave_bytes: int) -> None:
+    """Make a file that takes what is free on its file system, but for `leave_bytes`."""
+    free = shutil.disk_usage(path.parent).free - leave_bytes
+    with path.open("wb") as file, contextlib.suppress(OSError):
+        os.posix_fallocate(file.fileno(), 0, max(1, free))
+
+
+def others() -> list[int]:
+    """All processes of this pid namespace but this one and those that only wait to be reaped."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid() and command_line(pid)]
+
+
+def command_line(pid: int) -> str:
+    """What a process runs; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        return text.replace("\0", " ")[:300]
+    return ""
+
+
+def stacks_of(pid: int) -> str:
+    """The stacks of a job that hangs, or of an observer."""
+    dump = ["timeout", "60", sys.executable, "-m", "mpwatch", "dump", "--no-hook", str(pid)]
+    return subprocess.run(dump, capture_output=True, text=True).stdout or command_line(pid)
+
+
+def kill_all_but(pid: int) -> None:
+    """End everything in this pid namespace."""
+    for each in others():
+        if each != pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+
+
+def inside(seed: int) -> int:
+    """One round, as the first process of its namespaces: print what was found as JSON."""
+    RUNTIME.parent.mkdir(exist_ok=True)
+    for target, size in ((Path("/dev/shm"), SHM_BYTES), (RUNTIME.parent, RUNTIME_BYTES)):
+        options = f"size={size}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(target)], check=True)
+    RUNTIME.mkdir(mode=0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    one = Round(seed)
+    one.run()
+    kind = f"{one.method}, {one.strategy}{', hooked' * one.is_hooked}"
+    print(json.dumps({"kind": kind, "faults": one.faults, "counts": dict(one.counts)}))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.endurance.chaos", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=None, help="of the first round")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.inside:
+        return inside(arguments.seed)
+    if not can_run():
+        print("namespaces take root: sudo python -m tests.endurance.chaos", file=sys.stderr)
+        return 2
+    first = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    counts: Counter[str] = Counter()
+    failed, longest_s, began_s = [], 0.0, time.monotonic()
+    for seed in range(first, first + arguments.rounds):
+        round_s = time.monotonic()
+        found = one_round(seed)
+        longest_s = max(longest_s, time.monotonic() - round_s)
+        counts.update(found["counts"])
+        counts[found["kind"].split(",")[0]] += 1
+        for fault in found["faults"]:
+            print(f"FAULT in round {seed} ({found['kind']}): {fault}", flush=True)
+        if found["faults"]:
+            failed.append(seed)
+    took_s = time.monotonic() - began_s
+    print(
+        f"{arguments.rounds} rounds from seed {first} in {took_s:.0f} s, longest {longest_s:.0f} s"
+    )
+    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    print(f"{len(failed)} rounds failed: {failed}")
+    return 1 if failed else 0
+
+
+def can_run() -> bool:
+    """Whether this user may make the namespaces and mount in them."""
+    mount = ["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"]
+    try:
+        return subprocess.run([*NAMESPACES, *mount], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def one_round(seed: int) -> dict[str, Any]:
+    """Run one round in namespaces of its own."""
+    command = [sys.executable, "-m", "tests.endurance.chaos", "--inside", "--seed", str(seed)]
+    done = subprocess.run([*NAMESPACES, *command], capture_output=True, text=True)
+    try:
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+    except (IndexError, ValueError):
+        fault = f"the round itself ended with {done.returncode}: {done.stderr[-2000:]}"
+        return {"kind": "?", "faults": [fault], "counts": {}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

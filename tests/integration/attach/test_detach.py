@@ -1,0 +1,194 @@
+"""After a detach everything is as it was, in all processes, also for who captured a wrapper."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.native import elf
+from mpwatch.attach.results import Attached, Detached
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ProcSample
+from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.integration.attach.test_kinds_of_targets import sample
+from tests.integration.attach.test_safety import resident_kib
+
+pytestmark = pytest.mark.slow
+
+VISITS = int(os.environ.get("MPWATCH_VISITS", "12"))
+WARM_UP = 3
+
+
+def ask(running: Running) -> tuple[list[str], list[str], float]:
+    """What is replaced, which modules are new, and a sum that captured functions came to."""
+    running.say(b"\n")
+    replaced, new, total = json.loads(running.line())
+    return replaced, new, total
+
+
+def settle(running: Running, is_in: bool) -> None:
+    """Have the hook in or out, in a program that mostly waits for its standard input."""
+    assert eventually(lambda: is_blocked(running.pid))
+    if is_in:
+        assert inject(running.process, timeout_s=0.05).state in ("pending", "ready")
+    else:
+        gone = detach_tree(family(running), lambda outcome: None, timeout_s=20)
+        assert {each.state for each in gone} == {"absent"}, gone
+
+
+def test_every_original_is_back_by_identity_and_captured_wrappers_still_work(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_originals")
+    assert ask(running) == ([], [], 0.0)
+    settle(running, True)
+    first = ask(running)
+    assert eventually(lambda: inject(running.process).method == "already there")
+    replaced, new, total = ask(running)
+    assert {"reducer of UntypedStorage", "multiprocessing.queues.SimpleQueue.put"} <= {*replaced}
+    assert len(replaced) > 10
+    assert (first[2], total) == (3 + 28.0, 3 + 92.0)
+    settle(running, False)
+    replaced, new, total = ask(running)
+    assert replaced == []
+    assert total == 3 + 156.0
+    assert [
+        name for name in new if "mpwatch" in name and not name.startswith("_mpwatch_hook")
+    ] == []
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def test_the_only_modules_that_stay_are_the_hooks_and_the_standard_librarys(start: Start) -> None:
+    running = start("attach_originals")
+    settle(running, True)
+    ask(running)
+    assert eventually(lambda: inject(running.process).state == "ready")
+    settle(running, False)
+    _, new, _ = ask(running)
+    own = {name for name in new if name.split(".")[0] == "_mpwatch_hook"}
+    assert own
+    assert {name.split(".")[0].lstrip("_") for name in set(new) - own} <= STANDARD
+
+
+STANDARD = {
+    "ctypes",
+    "faulthandler",
+    "json",
+    "mmap",
+    "posixsubprocess",
+    "socket",
+    "struct",
+    "uuid",
+    "zoneinfo",
+}
+
+
+def family(running: Running) -> list[ProcSample]:
+    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
+        workers = [int(pid) for pid in file.read().split()]
+    return [sample(running.pid, role="main")] + [sample(w, role="loader-worker") for w in workers]
+
+
+def holdings(pid: int) -> dict[str, int]:
+    mappings = elf.read_mappings(pid)
+    return {
+        "fds": len(os.listdir(f"/proc/{pid}/fd")),
+        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "files mapped": sum(bool(m.inode) and not m.path.startswith("/dev/shm/") for m in mappings),
+    }
+
+
+def test_visits_to_a_loading_job_leave_fds_threads_maps_memory_and_sums_as_they_were(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_loader")
+    samples = family(running)
+    assert len(samples) == 3
+
+    def visit() -> None:
+        outcomes: tuple[Attached | Detached, ...]
+        outcomes = inject_tree(samples, lambda outcome: None, timeout_s=20)
+        assert [o.state for o in outcomes] == ["ready"] * 3, outcomes
+        outcomes = detach_tree(samples, lambda outcome: None, timeout_s=20)
+        assert [o.state for o in outcomes] == ["absent"] * 3, outcomes
+        running.drain()
+
+    def lowest() -> list[dict[str, int]]:
+        """The least that each process holds while a few epochs go by: batches come and go."""
+        seen: list[list[dict[str, int]]] = []
+        for _ in range(30):
+            running.newest_line()
+            seen.append([holdings(each.process.pid) for each in samples])
+        return [
+            {name: min(look[at][name] for look in seen) for name in seen[0][at]}
+            for at in range(len(samples))
+        ]
+
+    before = lowest()
+    for _ in range(WARM_UP):  # the first ones import modules that stay
+        visit()
+    for was, warm in zip(before, lowest(), strict=True):
+        was["files mapped"] = warm["files mapped"]
+    memory = [resident_kib(each.process.pid) for each in samples]
+    for _ in range(VISITS):
+        visit()
+    assert eventually(lambda: lowest() == before), (lowest(), before)
+    grown = [resident_kib(s.process.pid) - kib for s, kib in zip(samples, memory, strict=True)]
+    assert max(grown) < 4096, grown
+    assert {line for line in running.lines if line != "ready"} == {str(256 * sum(range(64)))}
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def faults(pid: int) -> int:
+    """Pages that a process has had to map or copy so far."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[7])
+
+
+def test_a_forked_process_goes_on_sharing_the_heap_with_its_parent(start: Start) -> None:
+    running = start("attach_forked")
+    child = int(running.line())
+    heap_pages = resident_kib(running.pid) // 4
+    before = faults(child)
+    assert inject(sample(child).process, timeout_s=20).state == "ready"
+    assert detach(sample(child).process, timeout_s=20).state == "absent"
+    assert heap_pages > 10_000
+    assert faults(child) - before < 2500
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "kept"),
+    [
+        ("fork", 0, []),
+        ("forkserver", 0, []),
+        ("spawn", 0, []),
+        ("fork", 3, [".notes", ".ring"] * 2),
+        ("forkserver", 3, [".notes", ".ring"] * 2),
+    ],
+)
+def test_children_that_got_the_hook_while_they_ran_end_like_those_that_started_with_it(
+    start: Start, runtime: Path, method: str, code: int, kept: list[str]
+) -> None:
+    running = start("attach_children", method, str(code))
+    pids = [int(word) for word in running.line().split()]
+    for pid in pids:
+        attached = inject(ProcessId(pid, read_stat(pid)[2]), timeout_s=20)
+        assert attached.state == "ready", attached
+
+    running.say(b"end\n")
+
+    assert running.line() == f"{code} {code}"
+    left = list((runtime / "mpwatch").iterdir())
+    assert sorted(path.suffix for path in left) == sorted(kept)
+    texts = [path.read_text() for path in left if path.suffix == ".notes"]
+    notes = [json.loads(line) for text in texts for line in text.splitlines()]
+    assert len(notes) >= len(kept) // 2
+    assert "os._exit" not in [note.get("how") for note in notes]

@@ -1,0 +1,111 @@
+"""What detach reports is what the kernel shows of the process afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.target import read_target
+from mpwatch.collect.hook import presence
+from mpwatch.hook import wire
+from tests.integration.attach.conftest import Running, Start, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def hook_threads(pid: int) -> int:
+    """Threads with the hook's name, counted without the code that is tested."""
+    count = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", "rb") as file:
+            count += file.read() == wire.THREAD_NAME + b"\n"
+    return count
+
+
+def run_detach(pid: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mpwatch", "detach", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def start_elsewhere(start: Start, way: str, tmp_path: Path) -> Running:
+    tmp_path.chmod(0o700)
+    running = start("attach_elsewhere", way, str(tmp_path))
+    if way != "drops":
+        inject(running.process, timeout_s=5)
+    assert eventually(lambda: hook_threads(running.pid) == 1, 10)
+    return running
+
+
+WAYS = ["sets", "overwrites"]
+if os.geteuid() == 0:
+    WAYS.append("drops")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_hook_is_found_and_detached_where_the_environment_lies(
+    start: Start, tmp_path: Path, way: str
+) -> None:
+    running = start_elsewhere(start, way, tmp_path)
+    sample = read_target(running.process).sample()
+    found = presence.look(sample)
+    assert found.tids
+    assert found.ring
+    assert found.socket
+    assert inject(running.process).method == "already there"
+    done = run_detach(running.pid)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{running.pid}: the hook is detached\n")
+    assert hook_threads(running.pid) == 0
+    assert not presence.look(sample)
+    assert presence.left_files(sample, found.folder) == []
+
+
+def test_a_process_that_never_had_a_hook_is_not_said_to_have_lost_one(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    done = run_detach(running.pid)
+    assert (done.returncode, done.stdout) == (0, f"{running.pid}: there is no hook in it\n")
+    assert not detach(running.process).had_hook
+
+
+def test_a_hook_that_cannot_leave_is_not_reported_as_detached(start: Start) -> None:
+    running = start("attach_plain", "busy")
+    assert inject(running.process, timeout_s=5).state == "ready"
+    os.kill(running.pid, 19)
+    assert eventually(lambda: running.state == "T")
+    done = run_detach(running.pid)
+    assert done.returncode == 4, done
+    assert "detached" not in done.stdout
+    assert "The hook is still attached in 1 of 1 processes." in done.stderr
+    os.kill(running.pid, 18)
+    assert eventually(lambda: detach(running.process).state == "absent")
+
+
+def test_a_thread_that_stays_after_a_successful_answer_is_named(start: Start) -> None:
+    """A program that renames a thread to the hook's name stands for a hook that did not leave."""
+    running = start("attach_wrapped", "named")
+    outcome = detach(running.process, timeout_s=0.3)
+    assert outcome.state == "silent"
+    assert f"its thread {running.line()}" in outcome.reason
+
+
+def test_a_wrapper_under_another_librarys_is_left_as_a_pass_through_and_named(
+    start: Start,
+) -> None:
+    running = start("attach_wrapped", "wraps")
+    assert inject(running.process, timeout_s=5).state == "ready"
+    running.say(b"wrap\n")
+    before = running.line()
+    done = run_detach(running.pid)
+    assert done.returncode == 0, done
+    assert "remains: multiprocessing.queues.Queue.put: another library" in done.stdout
+    assert "only calls the original" in done.stdout
+    running.say(b"tell\n")
+    # Names used by the code of the wrapper underneath, and what a call through it does.
+    assert before == "wrapped"
+    assert running.line() == "calls ['original'], put 5, Full raised, get restored True"

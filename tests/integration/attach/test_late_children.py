@@ -1,0 +1,78 @@
+"""Children that come into the world while the hook comes into their parents."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach.inject import inject
+from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.late_children import late_children
+from mpwatch.attach.results import Attached
+from mpwatch.attach.target import read_stat
+from mpwatch.model.ids import ProcessId
+from tests.integration.attach.conftest import Start, eventually
+from tests.integration.attach.test_kinds_of_targets import sample
+
+pytestmark = pytest.mark.slow
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[ProcessId]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        pids = [int(word) for word in file.read().split()]
+    return [ProcessId(pid, read_stat(pid)[2]) for pid in pids]
+
+
+def born_before(process: ProcessId, at_s: float) -> bool:
+    return process.start_ticks / TICKS_PER_S + 0.02 < at_s
+
+
+def test_a_child_forked_after_the_listing_and_before_its_parents_hook_gets_it_too(
+    start: Start,
+) -> None:
+    running = start("attach_births", "0.1", "20")
+    listed = [sample(running.pid)]  # the children are in no list
+    assert eventually(lambda: len(children(running.pid)) >= 3)
+    hooked_s: dict[ProcessId, float] = {}
+
+    def progress(outcome: Attached) -> None:
+        hooked_s[outcome.process] = time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    outcomes = inject_tree(listed, progress, timeout_s=10)
+    parent_s = hooked_s[running.process]
+    without = [child for child in children(running.pid) if born_before(child, parent_s)]
+    assert len(without) >= 3
+    assert {o.process for o in outcomes if o.state == "ready"} >= {running.process, *without}
+    for child in children(running.pid):  # and those that were born with it
+        assert inject(child, timeout_s=10).state == "ready"
+
+
+def test_after_a_detach_no_child_that_was_born_meanwhile_keeps_the_hook(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_births", "0.1", "20")
+    inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    assert {outcome.state for outcome in gone} == {"absent"}, gone
+    assert len(gone) > 3
+    before = len(children(running.pid))
+    assert eventually(lambda: len(children(running.pid)) > before + 2)
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def test_children_that_are_not_python_are_left_alone(start: Start) -> None:
+    running = start("attach_births", "0.2", "20", "non-python")
+    assert eventually(lambda: len(children(running.pid)) >= 2)
+    outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    assert outcomes[0].state == "ready"
+    assert {o.reason for o in outcomes[1:]} == {"it is not a Python process"}
+
+
+def test_a_job_in_which_all_is_quiet_has_nobody_newborn(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    assert late_children([running.process]) == []

@@ -1,0 +1,82 @@
+"""Under Yama's `ptrace_scope` 1 only an ancestor may trace a target: the tracer process is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach import methods
+from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import inject
+from mpwatch.attach.native import tracer
+from mpwatch.attach.native.tracer import Tracer
+from tests.integration.attach.conftest import Start
+
+NO_CAPABILITY = "0000000000000000"
+CAP_SYS_PTRACE = "0000000000080000"
+
+
+def settings(folder: Path, scope: str, capabilities: str) -> str:
+    """A procfs with a scope and the capabilities of this process."""
+    (folder / "sys/kernel/yama").mkdir(parents=True)
+    (folder / "sys/kernel/yama/ptrace_scope").write_text(f"{scope}\n")
+    (folder / "self").mkdir()
+    (folder / "self/status").write_text(f"Name:\tx\nCapPrm:\t0\nCapEff:\t{capabilities}\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("scope", "capabilities", "is_forbidden"),
+    [
+        ("0", NO_CAPABILITY, False),
+        ("1", NO_CAPABILITY, True),
+        ("1", CAP_SYS_PTRACE, False),
+        ("2", CAP_SYS_PTRACE, False),
+    ],
+)
+def test_only_scope_1_without_the_capability_forbids_the_tracer(
+    tmp_path: Path, scope: str, capabilities: str, is_forbidden: bool
+) -> None:
+    assert tracer.is_forbidden(settings(tmp_path, scope, capabilities)) == is_forbidden
+
+
+def test_a_kernel_without_yama_does_not_forbid_the_tracer(tmp_path: Path) -> None:
+    assert not tracer.is_forbidden(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_the_observer_traces_a_child_itself_under_scope_1(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Tracer:
+        raise AssertionError("the tracer was started")
+
+    monkeypatch.setattr(methods, "PROC", settings(tmp_path, "1", NO_CAPABILITY))
+    monkeypatch.setattr(tracer, "start", refuse)
+    running = start("attach_plain", "idle")
+    are_ours: list[bool] = []
+
+    def note_tracer(name: str) -> None:
+        if name == "seize":
+            with open(f"/proc/{running.pid}/status") as file:
+                tid = next(line.split()[1] for line in file if line.startswith("TracerPid"))
+            are_ours.append(os.path.exists(f"/proc/self/task/{tid}"))
+
+    attached = inject(running.process, timeout_s=20, step=note_tracer)
+    assert (attached.state, attached.method) == ("ready", "pending call")
+    assert are_ours == [True]
+    assert detach(running.process, timeout_s=20).state == "absent"
+
+
+@pytest.mark.slow
+def test_the_observer_traces_a_child_itself_where_the_tracer_is_refused(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> float:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Tracer, "queue", refused)
+    running = start("attach_plain", "idle")
+    assert inject(running.process, timeout_s=20).state == "ready"

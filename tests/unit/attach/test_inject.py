@@ -1,0 +1,37 @@
+"""`inject` where the hook's own thread opens its socket later than the payload answers."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from mpwatch.attach import inject
+from mpwatch.attach.results import Answer
+from mpwatch.attach.target import read_stat
+from mpwatch.collect.hook import discovery
+from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.model.ids import ProcessId
+
+
+@pytest.mark.parametrize(("socket_path", "asked"), [("", 4), ("/run/user/0/mpwatch/1.sock", 1)])
+def test_a_hook_that_named_no_socket_is_ready_once_it_listens(
+    monkeypatch: pytest.MonkeyPatch, socket_path: str, asked: int
+) -> None:
+    calls = []
+
+    def connect(*_: object) -> socket.socket:
+        calls.append(1)
+        if len(calls) < 4:
+            raise NoHook("nobody listens")
+        return socket.socket()
+
+    answer = Answer("loaded", socket=socket_path)
+    monkeypatch.setattr(discovery, "connect", connect)
+    monkeypatch.setattr(inject, "deliver", lambda *_: (answer, "pending call", 0.001))
+
+    attached = inject.inject(ProcessId(os.getpid(), read_stat(os.getpid())[2]), timeout_s=60)
+
+    assert (attached.state, attached.method) == ("ready", "pending call")
+    assert len(calls) == asked

@@ -1,0 +1,58 @@
+"""Errors of commands: one sentence, and a command that helps."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+import mpwatch.cli
+from mpwatch.cli.failures import Failure, check_recordable, describe, reading, writing
+
+SOURCES = sorted(Path(mpwatch.cli.__file__).parent.glob("*.py"))
+
+
+def test_no_failure_has_an_empty_fix() -> None:
+    calls = [
+        node
+        for source in SOURCES
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Failure"
+    ]
+    bare = [
+        ast.unparse(call)
+        for call in calls
+        if len(call.args) < 2 or ast.unparse(call.args[1]) in ("''", '""')
+    ]
+
+    assert len(calls) > 20
+    assert bare == []
+
+
+def test_a_failure_is_printed_with_the_command_that_helps() -> None:
+    failure = Failure("Process 42 does not exist.", "mpwatch ps")
+
+    assert describe(failure) == "mpwatch: Process 42 does not exist.\n  try: mpwatch ps"
+
+
+def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
+    existing = tmp_path / "job.mpw"
+    existing.touch()
+
+    with pytest.raises(Failure, match="exists already") as caught:
+        check_recordable(str(existing))
+    assert caught.value.fix == f"mv {existing} {existing}.old"
+    with pytest.raises(Failure, match="There is no folder") as caught:
+        check_recordable(str(tmp_path / "none" / "job.mpw"))
+    assert caught.value.fix == f"mkdir -p {tmp_path / 'none'}"
+
+
+def test_files_that_cannot_be_read_or_written_are_one_sentence(tmp_path: Path) -> None:
+    path = str(tmp_path / "none" / "job.mpw")
+
+    with pytest.raises(Failure, match=f"^{path} cannot be read: .*[.]$"), reading(path):
+        os.stat(path)
+    with pytest.raises(Failure, match=f"^{path} cannot be written: .*[.]$"), writing(path):
+        pass

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import ctypes  # as torch and `forks` do where it is needed
+import gc
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.safe import foreign_exceptions
+
+only_3_10 = pytest.mark.skipif(sys.version_info[:2] != (3, 10), reason="others need no ctypes")
+
+
+class Handler:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        raise RuntimeError("a worker died")
+
+
+def plain(number: int, frame: FrameType | None) -> None:
+    raise ValueError("from the handler")
+
+
+@pytest.fixture(params=[plain, Handler(), Handler().__call__])
+def handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, request.param)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def caught(raise_it: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as info:  # noqa: PT011 - any at all
+        raise_it()
+    return info.value
+
+
+def test_an_exception_of_a_signal_handler_is_not_ours(handler: None) -> None:
+    error = caught(lambda: signal.raise_signal(signal.SIGUSR1))
+
+    assert foreign_exceptions.signal_behind(error) == signal.SIGUSR1
+    assert not foreign_exceptions.is_ours(error)
+
+
+def any_number(*arguments: object) -> None:
+    raise ValueError(arguments[0])
+
+
+@pytest.mark.parametrize("shared", [plain, Handler(), Handler().__call__, any_number])
+def test_one_handler_of_several_signals_is_asked_for_which_it_ran(
+    shared: Callable[[int, FrameType | None], None],
+) -> None:
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+    before = {number: signal.signal(number, shared) for number in numbers}
+    try:
+        errors_seen = [caught(lambda n=n: signal.raise_signal(n)) for n in numbers]  # type: ignore[misc]
+        assert [foreign_exceptions.signal_behind(each) for each in errors_seen] == list(numbers)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_mistake_of_the_bookkeeping_is_ours() -> None:
+    assert foreign_exceptions.is_ours(caught(lambda: dict[str, int]()["key"]))
+
+
+def test_an_exception_injected_from_outside_is_not_ours() -> None:
+    class Cancelled(Exception):
+        pass
+
+    assert not foreign_exceptions.is_ours(Cancelled())
+    assert not foreign_exceptions.is_ours(KeyboardInterrupt())
+
+
+def stops(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_is_the_signals_whose_handler_made_it_and_else_the_keyboards() -> None:
+    before = signal.signal(signal.SIGUSR1, stops)
+    try:
+        with pytest.raises(KeyboardInterrupt) as info:
+            signal.raise_signal(signal.SIGUSR1)
+        assert foreign_exceptions.signal_behind(info.value) == signal.SIGUSR1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert foreign_exceptions.signal_behind(KeyboardInterrupt()) == signal.SIGINT
+
+
+class Told(Exception):
+    """An exception whose text the program makes."""
+
+    calls = 0
+
+    def __str__(self) -> str:
+        Told.calls += 1
+        raise KeyError("no")
+
+    def __getattribute__(self, name: str) -> object:
+        Told.calls += 1
+        raise KeyError(name)
+
+
+class Argument:
+    def __str__(self) -> str:
+        raise KeyError("no")
+
+    __repr__ = __str__
+
+
+class Word(str):
+    def __str__(self) -> str:
+        raise KeyError("no")
+
+    __repr__ = __str__
+
+
+def test_the_text_of_an_exception_is_read_without_the_programs_code() -> None:
+    assert foreign_exceptions.text_of(Told("lost", 3)) == "lost, 3"
+    assert foreign_exceptions.frames_of(Told()) == []
+    assert not foreign_exceptions.is_ours(Told())
+    assert Told.calls == 0
+
+    assert foreign_exceptions.text_of(ValueError(Argument())) == "<Argument>"
+    assert foreign_exceptions.text_of(ValueError(Word("said"))) == "said"
+    assert foreign_exceptions.text_of(OSError(2, "gone", Argument())) == "2, gone"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a", 1),
+        KeyError("key"),
+        OSError(2, "No such file", "/nowhere"),
+        SyntaxError("bad", ("file.py", 1, 1, "x")),
+        SystemExit(3),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"),
+    ],
+)
+def test_a_built_in_exception_of_plain_values_has_the_text_that_python_shows(
+    error: BaseException,
+) -> None:
+    assert foreign_exceptions.text_of(error)[:3] == str(error)[:3]
+
+
+def innermost(number: int) -> None:
+    try:
+        raise KeyError(number)
+    except KeyError as cause:
+        raise ValueError("no such number") from cause
+
+
+def original(number: int) -> None:
+    if number:
+        original(number - 1)
+    innermost(number)
+
+
+def wrapper(number: int) -> None:
+    try:
+        original(number)
+    except BaseException as error:
+        foreign_exceptions.unframe(error)
+        raise
+
+
+def test_an_exception_passes_wrappers_with_all_that_it_had() -> None:
+    bare, wrapped = caught(lambda: original(2)), caught(lambda: wrapper(2))
+
+    assert (type(wrapped), str(wrapped)) == (type(bare), str(bare))
+    assert repr(wrapped.__cause__) == repr(bare.__cause__) == "KeyError(0)"
+    assert wrapped.__context__ is wrapped.__cause__
+    assert wrapped.__suppress_context__ is bare.__suppress_context__
+    lines = [(each.name, each.lineno) for each in traceback.extract_tb(wrapped.__traceback__)]
+    assert (
+        lines[2:]
+        == [(each.name, each.lineno) for each in traceback.extract_tb(bare.__traceback__)][2:]
+    )
+
+
+def names_in(error: BaseException) -> list[str]:
+    return [each.name for each in traceback.extract_tb(error.__traceback__)]
+
+
+def asking() -> Iterator[BaseException | None]:
+    """Three times into a wrapper, from where an exception of its own is dealt with."""
+    try:
+        raise LookupError("first")
+    except LookupError as first:
+        for _ in range(2):
+            try:
+                wrapper(0)
+            except ValueError as error:
+                yield error
+        yield sys.exc_info()[1]
+        yield first
+    wrapper(0)
+
+
+def before_the_cause(error: BaseException | None) -> BaseException | None:
+    """What was being dealt with as the cause of an exception came."""
+    assert error is not None
+    assert error.__cause__ is not None
+    return error.__cause__.__context__
+
+
+def test_what_a_generator_deals_with_and_what_its_caller_does_stay_apart() -> None:
+    asked = asking()
+    outer = OSError("outer")
+    try:
+        raise outer
+    except OSError:
+        first, second, handled, its_own = (next(asked) for _ in range(4))
+        handled_here = sys.exc_info()[1]
+        last = caught(lambda: next(asked))
+
+    assert (handled, handled_here, sys.exc_info()[1]) == (its_own, outer, None)
+    assert before_the_cause(first) is before_the_cause(second) is its_own
+    assert before_the_cause(last) is outer
+    assert isinstance(first, ValueError)
+    assert isinstance(second, ValueError)
+    assert names_in(first) == names_in(second) == ["asking", "original", "innermost"]
+    assert names_in(last)[-3:] == ["asking", "original", "innermost"]
+
+
+def test_a_call_that_did_not_begin_ends_where_the_program_called() -> None:
+    error = caught(lambda: wrapper("ab"))  # type: ignore[arg-type]
+    assert names_in(error)[-1] == "original"
+
+    def misfit() -> None:
+        try:
+            original()  # type: ignore[call-arg]
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
+
+    assert names_in(caught(lambda: misfit()))[-1] == "<lambda>"
+
+
+def test_exceptions_that_passed_leave_no_reference_behind() -> None:
+    def references() -> tuple[int, ...]:
+        error = caught(lambda: wrapper(1))
+        return sys.getrefcount(error), sys.getrefcount(error.__traceback__)
+
+    bare = caught(lambda: original(1))
+    assert references() == (sys.getrefcount(bare), sys.getrefcount(bare.__traceback__))
+    # Those that `pytest.raises` caught are cycles.
+    gc.collect()
+    before = sys.getrefcount(ValueError), sys.getrefcount(None)
+    for _ in range(1000):
+        caught(lambda: wrapper(1))
+    gc.collect()
+    after = sys.getrefcount(ValueError), sys.getrefcount(None)
+    assert all(abs(new - old) < 500 for new, old in zip(after, before, strict=True))
+
+
+def test_outside_an_except_clause_nothing_becomes_the_exception_that_is_handled() -> None:
+    error = caught(lambda: original(1))
+    foreign_exceptions.unframe(error)
+    foreign_exceptions.cut(error, None)
+    assert sys.exc_info() == (None, None, None)
+
+
+def refuses(*_: object) -> None:
+    raise PermissionError("an audit hook refuses")
+
+
+def somewhere_else(*_: object) -> int:
+    return 1
+
+
+class Nothing:
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(name)
+
+
+UNFIT = {
+    "absent": None,
+    "half imported": SimpleNamespace(),
+    "refused": SimpleNamespace(PyDLL=refuses),
+    "of another Python": SimpleNamespace(
+        PyDLL=lambda _: Nothing(),
+        c_char=SimpleNamespace(in_dll=somewhere_else),
+        addressof=somewhere_else,
+    ),
+}
+
+
+@only_3_10
+@pytest.mark.parametrize("unfit", UNFIT.values(), ids=UNFIT)
+def test_where_ctypes_does_not_serve_one_line_of_the_wrapper_stays(
+    unfit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_exceptions, "_replacing", None)
+    monkeypatch.setitem(sys.modules, "ctypes", unfit)
+    assert names_in(caught(lambda: wrapper(0)))[-4:] == [
+        "<lambda>", "wrapper", "original", "innermost",
+    ]  # fmt: skip
+
+    # What is not there yet may come; what does not serve is not tried again.
+    is_final = foreign_exceptions._replacing == ()
+    assert is_final is (getattr(unfit, "PyDLL", None) is not None)
+
+
+@only_3_10
+def test_the_types_of_everybodys_functions_stay_as_they_are() -> None:
+    caught(lambda: wrapper(0))
+    assert foreign_exceptions._replacing
+    assert ctypes.pythonapi.Py_NewRef.argtypes is None
+    assert ctypes.pythonapi.PyErr_SetExcInfo.restype is ctypes.c_int
+
+
+@only_3_10
+def test_a_handler_that_raises_while_the_functions_are_looked_for_is_let_through(
+    handler: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    struck = SimpleNamespace(PyDLL=lambda _: signal.raise_signal(signal.SIGUSR1))
+    monkeypatch.setattr(foreign_exceptions, "_replacing", None)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ctypes", struck)
+        error = caught(lambda: wrapper(0))
+    assert foreign_exceptions.signal_behind(error) == signal.SIGUSR1
+    assert isinstance(error.__context__, ValueError)
+    assert "wrapper" not in names_in(caught(lambda: wrapper(0)))

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import sys
+import weakref
+from pathlib import Path
+from types import GeneratorType, ModuleType
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.checks import fork_risks
+from mpwatch.hook.checks.fork_risks import ForkRisks
+from mpwatch.hook.lifecycle.fork import ForkSteps, _shielded, counts_late
+from mpwatch.hook.session import Session
+from mpwatch.hook.transport.server import Server
+
+LATE, EARLY = (3, 13, 5), (3, 14, 1)
+
+
+class Thread:
+    """Stands in for the server: how often its thread was asked to start and to stop."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.stops = 0
+
+    def start(self) -> None:
+        self.starts += 1
+
+    def stop(self) -> bool:
+        self.stops += 1
+        return True
+
+
+@pytest.fixture
+def session(session: Session) -> Session:
+    session.state = "on"
+    return session
+
+
+@pytest.fixture
+def thread(session: Session, monkeypatch: pytest.MonkeyPatch) -> Thread:
+    thread = Thread()
+    monkeypatch.setattr(session, "server", thread)
+    return thread
+
+
+def _is_shield(thing: object) -> bool:
+    """Whether it is one of the generators behind a shielded function."""
+    return type(thing) is GeneratorType and thing.__qualname__.startswith("_shielded")
+
+
+def fork(forks: ForkSteps, session: Session, threads: int | None) -> None:
+    """What the interpreter calls in the parent, in a process of so many threads."""
+    forks._before(session)
+    forks.threads = threads
+    forks._after_in_parent(session)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_late"),
+    [
+        ((3, 11, 9), False),
+        ((3, 12, 0), True),
+        ((3, 13, 5), True),
+        ((3, 14, 0), True),
+        ((3, 14, 1), False),
+        ((3, 15, 0), False),
+    ],
+)
+def test_versions_that_count_threads_late_are_known(
+    version: tuple[int, ...], is_late: bool
+) -> None:
+    assert counts_late(version) is is_late
+
+
+def test_where_threads_are_counted_late_the_thread_waits_for_the_next_record(
+    session: Session, thread: Thread
+) -> None:
+    session.record(wire.QUEUE_PUT, 0)
+    fork(ForkSteps(LATE), session, threads=1)
+    assert thread.starts == 0
+
+    session.record(wire.QUEUE_PUT, 0)
+    session.record(wire.QUEUE_PUT, 0)
+
+    assert thread.starts == 1
+
+
+def test_the_record_of_a_second_fork_starts_nothing_either(
+    session: Session, thread: Thread
+) -> None:
+    forks = ForkSteps(LATE)
+    fork(forks, session, threads=1)
+    fork(forks, session, threads=1)
+    assert (thread.starts, thread.stops) == (0, 2)
+
+    session.record(wire.QUEUE_PUT, 0)
+
+    assert thread.starts == 1
+
+
+def test_a_step_that_was_struck_and_is_taken_again_starts_nothing_either(
+    session: Session, thread: Thread
+) -> None:
+    forks = ForkSteps(LATE)
+    fork(forks, session, threads=1)
+    forks._after_in_parent(session)
+    assert thread.starts == 0
+
+    session.record(wire.QUEUE_PUT, 0)
+
+    assert thread.starts == 1
+
+
+def test_bringing_the_hook_in_again_starts_the_thread_that_waits(
+    session: Session, thread: Thread
+) -> None:
+    fork(ForkSteps(LATE), session, threads=1)
+
+    session.resume()
+    session.resume()
+
+    assert thread.starts == 1
+
+
+@pytest.mark.parametrize(("version", "threads"), [(EARLY, 1), (LATE, 2), (LATE, None)])
+def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
+    session: Session, thread: Thread, version: tuple[int, ...], threads: int | None
+) -> None:
+    fork(ForkSteps(version), session, threads)
+
+    assert thread.starts == 1
+
+
+def test_functions_for_forks_that_nobody_holds_any_more_end_in_silence(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    steps: list[Session] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    forks = ForkSteps()
+    forks.session = session
+    function: Any = _shielded(steps.append, forks)
+    function()
+    references = [weakref.ref(each) for each in gc.get_objects() if _is_shield(each)]
+    assert len(references) > 0
+    assert steps == [session]
+
+    del function
+    gc.collect()
+
+    assert [reference() for reference in references] == [None] * len(references)
+    assert said == []
+
+
+def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
+    session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forks = ForkSteps((3, 10, 13))
+    location = forks._errno
+    assert location is not None
+
+    def start() -> None:
+        location().contents.value = errno.EINVAL
+
+    monkeypatch.setattr(thread, "start", start)
+    forks._before(session)
+    location().contents.value = errno.EAGAIN
+    forks._after_in_parent(session)
+
+    assert location().contents.value == errno.EAGAIN
+
+
+def test_what_a_child_writes_before_it_has_a_ring_of_its_own_is_not_in_its_parents_file(
+    session: Session, thread: Thread, tmp_path: Path
+) -> None:
+    path = tmp_path / "ring"
+    session.ring.open_file(str(path), 1, 1)
+    forks = ForkSteps()
+
+    forks._before(session)
+    session.record(wire.CUDA_INIT, 0)
+    held = path.read_bytes()[wire.HEADER_BYTES :]
+    forks._after_in_parent(session)
+
+    assert not any(held)
+    rows = wire.RECORD.iter_unpack(path.read_bytes()[wire.HEADER_BYTES :])
+    assert [row[2] for row in rows if row[0]] == [wire.CUDA_INIT, wire.FORKED]
+
+
+def test_a_child_counts_its_own_records_from_the_first(session: Session, thread: Thread) -> None:
+    session.record(wire.QUEUE_PUT, 0)
+    forks = ForkSteps()
+
+    forks._before(session)
+    session.server = Server(session)
+    forks._after_in_child(session)
+
+    assert session.ring.handed_out() == 0
+    assert not session.ring.is_written(0)
+
+
+def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+
+    assert ForkSteps((3, 10, 13)).session is None
+
+
+def test_what_a_fork_copies_is_noted_down_to_the_pools_of_libraries(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = ModuleType("torch")
+    torch.get_num_threads = lambda: 6
+    cuda: Any = ModuleType("torch.cuda")
+    cuda._initialized = True
+    for name, module in (("torch", torch), ("torch.cuda", cuda), ("lmdb", ModuleType("lmdb"))):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    ForkRisks().take(session, 4)
+
+    ((_, data),) = session.notes.since(0)
+    note = json.loads(data)
+    assert (note["threads"], note["torch_threads"], note["omp_num_threads"]) == (4, 6, "3")
+    assert (note["cuda"], "lmdb" in note["libraries"]) == (True, True)
+
+
+def test_threads_that_only_differ_in_their_numbers_are_one_risk(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ForkRisks()
+    for number in range(200):
+        names = [f"Thread-{number} (work)", "QueueFeederThread"][: 1 + number % 2]
+        monkeypatch.setattr(fork_risks, "python_threads", lambda names=names: names)
+        found.take(session, 2)
+
+    assert [json.loads(data)["kind"] for _, data in session.notes.since(0)] == ["fork", "fork"]
+    found.restart()
+    found.take(session, 2)
+    assert len(session.notes.since(0)) == 3
+
+
+def test_a_program_of_ever_new_risks_does_not_fill_its_notes_with_them(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ForkRisks()
+    for number in range(200):
+        monkeypatch.setattr(fork_risks, "python_threads", lambda number=number: ["x" * number])
+        found.take(session, 2)
+
+    assert len(session.notes.since(0)) <= fork_risks.NOTED

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.checks.iterable_samples import FirstSamples
+from mpwatch.hook.session import Session
+
+numpy = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+
+def parts(session: Session, *batches: Any) -> dict[str, list[Any]]:
+    head, worker = FirstSamples(), SimpleNamespace(number=1, loader=7)
+    for batch in batches:
+        head.take(session, worker, object(), batch)
+    notes = [json.loads(note[1]) for note in session.notes.since(0)]
+    made = [note for note in notes if note["kind"] == "first-samples"]
+    return dict(made[-1]["parts"]) if made else {}
+
+
+def test_tensors_arrays_and_texts_are_known_by_their_values(session: Session) -> None:
+    first = {"id": torch.arange(8), "path": ["a", "b"], "image": numpy.zeros((8, 4))}
+    second = {"id": torch.arange(8, 16), "path": ["c", "d"], "image": numpy.ones((8, 4))}
+
+    found = parts(session, first, second)
+
+    assert found["['id']"][1:] == [16, 16]
+    assert found["['path']"][1:] == [4, 4]
+    assert found["['image']"][1:] == [64, 2]
+    assert found == parts(session, first, second)
+    assert found["['id']"][0] != parts(session, second, first)["['id']"][0]
+
+
+def test_one_batch_says_nothing_yet(session: Session) -> None:
+    assert parts(session, [torch.arange(8)]) == {}
+
+
+def test_what_is_the_programs_own_is_left_alone(session: Session) -> None:
+    class Own(torch.Tensor):  # type: ignore[misc,name-defined]
+        pass
+
+    batch = [torch.arange(8).as_subclass(Own), object(), torch.eye(4).t()[1:]]
+
+    assert parts(session, batch, batch) == {}
+
+
+def test_a_tensor_under_a_mode_of_the_programs_is_left_alone(session: Session) -> None:
+    heard = []
+
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
+        def __torch_function__(self, function: Any, *rest: Any) -> Any:
+            heard.append(function)
+
+    with Mode():
+        assert parts(session, [torch.tensor], [torch.tensor]) == {}
+        head = FirstSamples()
+        head.take(session, SimpleNamespace(number=1, loader=7), object(), [numpy.arange(3)])
+    assert heard == []

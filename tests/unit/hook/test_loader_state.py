@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.points import loader
+from mpwatch.hook.session import Session
+from mpwatch.hook.state.loader_state import LoaderStates
+
+PID = 7
+
+
+class Queue:
+    """Stands for whatever an iterator holds and nobody else does."""
+
+
+class Worker:
+    pid = 11
+
+
+class Iterator:
+    """A DataLoader iterator with three batches handed out, of which one has come early."""
+
+    def __init__(self) -> None:
+        self._worker_result_queue = Queue()
+        self._num_workers = 2
+        self._prefetch_factor = 2
+        self._persistent_workers = False
+        self._pin_memory = False
+        self._workers = [Worker(), Worker()]
+        self._dataset = [0]
+        self._rcvd_idx = 4
+        self._send_idx = 7
+        self._tasks_outstanding = 2
+        self._task_info: dict[int, Any] = {4: (0,), 5: (1, "a batch"), 6: (0,)}
+
+
+@pytest.fixture
+def readings() -> LoaderStates:
+    return LoaderStates(PID)
+
+
+def row_of(readings: LoaderStates) -> dict[str, Any]:
+    rows = readings.show()
+    assert rows is not None
+    (row,) = rows
+    return row
+
+
+def test_a_row_says_how_far_an_iterator_is_at_the_moment_of_asking(readings: LoaderStates) -> None:
+    iterator = Iterator()
+    readings.of(iterator).begin(iterator)
+
+    assert row_of(readings) == {
+        "key": 1,
+        "batches": 0,
+        "waiting_since_ns": None,
+        "workers": 2,
+        "prefetch": 2,
+        "persistent": False,
+        "pin_memory": False,
+        "pids": [11, 11],
+        "dataset": "list",
+        "rcvd": 4,
+        "sent": 7,
+        "outstanding": 2,
+        "parked": 1,
+        "owner": 0,
+    }
+
+    iterator._rcvd_idx = 5
+    iterator._task_info.pop(4)
+
+    assert (row_of(readings)["rcvd"], row_of(readings)["owner"]) == (5, 1)
+
+
+def test_no_object_of_an_iterator_lives_longer_for_being_known(readings: LoaderStates) -> None:
+    iterator = Iterator()
+    readings.of(iterator).begin(iterator)
+    itself, content = weakref.ref(iterator), weakref.ref(iterator._worker_result_queue)
+
+    readings.end(iterator)
+    del iterator
+
+    assert itself() is None
+    assert content() is None
+    assert readings.show() is None
+
+
+def test_nobody_holds_the_iterator_itself(readings: LoaderStates) -> None:
+    iterator = Iterator()
+    before = sys.getrefcount(iterator)
+    readings.of(iterator).begin(iterator)
+    readings.show()
+
+    assert sys.getrefcount(iterator) == before
+
+
+def test_a_forked_child_neither_shows_nor_holds_what_is_its_parents(readings: LoaderStates) -> None:
+    iterator = Iterator()
+    readings.of(iterator).begin(iterator)
+    content = weakref.ref(iterator._worker_result_queue)
+
+    readings.be_child(PID + 1)
+    del iterator
+
+    assert content() is None
+    assert readings.show() is None
+
+
+def test_what_a_torch_keeps_elsewhere_stays_away_and_takes_nothing_along(
+    readings: LoaderStates,
+) -> None:
+    iterator = Iterator()
+    del iterator._tasks_outstanding
+    readings.of(iterator).begin(iterator)
+
+    row = row_of(readings)
+    assert row["workers"] == 2
+    assert "rcvd" not in row
+    with pytest.raises(AttributeError, match="_tasks_outstanding"):
+        readings.of(iterator).positions()
+
+
+def test_a_hook_that_left_lets_go_of_all_iterators_and_takes_hold_of_none(
+    session: Session,
+) -> None:
+    undo = loader._gauges(types.ModuleType("torch.utils.data.dataloader"), session)
+    one, other = Iterator(), Iterator()
+    loader._begin(session, session.loaders.of(one), one)
+
+    undo()
+    session.state = "off"
+    loader._begin(session, session.loaders.of(other), other)
+    contents = [weakref.ref(each._worker_result_queue) for each in (one, other)]
+    del one, other
+
+    assert [content() for content in contents] == [None, None]
+    assert "loaders" not in session.gauges

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.lifecycle.patcher import Patcher, Point, attribute
+from mpwatch.hook.session import Session
+
+NAME = "mpwatch_test_of_patching"
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType(NAME)
+    module.work = lambda: "done"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, NAME, module)
+    return module
+
+
+def wrap(original: Any, session: Session) -> Any:
+    return lambda: f"wrapped {original()}"
+
+
+def install(session: Session, *points: Point) -> Patcher:
+    patcher = session.patcher
+    patcher._rows = points
+    patcher._loaded(NAME)
+    return patcher
+
+
+def fail(module: ModuleType, session: Session) -> Any:
+    raise TypeError("kept elsewhere")
+
+
+def test_a_point_that_a_module_lacks_is_missing_with_its_reason_and_takes_no_other_along(
+    module: ModuleType, session: Session
+) -> None:
+    patcher = install(
+        session,
+        Point("gone", NAME, attribute("Class.method", wrap)),
+        Point("changed", NAME, fail),
+        Point("work", NAME, attribute("work", wrap)),
+    )
+
+    assert patcher.installed() == ["work"]
+    assert module.work() == "wrapped done"
+    assert patcher.missing == {
+        "gone": f"AttributeError: module '{NAME}' has no attribute 'Class'",
+        "changed": "TypeError: kept elsewhere",
+    }
+
+
+def test_what_is_inherited_is_not_taken_for_the_modules_own(
+    module: ModuleType, session: Session
+) -> None:
+    module.Class = type("Class", (dict,), {})  # type: ignore[attr-defined]
+
+    patcher = install(session, Point("get", NAME, attribute("Class.get", wrap)))
+
+    assert patcher.missing == {"get": f"LookupError: {NAME} has no Class.get"}
+
+
+def test_the_very_object_is_put_back(module: ModuleType, session: Session) -> None:
+    original = module.work
+    patcher = install(session, Point("work", NAME, attribute("work", wrap)))
+
+    patcher.uninstall()
+
+    assert module.work is original
+    assert patcher.installed() == []
+
+
+def test_a_wrapper_over_ours_stays_and_ours_only_calls_the_original(
+    module: ModuleType, session: Session
+) -> None:
+    patcher = install(session, Point("work", NAME, attribute("work", wrap)))
+    ours = module.work
+
+    def theirs() -> str:
+        return f"theirs {ours()}"
+
+    module.work = theirs  # type: ignore[attr-defined]
+    patcher.uninstall()
+
+    assert module.work is theirs
+    assert theirs() == "theirs done"
+    assert ours() == "done"
+    assert list(patcher.left) == [f"{NAME}.work"]
+    assert "only calls the original" in patcher.left[f"{NAME}.work"]
+
+
+def test_an_exception_that_the_program_raised_meanwhile_is_not_swallowed(
+    module: ModuleType, session: Session
+) -> None:
+    def interrupted(module: ModuleType, session: Session) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(session, Point("work", NAME, interrupted))

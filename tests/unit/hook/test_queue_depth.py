@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import multiprocessing
+
+from mpwatch.hook.state import queue_depth
+from mpwatch.hook.state.queue_depth import QueueDepths
+
+
+def test_a_queue_tells_how_many_items_are_in_it_and_how_many_may_be() -> None:
+    queue = multiprocessing.get_context("fork").Queue(5)
+    seen = QueueDepths()
+    seen.meet(queue)
+    queue.put(1)
+    queue.put(2)
+
+    (row,) = seen.show() or []
+
+    assert (row["key"], row["maxsize"], row["depth"]) == (id(queue), 5, 2)
+    for _ in range(2):
+        queue.get(timeout=20)
+    queue.close()
+    queue.join_thread()
+
+
+def test_a_queue_without_limit_has_none_and_one_that_is_read_says_so() -> None:
+    queue = multiprocessing.get_context("fork").Queue()
+    seen = QueueDepths()
+    seen.meet(queue)
+    with queue._rlock:  # type: ignore[attr-defined]
+        (row,) = seen.show() or []
+
+    assert (row["maxsize"], row["depth"], row["is_being_read"]) == (None, 0, True)
+
+
+def test_a_queue_that_ended_is_forgotten() -> None:
+    queue = multiprocessing.get_context("fork").SimpleQueue()
+    seen = QueueDepths()
+    seen.meet(queue)
+    del queue
+
+    assert seen.show() is None
+
+
+def test_no_more_queues_are_kept_in_view_than_the_limit() -> None:
+    seen = QueueDepths()
+    context = multiprocessing.get_context("fork")
+    queues = [context.SimpleQueue() for _ in range(queue_depth.LIMIT + 3)]
+    for queue in queues:
+        seen.meet(queue)
+
+    assert len(seen.known) == queue_depth.LIMIT

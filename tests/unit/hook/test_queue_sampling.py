@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.session import Session
+from mpwatch.hook.state.queue_sampling import _MEMBERS, EVERY
+
+torch = pytest.importorskip("torch")
+
+
+def puts(session: Session, item: Any) -> int:
+    """How many puts of tensors are counted after one that is in the sample."""
+    session.items.look(item)
+    return sum(row["puts"] for row in session.items.show() or ())
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda rows: dict(enumerate(rows))])
+def test_only_the_first_members_of_an_item_are_looked_at(session: Session, kind: Any) -> None:
+    assert puts(session, kind([0] * _MEMBERS + [torch.ones(1)])) == 0
+
+
+def test_a_tensor_among_the_first_members_is_counted_for_all_puts_it_stands_for(
+    session: Session,
+) -> None:
+    assert puts(session, [0] * (_MEMBERS - 1) + [torch.ones(1)]) == EVERY
+
+
+def test_no_method_of_the_program_is_called(session: Session) -> None:
+    class Rows(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError("somebody looks")
+
+    class Named(dict[str, Any]):
+        def values(self) -> Any:
+            raise AssertionError("somebody looks")
+
+    assert puts(session, Rows([torch.ones(1)])) == EVERY
+    assert puts(session, Named(tensor=torch.ones(1))) == 2 * EVERY

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.checks.rng import note_states
+from mpwatch.hook.session import Session
+
+numpy = pytest.importorskip("numpy")
+
+
+class Dataset:
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+
+def state_of(session: Session, generator: Any) -> str:
+    note_states(session, Dataset(generator), 0)
+    note = json.loads(session.notes.since(0)[-1][1])
+    assert note["kind"] == "generators"
+    return str(note["hashes"]["dataset.generator"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        random.Random,
+        numpy.random.RandomState,
+        numpy.random.default_rng,
+        lambda seed: numpy.random.RandomState(numpy.random.PCG64(seed)),
+    ],
+    ids=["random", "RandomState", "default_rng", "RandomState of PCG64"],
+)
+def test_a_generator_is_known_by_its_state_and_by_nothing_else(session: Session, make: Any) -> None:
+    one, same, other = make(1), make(1), make(2)
+
+    assert state_of(session, one) == state_of(session, same)
+    assert state_of(session, one) != state_of(session, other)
+
+
+def test_a_number_drawn_and_one_kept_for_the_next_draw_are_states_of_their_own(
+    session: Session,
+) -> None:
+    generator = numpy.random.RandomState(1)
+    seen = {state_of(session, generator)}
+    for _ in range(2):  # normal() makes two numbers, and hands one out
+        generator.normal()
+        seen.add(state_of(session, generator))
+
+    assert len(seen) == 3
+
+
+def test_looking_at_a_generator_leaves_its_numbers_as_they_were(session: Session) -> None:
+    looked_at, left_alone = numpy.random.RandomState(1), numpy.random.RandomState(1)
+    state_of(session, looked_at)
+
+    assert looked_at.rand() == left_alone.rand()
+    assert looked_at.rand() == left_alone.rand()
+
+
+@pytest.mark.skipif(
+    numpy.lib.NumpyVersion(numpy.__version__) < "2.0.0", reason="this numpy cannot be listened to"
+)
+def test_no_array_of_words_is_written_out_as_text(session: Session) -> None:
+    written: list[Any] = []
+
+    def write(array: Any) -> str:
+        written.append(array)
+        return "an array"
+
+    with numpy.printoptions(override_repr=write):
+        state_of(session, numpy.random.RandomState(1))
+
+    assert written == []

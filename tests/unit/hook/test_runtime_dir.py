@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import os
+import stat
+from multiprocessing import process
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport.runtime_dir import (
+    MightBlock,
+    find_directory,
+    memory_device,
+    parent_and_name,
+)
+
+
+class Os:
+    """The operating system, of another user or with a disk that refuses."""
+
+    def __init__(self, **replaced: Any) -> None:
+        self.replaced = replaced
+
+    def __getattr__(self, name: str) -> Any:
+        return self.replaced.get(name) or getattr(os, name)
+
+
+def find(run: Path, **replaced: Any) -> tuple[str | None, str]:
+    system = System()
+    system.os = Os(**replaced)
+    return find_directory(system, {"XDG_RUNTIME_DIR": str(run)})
+
+
+def test_the_directory_is_made_for_its_user_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path, problem = find(tmp_path)
+    finally:
+        os.umask(before)
+
+    assert (path, problem) == (f"{tmp_path}/mpwatch", "")
+    assert stat.S_IMODE((tmp_path / "mpwatch").stat().st_mode) == 0o700
+
+
+def test_a_directory_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "mpwatch").mkdir()
+    (tmp_path / "mpwatch").chmod(0o777)
+
+    assert find(tmp_path)[0] == f"{tmp_path}/mpwatch"
+    assert stat.S_IMODE((tmp_path / "mpwatch").stat().st_mode) == 0o700
+
+
+def test_a_link_is_not_followed_even_to_a_directory_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "mpwatch").symlink_to(tmp_path / "elsewhere")
+
+    path, problem = find(tmp_path, mkdir=refuse_others(tmp_path))
+
+    assert path is None
+    assert problem.startswith(f"{tmp_path}/mpwatch is a symbolic link; ")
+
+
+def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "mpwatch").mkdir(mode=0o700)
+    other = os.getuid() + 1
+
+    path, problem = find(tmp_path, getuid=lambda: other, mkdir=refuse_others(tmp_path))
+
+    assert path is None
+    assert f"{tmp_path}/mpwatch belongs to user {os.getuid()}; " in problem
+    assert problem.endswith(f"/tmp/mpwatch-{other}: Permission denied")
+
+
+def refuse_others(folder: Path) -> Any:
+    """A mkdir that makes nothing but in one folder."""
+
+    def mkdir(path: str, mode: int) -> None:
+        if not path.startswith(str(folder)):
+            raise PermissionError(13, "Permission denied")
+        os.mkdir(path, mode)
+
+    return mkdir
+
+
+def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+
+    path, problem = find(folder, mkdir=refuse_others(tmp_path))
+
+    assert path is None
+    assert "is too long for the path of a socket" in problem
+
+
+@pytest.mark.parametrize("parent", [1 << 40, 1 << 32, 0, -7, "7", None])
+def test_a_parent_that_is_no_pid_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, parent: object
+) -> None:
+    current = process.current_process()
+    monkeypatch.setattr(current, "_parent_pid", 7, raising=False)
+    assert parent_and_name() == (7, current.name)
+
+    monkeypatch.setattr(current, "_parent_pid", parent)
+    found, name = parent_and_name()
+
+    assert found == 0
+    wire.ORIGIN.pack(found, 0, name.encode())
+
+
+MOUNTS = b"""\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:20 / /run rw,nosuid shared:2 master:3 - tmpfs tmpfs rw,mode=755
+24 23 0:31 / /run/user/1000 rw shared:4 - tmpfs tmpfs rw,mode=700
+25 22 0:40 / /mnt/with\\040blank rw - tmpfs none rw
+26 22 0:41 / /covered rw - tmpfs none rw
+27 26 8:1 / /covered rw - ext4 /dev/sda1 rw
+28 22 0:50 / /tmp rw - overlay overlay rw
+29 22 0:51 / /home rw - nfs4 server:/home rw
+torn line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "device"),
+    [
+        ("/run/mpwatch", (0, 20)),
+        ("/run/user/1000/mpwatch", (0, 31)),
+        ("/run/user/10000/mpwatch", (0, 20)),
+        ("/runs/mpwatch", None),
+        ("/mnt/with blank/mpwatch", (0, 40)),
+        ("/covered/mpwatch", None),
+        ("/tmp/mpwatch-0", None),
+        ("/home/me/run/mpwatch", None),
+        ("/", None),
+    ],
+)
+def test_the_mount_table_tells_what_lies_in_memory(
+    path: str, device: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "table").write_bytes(MOUNTS)
+    system = System()
+    system.os = Os(open=lambda _, *rest: os.open(tmp_path / "table", *rest))
+
+    assert memory_device(system, path) == (None if device is None else os.makedev(*device))
+
+
+def test_without_a_mount_table_nothing_lies_in_memory() -> None:
+    system = System()
+    system.os = Os(open=lambda _, *rest: os.open("/nowhere/table", *rest))
+
+    assert memory_device(system, "/dev/shm/x") is None
+
+
+def test_a_directory_on_a_disk_is_not_touched_where_that_might_block(tmp_path: Path) -> None:
+    def touched(*_: Any) -> None:
+        pytest.fail("it touched the disk")
+
+    system = System()
+    system.os = Os(mkdir=touched, lstat=touched, access=touched)
+    if memory_device(system, str(tmp_path)) is not None:
+        pytest.skip("temporary files lie in memory here")
+
+    with pytest.raises(MightBlock):
+        find_directory(system, {"XDG_RUNTIME_DIR": str(tmp_path)}, may_block=False)
+
+
+def test_a_directory_in_memory_is_made_at_once(runtime_in_memory: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(runtime_in_memory)}
+
+    found = find_directory(System(), environ, may_block=False)
+
+    assert found == (f"{runtime_in_memory}/mpwatch", "")
+    assert memory_device(System(), str(found[0])) == runtime_in_memory.stat().st_dev

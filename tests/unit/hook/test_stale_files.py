@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from mpwatch.hook import wire
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport import runtime_dir, stale_files
+from mpwatch.hook.transport.stale_files import EVERY, KEEP_DEAD_S, StaleFiles, sweep
+
+PAGE = 4096
+
+
+def leave(folder: Path, pid: int, age_s: float = 0.0, suffix: str = wire.RING_SUFFIX) -> Path:
+    """A file of a process that cannot be alive: its pid is above the largest there can be."""
+    path = folder / (wire.stem(5_000_000 + pid, 7) + suffix)
+    path.write_bytes(b"x" * PAGE)
+    moment = time.time() - age_s
+    os.utime(path, (moment, moment))
+    return path
+
+
+def sweep_all(folder: Path) -> set[str]:
+    """What is left after a sweep."""
+    for _ in sweep(System(), str(folder)):
+        continue
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_is_over_age_goes_and_what_is_recent_stays(tmp_path: Path) -> None:
+    leave(tmp_path, 1, KEEP_DEAD_S + 60)
+    leave(tmp_path, 2, KEEP_DEAD_S + 60, wire.NOTES_SUFFIX)
+    recent = leave(tmp_path, 3, KEEP_DEAD_S - 60)
+
+    assert sweep_all(tmp_path) == {recent.name}
+
+
+def test_of_what_is_over_size_the_oldest_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stale_files, "KEEP_DEAD_BYTES", 3 * PAGE)
+    files = [leave(tmp_path, number, age_s=number) for number in range(10)]
+
+    assert sweep_all(tmp_path) == {path.name for path in files[:3]}
+
+
+def test_the_living_their_containers_and_strangers_are_left_alone(tmp_path: Path) -> None:
+    old = KEEP_DEAD_S + 60
+    mine = tmp_path / (
+        wire.stem(os.getpid(), runtime_dir.start_ticks(System()) or 0) + wire.RING_SUFFIX
+    )
+    mine.write_bytes(b"")
+    os.utime(mine, (0, 0))
+    strangers = [tmp_path / "5000009-7.ring.bak", tmp_path / "data.ring", tmp_path / "7.sock"]
+    for path in strangers:
+        path.write_bytes(b"")
+        os.utime(path, (0, 0))
+    elsewhere = leave(tmp_path, 4, old)
+    door = elsewhere.with_suffix(wire.SOCKET_SUFFIX)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(door))
+        listener.listen()
+
+        assert sweep_all(tmp_path) == {mine.name, elsewhere.name, door.name} | {
+            path.name for path in strangers
+        }
+
+
+def test_a_socket_that_nobody_answers_goes_at_once(tmp_path: Path) -> None:
+    door = tmp_path / (wire.stem(5_000_001, 7) + wire.SOCKET_SUFFIX)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(door))
+    ring = leave(tmp_path, 1)
+
+    assert sweep_all(tmp_path) == {ring.name}
+
+
+def test_a_look_gives_way_to_a_fork_and_goes_on_after_it(tmp_path: Path) -> None:
+    for number in range(5):
+        leave(tmp_path, number, KEEP_DEAD_S + 60)
+    sweeper = StaleFiles(System())
+    sweeper.directory = str(tmp_path)
+    sweeper.begin()
+
+    rounds = 0
+    while list(tmp_path.iterdir()):
+        sweeper.work(lambda: True)
+        rounds += 1
+
+    assert rounds > 5
+
+
+@pytest.mark.parametrize(
+    ("started_by", "pid", "looks"),
+    [
+        ("run", 1, True),
+        ("attach", 1, True),
+        ("fork", EVERY, False),
+        ("spawn", EVERY, True),
+        ("forkserver", EVERY + 1, False),
+    ],
+)
+def test_those_who_come_in_look_and_one_child_in_many(
+    started_by: str, pid: int, looks: bool, tmp_path: Path
+) -> None:
+    leave(tmp_path, 1, KEEP_DEAD_S + 60)
+    sweeper = StaleFiles(System())
+    sweeper.directory = str(tmp_path)
+
+    sweeper.begin_as(started_by, pid)
+    sweeper.work(lambda: False)
+
+    assert bool(list(tmp_path.iterdir())) is not looks
+
+
+def test_one_fork_in_many_is_followed_by_a_look(tmp_path: Path) -> None:
+    leave(tmp_path, 1, KEEP_DEAD_S + 60)
+    sweeper = StaleFiles(System())
+    sweeper.directory = str(tmp_path)
+
+    for _ in range(EVERY - 1):
+        sweeper.count_fork()
+    sweeper.work(lambda: False)
+    assert list(tmp_path.iterdir())
+
+    sweeper.count_fork()
+    sweeper.work(lambda: False)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from types import ModuleType
+
+from mpwatch.hook.strip_docs import strip_package
+
+TEXT = '''
+"""What it is."""
+class Thing:
+    """A thing."""
+    def plain(self, number: int) -> int: return number
+    @property
+    def size(self) -> int: return 1
+    @staticmethod
+    def loose(text: str) -> str: return text
+def outside(path: str) -> None: ...
+'''
+
+
+class Lazy(ModuleType):
+    """A module that does something when it is asked for what it does not have."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"somebody asked for {name}")
+
+
+def module(name: str, parent: ModuleType | None = None) -> ModuleType:
+    made = ModuleType(name)
+    exec(TEXT, vars(made))
+    if parent is not None:
+        setattr(parent, name.rpartition(".")[2], made)
+    return made
+
+
+def test_modules_of_the_package_alone_lose_what_nobody_reads() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.points", package)
+    deep = module("lean_package.points.deep", inner)
+    other = module("lean_packages")
+    vars(deep).update(other=other, borrowed=vars(other)["outside"], lazy=Lazy("lazy"))
+
+    strip_package(package)
+
+    for each in (inner, deep):
+        assert each.__doc__ is None
+        assert each.Thing.__doc__ is None
+        assert not each.outside.__annotations__
+        assert not each.Thing.plain.__annotations__
+        assert not each.Thing.size.fget.__annotations__
+        assert not each.Thing.loose.__annotations__
+        assert each.Thing().plain(3) == 3
+    assert package.outside.__annotations__
+    assert other.outside.__annotations__
+    assert other.Thing.__doc__ == "A thing."
+
+
+def test_functions_lose_their_docstrings_and_say_what_they_said() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.words", package)
+    text = (
+        'def told(number, more="more"):\n    """It tells."""\n    return [number, "told", more]\n'
+        'def bare(): return "It tells."\n'
+        'def made():\n    """It makes."""\n    kept = "kept"\n    return lambda: kept\n'
+    )
+    exec(text, vars(inner))
+
+    strip_package(package)
+
+    told, bare, made = (vars(inner)[name] for name in ("told", "bare", "made"))
+    assert told(1) == [1, "told", "more"]
+    assert (bare(), made()()) == ("It tells.", "kept")
+    assert told.__doc__ is made.__doc__ is None
+    constants = [*told.__code__.co_consts, *made.__code__.co_consts]
+    assert not [each for each in constants if isinstance(each, str) and each.startswith("It ")]

@@ -1,0 +1,118 @@
+"""Process actions on real child processes of the test, and refusals."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
+from mpwatch.tui.source_lines import SourceLines
+from tests.tui.scripted import loader_job
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    program = "import sys; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-S", "-c", program], stdin=subprocess.PIPE) as child:
+        yield child
+        child.kill()
+
+
+def identity(pid: int) -> ProcessId:
+    content = Path(f"/proc/{pid}/stat").read_bytes()
+    return ProcessId(pid, int(content[content.rindex(b")") + 2 :].split()[19]))
+
+
+def test_a_signal_reaches_its_process(sleeper: subprocess.Popen[bytes]) -> None:
+    told = ProcessActions().signal(identity(sleeper.pid), signal.SIGTERM)
+
+    assert told == f"SIGTERM was sent to {sleeper.pid}."
+    assert sleeper.wait(20) == -signal.SIGTERM
+
+
+def test_a_reused_pid_gets_no_signal(sleeper: subprocess.Popen[bytes]) -> None:
+    other = ProcessId(sleeper.pid, identity(sleeper.pid).start_ticks + 1)
+
+    with pytest.raises(ActionRefused, match="has ended"):
+        ProcessActions().signal(other, signal.SIGKILL)
+
+    assert sleeper.poll() is None
+
+
+def test_a_signal_to_an_ended_process_is_refused_with_the_reason(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    process = identity(sleeper.pid)
+    sleeper.kill()
+    sleeper.wait(20)
+
+    with pytest.raises(ActionRefused, match="has ended"):
+        ProcessActions().signal(process, signal.SIGTERM)
+
+
+def test_the_soft_limit_of_a_running_process_is_raised(sleeper: subprocess.Popen[bytes]) -> None:
+    _, hard = resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE, (64, hard))
+
+    told = ProcessActions().raise_descriptors(identity(sleeper.pid))
+
+    assert resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    assert str(hard) in told
+
+
+def test_an_error_of_the_system_becomes_one_sentence() -> None:
+    def refuse(process: ProcessId, number: int) -> None:
+        raise PermissionError
+
+    with pytest.raises(ActionRefused, match="belongs to another user"):
+        ProcessActions(send=refuse).signal(ProcessId(1, 1), signal.SIGTERM)
+
+
+def test_stacks_as_text_contain_every_process_thread_and_frame() -> None:
+    text = stacks_text(loader_job())
+
+    assert "41829 worker 3" in text
+    assert "data.py:31 decode  (/home/ada/train/data.py)" in text
+
+
+def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
+    there = tmp_path / "notes.txt"
+    there.write_text("mine")
+
+    with pytest.raises(ActionRefused, match="File exists"):
+        write_new(str(there), "theirs")
+
+    assert there.read_text() == "mine"
+
+
+def test_lines_of_a_source_file_are_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "data.py"
+    file.write_text("import os\n    img = open(path)\n")
+    sources = SourceLines()
+
+    assert sources(str(file), 2) == "img = open(path)"
+    file.unlink()
+    assert sources(str(file), 1) == "import os"
+    assert sources(str(file), 3) == ""
+
+
+def test_a_pipe_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
+    pipe = tmp_path / "data.py"
+    os.mkfifo(pipe)
+
+    assert SourceLines()(str(pipe), 1) == ""
+
+
+def test_escapes_in_a_source_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "data.py"
+    file.write_bytes(b"x = '\x1b[31mred'\n")
+
+    assert "\x1b" not in SourceLines()(str(file), 1)

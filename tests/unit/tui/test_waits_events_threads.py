@@ -1,0 +1,77 @@
+"""The pages of waits, events and threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.samples import Frame
+from mpwatch.model.waits import WaitGraph
+from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.pages import events, threads, waits
+from tests.tui.builders import worker_id
+from tests.tui.scripted import loader_job
+from tests.unit.tui.rows import row_text
+
+
+def test_a_chain_of_waits_ends_with_its_verdict(view: SnapshotView) -> None:
+    found = waits.PAGE.items(view)
+
+    assert [step.depth for step in found] == [0, 1, 2]
+    assert "DEAD END" in row_text(waits.PAGE, found[-1], view)
+
+
+def test_ordinary_waits_are_omitted_and_counted_on_an_empty_page() -> None:
+    job = loader_job()
+    idle = SnapshotView(replace(job, waits=WaitGraph(job.waits.edges[1:])))
+
+    assert waits.PAGE.items(idle) == []
+    assert "3 ordinary waits" in " ".join(waits.PAGE.empty(idle))
+
+
+def test_events_are_newest_first(view: SnapshotView) -> None:
+    assert [entry.sequence for entry in events.PAGE.items(view)] == [3, 2, 1]
+
+
+def test_late_events_of_a_hook_are_sorted_by_their_time(view: SnapshotView) -> None:
+    log = view.snapshot.log
+    late = replace(log[-1], at_s=log[0].at_s - 5, sequence=log[-1].sequence + 1)
+    told = SnapshotView(replace(view.snapshot, log=(*log, late)))
+
+    assert [entry.sequence for entry in events.PAGE.items(told)] == [3, 2, 1, late.sequence]
+
+
+def test_the_event_under_the_cursor_is_shown_in_full(view: SnapshotView) -> None:
+    words = " ".join(f"word{n}" for n in range(40))
+    entry = replace(view.snapshot.log[0], words=words, details={"text": words, "line": "  a"})
+
+    lines = [text_of(each) for each in events.details(entry, view, 60)]
+
+    assert max(map(len, lines)) <= 60
+    assert sum(each.count("word39") for each in lines) == 2
+    assert lines[-1].endswith("    a")
+
+
+def test_dropped_events_are_mentioned() -> None:
+    dropped = SnapshotView(replace(loader_job(), log_dropped=12))
+
+    assert "12 older events" in text_of(events.above(dropped, 80)[0])
+
+
+def test_threads_show_the_programs_own_frame_and_the_innermost_one(view: SnapshotView) -> None:
+    (item,) = [i for i in threads.items(view) if i.process.process == worker_id(3)]
+    inner = Frame("convert", "/usr/lib/python3.11/site-packages/PIL/Image.py", 804)
+    thread = replace(item.thread, stack=(inner, *item.thread.stack))
+
+    words = row_text(threads.PAGE, threads.ThreadRow(item.process, thread), view)
+
+    assert "data.py:31 decode -> convert" in words
+
+
+def test_source_lines_and_locals_are_shown_beside_their_frames() -> None:
+    frame = Frame("decode", "/home/ada/data.py", 31, (("path", "'a.png'"),))
+
+    lines = threads.stack_lines((frame,), 100, lambda path, number: "img = open(path)")
+
+    assert "img = open(path)" in text_of(lines[0])
+    assert "path = 'a.png'" in text_of(lines[1])
