@@ -93,7 +93,7 @@ def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
     """
     import atexit
 
-    lock = getattr(sys.modules.get("_mpwatch_hook"), EXIT_LOCK, None)
+    lock: Any = getattr(sys.modules.get("_mpwatch_hook"), EXIT_LOCK, None)
     is_new = lock is None
     if is_new:
         lock = _thread.allocate_lock()

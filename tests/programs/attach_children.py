@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+from typing import Any
 
 
 def child(connection, code):
@@ -11,7 +12,7 @@ def child(connection, code):
 
 
 def main():
-    context = multiprocessing.get_context(sys.argv[1])
+    context: Any = multiprocessing.get_context(sys.argv[1])
     pairs = [context.Pipe() for _ in range(2)]
     children = [context.Process(target=child, args=(p[1], int(sys.argv[2]))) for p in pairs]
     for each in children:
