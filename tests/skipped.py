@@ -28,6 +28,7 @@ REMEDIES = (
     ("x86-64", "an x86-64 processor"),
     ("lie in memory", "TMPDIR on a disk"),
     ("others need no ctypes", "Python 3.10"),
+    ("no table of columns", "Python 3.11"),
     ("sys.monitoring", "Python 3.12"),
     ("new in Python 3.12", "Python 3.12"),
     ("variables cannot be read unnoticed", "Python before 3.13"),

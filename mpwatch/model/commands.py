@@ -25,6 +25,13 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
+class Focus:
+    """Take stacks of the process under the cursor, at intervals by their cost; `None` ends it."""
+
+    process: ProcessId | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetRefresh:
     """Set the number of samples per second."""
 
@@ -83,14 +90,15 @@ class ReadAllocators:
 
 
 Command: TypeAlias = (
-    InjectHook
-    | TakeStacks
+    Focus
     | Follow
-    | SetRefresh
+    | InjectHook
     | Pause
-    | StartRecording
-    | Seek
-    | SetSpeed
-    | Step
     | ReadAllocators
+    | Seek
+    | SetRefresh
+    | SetSpeed
+    | StartRecording
+    | Step
+    | TakeStacks
 )

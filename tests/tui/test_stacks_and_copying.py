@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from mpwatch.model.commands import (
     Command,
+    Focus,
     Follow,
     TakeStacks,
 )
@@ -82,18 +83,21 @@ async def test_following_can_be_switched_off() -> None:
     assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
 
 
-async def test_the_cursor_must_rest_on_a_process_before_its_stack_is_taken() -> None:
+async def test_the_source_is_told_which_process_the_cursor_is_on() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await pilot.press("down")
         await later(pilot, source, 1)
-        moved = asked(source, TakeStacks)
+        await pilot.press("down")
         await later(pilot, source, 2)
-        rested = asked(source, TakeStacks)
+        await pilot.press("p")
+        await later(pilot, source, 3)
+        await pilot.press("p", "1")
+        await later(pilot, source, 4)
 
-    assert TakeStacks(worker_id(3)) not in moved
-    assert TakeStacks(worker_id(3)) in rested
+    focused = [each.process for each in asked(source, Focus) if isinstance(each, Focus)]
+    assert focused[:2] == [MAIN, worker_id(3)]
+    assert focused[-1] is None
 
 
 async def test_stacks_of_all_processes_are_taken_on_request_and_a_refusal_is_shown() -> None:

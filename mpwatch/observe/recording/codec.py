@@ -2,7 +2,7 @@
 
 `{"k": "tree", "v": {...}}`. Readers skip kinds and keys they do not know, so newer recordings can
 be read as far as they are understood. Most of a tree does not change from one reading to the next;
-such a tree is written as a `change`, see `recording_changes`. A key member begins with a whole
+such a tree is written as a change of the one before, see `Change`. A key member begins with a whole
 tree.
 """
 
@@ -37,6 +37,10 @@ KINDS: dict[str, type] = {
 HEADER_KIND = "header"
 CHANGE_KIND = "change"
 
+VALUES_LIMIT = 6_000_000
+"""Values in one line. The tree of a main process with 64 forked workers has 227,000; the number
+grows with the square of the workers of one main process, because each maps all semaphores."""
+
 CANNOT_ENCODE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 """What msgspec raises for a value JSON cannot hold."""
 
@@ -45,7 +49,7 @@ _KIND_OF: dict[type, str] = {type_: kind for kind, type_ in KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line of a recording: who recorded what, where and when."""
+    """The first line of a recording."""
 
     schema: int
     mpwatch: str = ""
@@ -58,7 +62,7 @@ class Header:
 
 
 class LineEncoder:
-    """Turns inputs into lines; remembers the last tree, to write only what changed since."""
+    """Turns inputs into lines; of a tree only what has changed since the last one."""
 
     def __init__(self) -> None:
         self._encode = msgspec.json.Encoder(enc_hook=_plain).encode
@@ -74,11 +78,11 @@ class LineEncoder:
         self._before = None
 
     def header(self, header: Header) -> bytes:
-        """The line a recording begins with."""
+        """The first line of a recording."""
         return self._line(HEADER_KIND, header)
 
     def line(self, input: Input) -> bytes:
-        """One input, newline included.
+        """One input as a line, with its newline.
 
         Raises:
             CANNOT_ENCODE: It holds a value that JSON cannot hold.
@@ -107,12 +111,13 @@ class LineDecoder:
         self._before: dict[ProcessId, ProcSample] | None = None
 
     def forget(self) -> None:
-        """Lines will be skipped: a change cannot be read until a whole tree came."""
+        """Lines will be skipped: no change can be read before the next whole tree."""
         self._before = None
 
     def input(self, line: bytes) -> Input | None:
-        """The input of one line; `None` for a header or what is not understood."""
+        """The input of one line; `None` for a header or a line that is not understood."""
         try:
+            _check_size(line)
             return self._input(_harmless(line))
         except _NothingBefore:
             return None
@@ -142,7 +147,7 @@ class LineDecoder:
 
 
 class _NothingBefore(ValueError):
-    """A change whose tree was lost."""
+    """A change of a tree that was not read."""
 
 
 class _Envelope(msgspec.Struct):
@@ -164,7 +169,7 @@ def read_header(line: bytes) -> Header | None:
 
 
 def moment_of(input: Input) -> float:
-    """When an input came, CLOCK_MONOTONIC seconds."""
+    """The time of an input, CLOCK_MONOTONIC seconds."""
     return input.at_ns / 1e9 if isinstance(input, HookNote) else input.at_s
 
 
@@ -179,8 +184,20 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a recording cannot hold {type(value).__name__}")
 
 
+def _check_size(line: bytes) -> None:
+    """Refuse a line of so many values that decoding it could need gigabytes.
+
+    Raises:
+        ValueError: It is such a line.
+    """
+    if len(line) > VALUES_LIMIT:
+        values = sum(line.count(mark) for mark in (b",", b"[", b"{"))
+        if values > VALUES_LIMIT:
+            raise ValueError("a line has too many values")
+
+
 def _harmless(line: bytes) -> bytes:
-    """The line with its texts cleaned: a recording may come from anybody.
+    """The line with its texts cleaned: a recording may come from a stranger.
 
     Plain ASCII without a backslash cannot hold anything harmful, and that is nearly every line.
     """
@@ -219,7 +236,7 @@ Before = Mapping[ProcessId, ProcSample]
 """The samples of the tree before."""
 
 MEMBERS_LIMIT = 1 << 20
-"""Members a list may have after it was put together; a file that asks for more is not believed."""
+"""Members of a list after its splices were joined; a change with more is refused."""
 _SEGMENTS, _LINKS = "segments~", "links~"
 
 
@@ -230,14 +247,14 @@ class New(msgspec.Struct, Generic[T]):
 
 
 class Change(msgspec.Struct):
-    """A tree without its processes, and of each process what changed."""
+    """A tree without its processes, and the changed fields of each process."""
 
     tree: dict[str, msgspec.Raw]
     processes: list[dict[str, msgspec.Raw]]
 
 
 def change_of(tree: TreeSample, before: Before) -> dict[str, object]:
-    """What of a tree differs from the samples before it, ready to be encoded as a `Change`."""
+    """What differs from the samples before, ready to be encoded as a `Change`."""
     whole = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "processes"}
     return {
         "tree": whole,
@@ -246,7 +263,7 @@ def change_of(tree: TreeSample, before: Before) -> dict[str, object]:
 
 
 def tree_of(raw: msgspec.Raw, before: Before) -> TreeSample:
-    """The whole tree again.
+    """The whole tree of a change.
 
     Raises:
         ValueError: It does not follow from the samples before it.
@@ -318,7 +335,7 @@ def _joined(
     decode: Callable[[msgspec.Raw], list[tuple[int, int] | New[T]]],
     old: Sequence[T] | None,
 ) -> tuple[T, ...]:
-    """The new list again.
+    """The list of some splices.
 
     Raises:
         ValueError: It refers to members that are not there, or to more than can be believed.
@@ -330,10 +347,10 @@ def _joined(
         else:
             start, count = splice
             if not 0 <= start <= start + count <= len(old or ()):
-                raise ValueError("a change refers to what was not there before")
+                raise ValueError("a change refers to members that were not there before")
             members += (old or ())[start : start + count]
         if len(members) > MEMBERS_LIMIT:
-            raise ValueError("a change grows beyond all measure")
+            raise ValueError("a change has too many members")
     return tuple(members)
 
 

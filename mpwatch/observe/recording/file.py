@@ -26,21 +26,21 @@ from mpwatch.observe.recording.codec import (
 )
 
 WAITING_BYTES_LIMIT = 16 << 20
-"""Members kept while the disk is full; a longer shortage costs readings, not memory."""
+"""Bytes of members kept while the disk is full; beyond that inputs are lost."""
 
 
 class CannotRecord(OSError):
-    """A recording cannot be begun there; the text is one sentence for a person."""
+    """A recording cannot be begun there; the text is one sentence for the user."""
 
 
 class MemberFile:
-    """Appends members in order; those that cannot be written wait, up to a limit."""
+    """Appends members in order; those that cannot be written are kept, up to a limit."""
 
     def __init__(self, path: str) -> None:
         """Create the file, never opening an existing one.
 
-        It is readable by its owner only, because command lines may hold secrets; and an earlier
-        recording may be all that is left of a job.
+        It is readable by its owner only, because command lines may hold secrets. An existing file
+        may be the only recording of a job.
 
         Raises:
             CannotRecord: It exists already, or cannot be made.
@@ -61,21 +61,21 @@ class MemberFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether members can still be taken."""
+        """Whether members can still be appended."""
         return self._fd is not None
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits already that nothing more should be handed in."""
+        """Whether the limit of unwritten members is reached."""
         return self._waiting_bytes >= WAITING_BYTES_LIMIT
 
     @property
     def waiting(self) -> int:
-        """Inputs in the members handed in and not written."""
+        """Inputs in the members that are not written."""
         return sum(inputs for _, inputs in self._waiting)
 
     def append(self, member: bytes = b"", inputs: int = 0) -> str | None:
-        """Write what waits, and one more member if one is given.
+        """Write the kept members, and one more if one is given.
 
         Args:
             member: A complete member.
@@ -95,13 +95,13 @@ class MemberFile:
         return None
 
     def close(self) -> None:
-        """Close the file; what still waits is lost."""
+        """Close the file; members that are not written are lost."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _write(self, fd: int, member: bytes) -> str | None:
-        """Write a member whole or not at all: half of one would hide those after it."""
+        """Write a whole member or nothing: a partial one would hide those after it."""
         try:
             written = 0
             while written < len(member):
@@ -112,7 +112,7 @@ class MemberFile:
         return None
 
     def _take_back(self, fd: int) -> str | None:
-        """Cut off half a member; where that fails nothing may be appended behind it."""
+        """Remove a partial member; where that fails nothing may be appended after it."""
         try:
             os.ftruncate(fd, self._good_end)
             os.lseek(fd, self._good_end, os.SEEK_SET)
@@ -125,7 +125,11 @@ class MemberFile:
 FORMAT = 1
 """Version of this container; a higher one is refused."""
 MEMBER_BYTES_LIMIT = 64 << 20
-"""Inflated bytes taken from one member; a longer one is cut, not believed."""
+"""Inflated bytes read of one member; the rest of a longer one is ignored."""
+
+LINES_LIMIT = 1 << 17
+"""Lines taken from one member. The writer ends a member at `MEMBER_BYTES`, and its lines have at
+least 40 bytes."""
 
 _PREFIX = struct.Struct("<2sBBIBBH")
 """gzip: magic, method, flags, mtime, extra flags, system, length of the extra field."""
@@ -137,23 +141,23 @@ _DEFLATE, _HAS_EXTRA, _FASTEST, _UNIX = 8, 4, 4, 3
 _SUBFIELD = b"MW"
 _HEAD_BYTES = _PREFIX.size + _EXTRA.size
 _LEVEL = 1
-"""Higher levels cost several times the cpu for a tenth of the size on these lines."""
+"""Higher levels take several times the cpu and save a tenth of the size."""
 
 
 class Member(NamedTuple):
-    """Where one member lies and what times it covers."""
+    """The place of one member and the times it covers."""
 
     offset: int
     length: int
-    """Bytes on disk, as its header says; more than there are if the file was cut."""
+    """Bytes on disk by its header; more than there are if the file was cut."""
     first_s: float
     last_s: float
     is_key: bool
-    """Reading can begin here: nothing in it refers to what came before."""
+    """Reading can begin here: nothing in it refers to earlier members."""
 
 
 class NotAMember(ValueError):
-    """What is there is no member of a recording."""
+    """These bytes are no member of a recording."""
 
 
 class NewerFormat(NotAMember):
@@ -223,7 +227,7 @@ def inflate(file: BinaryIO, member: Member) -> tuple[bytes, bool]:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     lines = bytearray()
     try:
-        # In pieces, so that damage in the middle costs what follows it and not what precedes it.
+        # In pieces, so that what precedes damage in the middle is read.
         for start in range(_HEAD_BYTES, len(raw), 1 << 14):
             room = MEMBER_BYTES_LIMIT - len(lines)
             if inflater.eof or room <= 0:
@@ -237,28 +241,37 @@ def inflate(file: BinaryIO, member: Member) -> tuple[bytes, bool]:
     return (bytes(lines), True) if is_whole else (_complete(lines), False)
 
 
+def _each_line(lines: bytes) -> Iterator[bytes]:
+    """The lines one by one: a list of all of them may need far more memory than the lines."""
+    start = 0
+    while (end := lines.find(b"\n", start)) >= 0:
+        yield lines[start:end]
+        start = end + 1
+    if start < len(lines):
+        yield lines[start:]
+
+
 def _complete(lines: bytearray) -> bytes:
-    """Without a last line that has no end."""
+    """Without a last line that is incomplete."""
     return bytes(lines[: lines.rfind(b"\n") + 1])
 
 
 MEMBER_S = 0.5
-"""A member is written once its first line is this old: what a crash loses is below a second."""
+"""A member is written once its first line is this old: a crash loses less than a second."""
 MEMBER_BYTES = 4 << 20
-"""A member is written after this many bytes of lines, whatever the time."""
+"""A member is written after this many bytes of lines, however young."""
 KEY_S = 30.0
 """Whole trees are written this often, so that reading can begin in the middle."""
 
 
 class NotARecording(ValueError):
-    """A file cannot be read as a recording; the text is one sentence for a person."""
+    """A file cannot be read as a recording; the text is one sentence for the user."""
 
 
 class RecordingWriter:
     """Appends inputs to a new file.
 
-    Not thread-safe: its owner calls it where inputs are folded, one at a time. Once it is made it
-    never raises: what goes wrong is in `problem`, and observing goes on.
+    Not thread-safe. Once made it never raises: errors are in `problem`, and observing goes on.
     """
 
     def __init__(
@@ -293,7 +306,7 @@ class RecordingWriter:
 
     @property
     def problem(self) -> str | None:
-        """What is missing and why, as a sentence for the screen; `None` while all is well."""
+        """What is missing and why, in one sentence; `None` if nothing is."""
         if self.lost:
             readings = "1 reading" if self.lost == 1 else f"{self.lost} readings"
             return f"The recording {self.path} misses {readings}: {self._reason}."
@@ -302,7 +315,7 @@ class RecordingWriter:
         return None
 
     def write(self, input: Input) -> None:
-        """Take one input; it is in the file within a second."""
+        """Write one input; it is in the file within a second."""
         now_s = self._clock()
         if not self._file.is_open or self._file.is_full:
             self._lose(1, self._shortage or "it was closed")
@@ -316,20 +329,20 @@ class RecordingWriter:
             self._lose(1, str(error))
             return
         if is_whole:
-            self.flush()  # so that a whole tree begins a member, where reading can begin
+            self.flush()  # a whole tree is the first line of its member, where reading can begin
         self._lines.add(line, moment_of(input), now_s, is_whole_tree=is_whole)
         if self._lines.size >= MEMBER_BYTES or now_s - self._lines.since_s >= MEMBER_S:
             self.flush()
 
     def flush(self) -> None:
-        """Hand what was taken to the kernel, as one member."""
+        """Write the lines so far as one member."""
         count = self._lines.count
         member = self._lines.member()
         if member or self._file.waiting:
             self._shortage = self._file.append(member, count)
 
     def close(self) -> None:
-        """Write what was taken and close the file; closing twice is harmless."""
+        """Write the lines so far and close the file; closing twice is harmless."""
         if self._file.is_open:
             self.flush()
             if self._shortage:
@@ -339,7 +352,7 @@ class RecordingWriter:
     def _lose(self, count: int, reason: str) -> None:
         self.lost += count
         self._reason = reason
-        # What comes next must not refer to a tree that was never written.
+        # The next tree must not refer to one that was never written.
         self._encoder.forget()
 
 
@@ -347,8 +360,8 @@ class Recording:
     """A recording opened for reading; usable as a context manager.
 
     Attributes:
-        path: Where it lies.
-        header: Who recorded what, where and when.
+        path: Its path.
+        header: The root process, the host, the time and the version.
         members: Its index, in the order of the file.
         problems: What could not be read, as sentences; grows while reading.
     """
@@ -389,11 +402,11 @@ class Recording:
     def inputs(
         self, first_member: int = 0, on_part: Callable[[float], None] | None = None
     ) -> Iterator[Input]:
-        """Inputs in the order they came.
+        """Inputs in the order they were recorded.
 
         Args:
             first_member: Index of the member to begin at: 0, or that of a key member.
-            on_part: Is told how much of the recording was read, 0 to 1, after each input.
+            on_part: Called with the part of the recording that was read, 0 to 1, after each input.
         """
         for member, each in self.numbered_inputs(first_member):
             yield each
@@ -406,7 +419,10 @@ class Recording:
         for index in range(first_member, len(self.members)):
             member = self.members[index]
             lines, is_whole = inflate(self._file, member)
-            for line in lines.splitlines():
+            for count, line in enumerate(_each_line(lines)):
+                if count >= LINES_LIMIT:
+                    is_whole = False
+                    break
                 decoded = decoder.input(line)
                 if decoded is not None:
                     yield index, decoded
@@ -464,7 +480,7 @@ class Recording:
 
 
 def read_recording(path: str) -> Iterator[Input]:
-    """All inputs of a recording, in the order they came; a cut end is read as far as it goes.
+    """All inputs of a recording in order; of a cut one as many as are complete.
 
     Raises:
         OSError: The file cannot be opened.
@@ -475,13 +491,13 @@ def read_recording(path: str) -> Iterator[Input]:
 
 
 class _Lines:
-    """Lines that are not a member yet, and what times they cover."""
+    """Lines that are not written yet, and the times they cover."""
 
     def __init__(self, now_s: float) -> None:
         self.size = 0
         """Bytes of all lines."""
         self.since_s = now_s
-        """When the first of them was taken."""
+        """When the first of them was added."""
         self.key_s = now_s
         """When a whole tree was last written."""
         self._lines: list[bytes] = []
@@ -489,7 +505,7 @@ class _Lines:
         self._is_key = False
 
     def add(self, line: bytes, at_s: float, now_s: float, *, is_whole_tree: bool) -> None:
-        """Append one line that tells of a moment."""
+        """Append one line and its time."""
         if not self._lines:
             self.since_s = now_s
             self._is_key = is_whole_tree
@@ -505,7 +521,7 @@ class _Lines:
         return len(self._lines)
 
     def member(self) -> bytes:
-        """All lines as a member, and none are left; nothing if there were none."""
+        """Remove all lines and return them as a member; empty if there are none."""
         if not self._lines:
             return b""
         first_s, last_s = min(self._times_s), max(self._times_s)

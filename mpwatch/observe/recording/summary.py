@@ -1,4 +1,4 @@
-"""What happened over a whole recording: every finding that ever held, and how numbers moved."""
+"""A whole recording: every finding that was ever present, and curves of numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 
 DIED_WITH_IT_S = 6.0
-"""A finding seen this shortly before its process was gone was not resolved: it was the end."""
+"""A finding present this shortly before its process exited counts as present at the end."""
 POINTS_LIMIT = 600
 """Points of one curve; when there are more, every second one is dropped."""
 
@@ -25,7 +25,7 @@ class Curve:
     _skipped: int = 0
 
     def add(self, at_s: float, value: float | None) -> None:
-        """Append a reading; an unknown one is left out."""
+        """Append a value; an unknown one is left out."""
         if value is None:
             return
         self._skipped += 1
@@ -39,7 +39,7 @@ class Curve:
 
 
 class Course:
-    """Takes the snapshot after each reading, in order."""
+    """Adds up the snapshots after each reading, in order."""
 
     def __init__(self) -> None:
         self.processes: dict[tuple[ProcessId, str], Curve] = {}
@@ -49,7 +49,7 @@ class Course:
         self._seen: dict[object, tuple[Finding, float]] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Remember what matters of one moment."""
+        """Add one snapshot."""
         for finding in snapshot.findings:
             if finding.resolved_s is None:
                 self._seen[finding.key] = (finding, snapshot.at_s)
@@ -64,7 +64,7 @@ class Course:
         self.host.setdefault("cgroup memory bytes", Curve()).add(snapshot.at_s, memory)
 
     def findings(self, end: Snapshot) -> tuple[Finding, ...]:
-        """Everything that was ever found: what holds at the end or killed, then what passed."""
+        """Every finding: present at the end or at the exit of the process first, then resolved."""
         present = [finding for finding in end.findings if finding.resolved_s is None]
         told = {finding.key for finding in present}
         held, passed = [], []
@@ -81,7 +81,7 @@ class Course:
 
 
 def _died_with_it(finding: Finding, last_s: float, end: Snapshot) -> bool:
-    """Whether the process, or the whole job, ended while the finding held."""
+    """Whether the process, or the whole job, exited while the finding was present."""
     process = end.get(finding.process)
     concerned: Iterable[Process] = end.processes if process is None else (process,)
     ends = [one.ended.at_s for one in concerned if one.ended is not None]

@@ -1,8 +1,8 @@
-"""A recording folded up to any moment, forwards and backwards; no thread and no clock.
+"""A recording folded up to any time, forwards and backwards; no thread and no clock.
 
-A fold cannot run backwards, so its state is kept at key members while it runs forwards: going back
-means taking the last state kept and folding from there. What is shown depends on the inputs up to
-the moment alone, not on the way there: rules are asked once for each reading of the job, as live.
+A fold cannot run backwards, so its state is kept at key members: to go back, the last state before
+is restored and folded from there. Snapshots depend on the inputs up to their time alone, not on the
+seeking before: rules run once for each reading of the job, as live.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpwatch.observe.state.fold import Fold
 KEEP_S = 30.0
 """Folds are kept at least this many seconds of recording apart."""
 JUMP_S = 10.0
-"""A kept fold this far ahead is taken instead of folding what lies between once more."""
+"""A kept fold this far ahead is restored instead of folding what is between again."""
 KEPT_BYTES_LIMIT = 64 << 20
 """Above this every second kept fold is dropped, and fewer are kept from then on."""
 
@@ -41,13 +41,13 @@ class Kept(NamedTuple):
     at_s: float
     member: int
     fold: bytes
-    """The fold and what was shown of the last reading, pickled and deflated. It never leaves this
-    process, so unpickling it is safe."""
+    """The fold and the snapshot of the last reading, pickled and deflated. They never leave this
+    process, so unpickling them is safe."""
     engine: Engine
 
 
-class Tape:
-    """Stands at one moment of a recording; all times are seconds since its beginning."""
+class Timeline:
+    """A position in a recording; all times are seconds since its beginning."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Tape:
         keeps: bool = True,
         on_reading: Callable[[Snapshot], None] | None = None,
     ) -> None:
-        """Fold up to the first reading of the job, before which there is nothing to show.
+        """Fold up to the first reading of the job.
 
         Args:
             recording: Stays open as long as this is used.
             keeps: Whether folds are kept, so that going back is quick.
-            on_reading: Is handed the snapshot after each reading of the job.
+            on_reading: Called with the snapshot after each reading of the job.
 
         Raises:
             NotARecording: It ends before the job was read once.
@@ -70,9 +70,9 @@ class Tape:
         self._fold = Fold()
         self._engine = Engine()
         self._last: Snapshot | None = None
-        """What was shown of the last reading."""
+        """The snapshot of the last reading."""
         self._is_at_reading = False
-        """Whether nothing came after the last reading."""
+        """Whether the last input was a reading."""
         self._kept = [self._state(0.0, 0)]
         self._keep_s = KEEP_S
         self._keep_from_s = KEEP_S if keeps else math.inf
@@ -85,7 +85,7 @@ class Tape:
         self.problems: list[str] = []
         """What of the recording could not be folded, as sentences."""
         self.at_s = 0.0
-        """Where it stands."""
+        """The position."""
         while self._last is None:
             if not self._apply_reading():
                 why = f" {self.problems[0]}" if self.problems else ""
@@ -94,35 +94,35 @@ class Tape:
 
     @property
     def length_s(self) -> float:
-        """Where the recording ends."""
+        """The end of the recording."""
         return self._recording.length_s
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Whether all inputs are folded."""
         return self._next is None
 
     def snapshot(self) -> Snapshot:
-        """The job as it was at this moment."""
+        """The job at this position."""
         assert self._last is not None
         if self._is_at_reading:
             return self._last
         return self._guarded(lambda: self._shown(self._engine.preview)) or self._last
 
     def conclusion(self) -> Snapshot:
-        """As `snapshot`, at the end of the recording: every rule is asked."""
+        """As `snapshot`, at the end of the recording: every rule runs."""
         ask_all = partial(self._engine.preview, all_rules=True)
         return self._guarded(lambda: self._shown(ask_all)) or self.snapshot()
 
     def advance(self, to_s: float, is_enough: Callable[[], bool] = lambda: False) -> bool:
-        """Fold forwards up to and including a moment.
+        """Fold forwards up to and including a time.
 
         Args:
-            to_s: Where to; a moment already passed changes nothing.
-            is_enough: Asked after each input; stops early when it says so.
+            to_s: The time; one that has passed changes nothing.
+            is_enough: Called after each input; stops early when it returns true.
 
         Returns:
-            Whether it stands there; `False` if it was stopped early.
+            Whether it got there; `False` if it was stopped early.
         """
         while self._next is not None and self._moment(self._next[1]) <= to_s:
             self._apply_next()
@@ -133,7 +133,7 @@ class Tape:
         return True
 
     def approach(self, to_s: float) -> None:
-        """Go to where a moment can be reached by `advance` soonest: back, or past what is known."""
+        """Restore the kept state from which `advance` reaches a time soonest, if that helps."""
         index = max(0, bisect.bisect_right(self._kept, to_s, key=_at) - 1)
         kept = self._kept[index]
         if self.at_s <= to_s and kept.at_s < self.at_s + JUMP_S:
@@ -149,7 +149,7 @@ class Tape:
             self.at_s = self._folded_s
 
     def step(self, readings: int) -> None:
-        """Move by so many readings of the job, backwards if negative, as far as there are any."""
+        """Move by a number of readings of the job, backwards if negative."""
         if readings >= 0:
             for _ in range(readings):
                 self._apply_reading()
@@ -161,7 +161,7 @@ class Tape:
         self.advance(to_s)
 
     def _apply_reading(self) -> bool:
-        """Fold up to and including the next reading; `False` if none came."""
+        """Fold up to and including the next reading; `False` if there is none."""
         while self._next is not None:
             is_reading = isinstance(self._next[1], TreeSample)
             self._apply_next()
@@ -170,7 +170,7 @@ class Tape:
         return False
 
     def _apply_next(self) -> None:
-        """Fold one input, and ask the rules if it is a reading of the job."""
+        """Fold one input, and run the rules if it is a reading of the job."""
         assert self._next is not None
         member, each = self._next
         if member != self._member:
@@ -186,7 +186,7 @@ class Tape:
         self._next = next(self._inputs, None)
 
     def _diagnose(self) -> None:
-        """Ask the rules about a reading; what they find counts for later ones."""
+        """Run the rules on a reading; findings count for later ones."""
         shown = self._guarded(lambda: self._shown(self._engine.diagnosed))
         if shown is not None:
             self._last, self._is_at_reading = shown, True
@@ -197,7 +197,7 @@ class Tape:
         return diagnosed(self._fold.snapshot(), self._fold.history())
 
     def _guarded(self, step: Callable[[], T]) -> T | None:
-        """Do one step; what it chokes on is said, and the rest of the recording is played."""
+        """Do one step; an error becomes a problem, and the rest of the recording is played."""
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - a recording may come from anybody
@@ -207,11 +207,11 @@ class Tape:
             return None
 
     def _moment(self, each: Input) -> float:
-        """When an input came; notes and ring records may tell of something a little earlier."""
+        """The time of an input; notes and events may be a little older than it."""
         return max(self._folded_s, moment_of(each) - self._recording.header.at_s)
 
     def _keep(self, member: int) -> None:
-        """Keep the fold if a key member begins and the last one kept is far enough away."""
+        """Keep the fold at a key member, if the last one kept is far enough away."""
         at_s = self._folded_s
         if not self._recording.members[member].is_key or at_s < self._keep_from_s:
             return
@@ -222,7 +222,7 @@ class Tape:
         self._keep_from_s = at_s + self._keep_s
 
     def _state(self, at_s: float, member: int) -> Kept:
-        """The present state, to return to."""
+        """The present state, to be restored."""
         state = self._fold, self._last, self._is_at_reading
         pickled = zlib.compress(pickle.dumps(state, pickle.HIGHEST_PROTOCOL), 1)
         return Kept(at_s, member, pickled, self._engine.copy())

@@ -1,1 +1,1 @@
-"""Where inputs come from: a live job, one look, a recording."""
+"""Sources of snapshots: a live job, a single reading, a recording."""

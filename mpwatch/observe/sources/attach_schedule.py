@@ -1,7 +1,8 @@
-"""Which processes the hook is to be injected into, and when to try one again."""
+"""Into which processes the hook is injected, and when an injection is repeated."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -11,10 +12,9 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 
 AGAIN_S = 10.0
-"""How long after an injection a pending hook is looked at again, and a process that was refused for
-a passing reason is tried again."""
-AWAITED_S = 2.0
-"""How long stacks are not taken of a process into which the hook is being injected."""
+"""After this long a pending injection, or one refused for a passing reason, is repeated."""
+UNDER_WAY_S = 2.0
+"""Stacks of a process are not taken for this long after its injection began."""
 
 
 class Inject(Protocol):
@@ -39,7 +39,7 @@ class Inject(Protocol):
 
 
 class AttachSchedule:
-    """Remembers which processes the hook was injected into.
+    """Remembers into which processes the hook was injected.
 
     Each process gets it once: one from which it was detached stays without it. A pending injection
     is repeated after a while, since its call may have run in the middle of an import and then has
@@ -50,22 +50,22 @@ class AttachSchedule:
     def __init__(self) -> None:
         self._tried_s: dict[ProcessId, float] = {}
         self._refused: set[ProcessId] = set()
-        self._awaited: set[ProcessId] = set()
+        self._started: set[ProcessId] = set()
 
-    def has_heard(self, status: HookStatus) -> None:
+    def received(self, status: HookStatus) -> None:
         """Note the result for one process."""
         if status.passes:
             self._refused.add(status.process)
-        self._awaited.discard(status.process)
+        self._started.discard(status.process)
 
-    def awaited(self, now_s: float) -> frozenset[ProcessId]:
-        """Processes whose injection is under way.
+    def under_way(self, now_s: float) -> frozenset[ProcessId]:
+        """Processes whose injection has begun and not ended.
 
         py-spy must not touch them: the kernel allows a process one tracer.
         """
         return frozenset(
-            process for process in self._awaited
-            if now_s - self._tried_s.get(process, now_s) < AWAITED_S
+            process for process in self._started
+            if now_s - self._tried_s.get(process, now_s) < UNDER_WAY_S
         )  # fmt: skip
 
     def due(self, snapshot: Snapshot) -> tuple[list[ProcSample], list[ProcSample]]:
@@ -90,5 +90,52 @@ class AttachSchedule:
                 again.append(process.sample)
         self._tried_s = tried_s
         self._refused &= tried_s.keys()
-        self._awaited = {sample.process for sample in first} | (self._awaited & tried_s.keys())
+        self._started = {sample.process for sample in first} | (self._started & tried_s.keys())
         return first, again
+
+
+class Injection:
+    """Injects the hook into the processes of a job as they appear, on threads of its own."""
+
+    def __init__(self, inject: Inject, *, is_allowed: bool) -> None:
+        """Make it.
+
+        Args:
+            inject: Injects; called on a thread.
+            is_allowed: Whether to begin at once; `allow` does so later.
+        """
+        self._inject = inject
+        self._is_allowed = is_allowed
+        self._schedule = AttachSchedule()
+
+    def allow(self) -> None:
+        """Inject from the next reading on, also where the hook was detached since."""
+        self._schedule = AttachSchedule()
+        self._is_allowed = True
+
+    def start_due(self, snapshot: Snapshot, report: Callable[[HookStatus], None]) -> None:
+        """Start the injections that are due.
+
+        Args:
+            snapshot: The job.
+            report: Called on another thread with each result.
+        """
+        if not self._is_allowed:
+            return
+        for samples, again in zip(self._schedule.due(snapshot), (False, True), strict=True):
+            if samples:
+                threading.Thread(
+                    target=self._inject,
+                    args=(samples, report),
+                    kwargs={"again": again},
+                    name="mpwatch-inject",
+                    daemon=True,
+                ).start()
+
+    def received(self, status: HookStatus) -> None:
+        """Note the result for one process."""
+        self._schedule.received(status)
+
+    def under_way(self, now_s: float) -> frozenset[ProcessId]:
+        """See `AttachSchedule.under_way`."""
+        return self._schedule.under_way(now_s)

@@ -1,72 +1,79 @@
-"""Inputs made on other threads, waiting for the observing thread to fold them."""
+"""What reads one job: the process tree, process exits, hooks, and what dead hooks left in files."""
 
 from __future__ import annotations
 
+import os
 import queue
 import resource
 import signal
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from mpwatch.collect.hook.client import HookClients
+from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_box
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.py_spy import StackCollector
-from mpwatch.model.events import Input
+from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
-from mpwatch.observe.state.post_mortem import LastWords
+from mpwatch.observe.state.event_log import ReceivedNotes
+
+HookUse: TypeAlias = Literal["use", "inject", "ignore"]
+"""`use` a hook that is there, `inject` one where there is none, `ignore` it."""
+READS_AFTER_EXIT = 3
+"""Of a socket: the hello, what follows it, and its end, at which the ring is read."""
 
 
-class Inbox:
-    """An unbounded queue that is emptied at one go; producers are few and slow."""
+class InputQueue:
+    """Inputs made on other threads, until the observing thread folds them; not bounded.
+
+    Its producers are few and slow: py-spy and injections.
+    """
 
     def __init__(self) -> None:
         self._inputs: queue.SimpleQueue[Input] = queue.SimpleQueue()
 
     def put(self, input: Input) -> None:
-        """Leave an input; never blocks."""
+        """Append an input; never blocks."""
         self._inputs.put(input)
 
     def drain(self) -> list[Input]:
-        """Take everything that is there."""
-        taken: list[Input] = []
-        # Asked ten times a second, and hardly ever is there anything.
+        """Remove and return all inputs."""
+        inputs: list[Input] = []
+        # Called ten times a second, and the queue is nearly always empty.
         while not self._inputs.empty():
             try:
-                taken.append(self._inputs.get_nowait())
+                inputs.append(self._inputs.get_nowait())
             except queue.Empty:
                 break
-        return taken
+        return inputs
 
 
-HookUse: TypeAlias = Literal["use", "inject", "ignore"]
-"""`use` a hook that is there, `inject` one where there is none, `ignore` it."""
-
-
-class Intake:
-    """Reads the job and listens to its hooks; the caller's thread does all the work."""
+class Collectors:
+    """Reads a job and polls its hooks, on the thread of the caller."""
 
     def __init__(self, root: ProcessId, *, hooks: bool = True) -> None:
-        _take_all_descriptors()
+        _raise_descriptor_limit()
         self.root = root
         self.tree = TreeCollector(root)
-        self.deaths = ExitWatch()
+        self.exits = ExitWatch()
         self.hooks = HookClients() if hooks else None
         self.stacks = StackCollector()
         self.has_changed = False
-        """Whether a process was born or has ended since the last reading."""
-        self._last_words = LastWords()
+        """Whether a process has started or exited since the last reading."""
+        self._post_mortem = PostMortem()
 
-    def read(self, wanted: ReadRequest) -> TreeSample | None:
-        """Read the tree once; `None` once the root and all it started are gone."""
+    def read(self, request: ReadRequest) -> TreeSample | None:
+        """Read the tree once; `None` once the root and all its descendants are gone."""
         self.has_changed = False
-        tree = self.tree.collect(wanted)
+        tree = self.tree.collect(request)
         if tree is None:
             return None
         present = [sample.process for sample in tree.processes]
-        self.deaths.watch(present)
-        self.deaths.forget_collected(present)
+        self.exits.watch(present)
+        self.exits.forget_collected(present)
         if self.hooks is not None:
             self.hooks.watch(tree.processes)
         return tree
@@ -76,61 +83,147 @@ class Intake:
         """Whether a hook is connected."""
         return self.hooks is not None and self.hooks.has_any
 
-    def listen(self, timeout_s: float) -> list[Input]:
-        """Wait for what hooks say and processes that end, at most this long."""
-        inputs = self._hear(timeout_s)
-        # Where no hook is listened to, it is an end that is waited for.
-        found = self.deaths.poll(timeout_s) if self.hooks is None else []
-        # Children that live shorter than the time between two readings are caught here.
-        born = self.tree.started()
-        if born:
-            self.deaths.watch(born)
-        ended = [self._counted(end) for end in (*found, *self.deaths.poll())]
-        self.has_changed = self.has_changed or bool(born or ended)
-        if ended:
-            # What a hook sent last may still lie in its socket, and comes before what it left.
-            # One read each: the hello, what follows it, and the end, at which its ring is read.
-            for _ in range(3):
-                inputs.extend(self._hear(0.0))
-        for end in ended:
+    def poll(self, timeout_s: float) -> list[Input]:
+        """What hooks have sent and which processes have exited; waits at most this long."""
+        inputs = self._poll_hooks(timeout_s)
+        # Where hooks are ignored, it waits for exits instead.
+        found = self.exits.poll(timeout_s) if self.hooks is None else []
+        # Children that live for less than the time between two readings are found here.
+        started = self.tree.started()
+        if started:
+            self.exits.watch(started)
+        exits = [self._with_oom_kills(each) for each in (*found, *self.exits.poll())]
+        self.has_changed = self.has_changed or bool(started or exits)
+        if exits:
+            # What a hook sent last may still be in its socket, and precedes what is in its files.
+            for _ in range(READS_AFTER_EXIT):
+                inputs.extend(self._poll_hooks(0.0))
+        for each in exits:
             if self.hooks is not None:
-                inputs.extend(self._last_words.of(end))
-            inputs.append(end)
+                inputs.extend(self._post_mortem.of(each))
+            inputs.append(each)
         return inputs
 
-    def _counted(self, ended: Ended) -> Ended:
-        """A SIGKILL with what the control group has counted: there may be no further reading."""
-        if ended.signal != signal.SIGKILL:
-            return ended
-        return replace(ended, oom_kills=self.tree.oom_kills())
-
-    def _hear(self, timeout_s: float) -> list[Input]:
-        """What hooks have said; nothing where they are ignored."""
-        if self.hooks is None:
-            return []
-        heard = self.hooks.poll(timeout_s)
-        for each in heard:
-            self._last_words.take(each)
-        return heard
+    def ask_hook(self, process: ProcessId, what: str) -> None:
+        """Ask the hook of a process for `gauges` or `stacks`, unless hooks are ignored."""
+        if self.hooks is not None:
+            self.hooks.ask(process, what)
 
     def take(
         self, process: ProcessId, *, native: bool = False, locals: bool = False
     ) -> StacksTaken:
-        """Take the stacks of one process from outside."""
+        """Take the stacks of one process from outside; may be called by several threads."""
         return self.stacks.take(process, native=native, locals=locals)
 
     def close(self) -> None:
         """Close every connection and descriptor."""
         if self.hooks is not None:
             self.hooks.close()
-        self.deaths.close()
+        self.exits.close()
+
+    def _with_oom_kills(self, ended: Ended) -> Ended:
+        """A SIGKILL with the count of the control group: there may be no further reading."""
+        if ended.signal != signal.SIGKILL:
+            return ended
+        return replace(ended, oom_kills=self.tree.oom_kills())
+
+    def _poll_hooks(self, timeout_s: float) -> list[Input]:
+        if self.hooks is None:
+            return []
+        received = self.hooks.poll(timeout_s)
+        for each in received:
+            self._post_mortem.received(each)
+        return received
 
 
-def _take_all_descriptors() -> None:
-    """Raise our own soft limit to the hard one: each process that is watched costs two.
+def _raise_descriptor_limit() -> None:
+    """Raise our own soft limit to the hard one: each observed process costs two descriptors.
 
-    Programs that mpwatch starts are started before it watches them, so they do not inherit this.
+    Programs that mpwatch starts are started before, so they do not inherit this.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+READ_AFTER_EXIT = "the process exited; the rest was read from the files of its hook"
+
+
+@dataclass(slots=True)
+class _Received:
+    """How much of what a hook recorded has been received."""
+
+    since_ns: int | None = None
+    sequence: int = -1
+    records: int = 0
+    notes: ReceivedNotes = field(default_factory=ReceivedNotes)
+    folder: str | None = None
+    pid_inside: int | None = None
+
+
+class PostMortem:
+    """Completes what the hooks of exited processes sent, from the files that they left.
+
+    A hook sends ten times a second, so what led to a SIGKILL is rarely among it; and a process that
+    lives shorter than that may never have been connected to.
+    """
+
+    def __init__(self, folders: Callable[[], tuple[str, ...]] | None = None) -> None:
+        """Prepare.
+
+        Args:
+            folders: Where to look for files of processes whose hello was never received.
+        """
+        self._folders = folders or _own_folders
+        self._received: dict[ProcessId, _Received] = {}
+
+    def received(self, input: Input) -> None:
+        """Note what was received from a hook."""
+        match input:
+            case HookHello():
+                received = self._received.setdefault(input.process, _Received())
+                ring = input.data.get("ring")
+                received.folder = os.path.dirname(ring) if isinstance(ring, str) else None
+                received.pid_inside = input.pid_inside
+                if input.since_ns != received.since_ns:  # another hook than before
+                    received.since_ns, received.sequence, received.records = input.since_ns, -1, 0
+                    received.notes.restart()
+            case HookSlice(events=events) if events:
+                received = self._received.setdefault(input.process, _Received())
+                received.sequence = events[-1].sequence
+                received.records += len(events)
+            case HookNote():
+                received = self._received.setdefault(input.process, _Received())
+                received.notes.add(input)
+
+    def of(self, ended: Ended) -> Iterator[Input]:
+        """The inputs of an exited process that were not received; none if it left no files."""
+        received = self._received.pop(ended.process, _Received())
+        inside = ended.process
+        if received.pid_inside is not None:  # files are named by the pid in its own namespace
+            inside = ProcessId(received.pid_inside, inside.start_ticks)
+        folders = self._folders() if received.folder is None else (received.folder,)
+        folder = next((folder for folder in folders if has_box(folder, inside)), None)
+        if folder is None:
+            return
+        box = read_box(folder, inside)
+        if not box.is_alive:
+            yield from _missing(box, received, ended)
+
+
+def _missing(box: BlackBox, received: _Received, ended: Ended) -> Iterator[Input]:
+    """What the files hold beyond what was received, as the hook would have sent it."""
+    process = ended.process
+    events = tuple(event for event in box.events if event.sequence > received.sequence)
+    notes = [note for note in box.notes if not received.notes.has(replace(note, process=process))]
+    if events:
+        lost = events[-1].sequence + 1 - received.records - len(events)
+        yield HookSlice(process, ended.at_s, events, max(0, lost))
+    yield from (replace(note, process=process) for note in notes)
+    if events or notes:
+        yield HookStatus(process, ended.at_s, "gone", READ_AFTER_EXIT)
+
+
+def _own_folders() -> tuple[str, ...]:
+    """Where hooks of this user put their files."""
+    return folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from mpwatch.model.commands import (
     Command,
+    Focus,
     Follow,
     Pause,
     ReadAllocators,
@@ -23,7 +24,7 @@ from mpwatch.model.commands import (
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.recording.summary import Course
-from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.source import Deliver
 
 FRAME_S = 0.25
@@ -51,8 +52,8 @@ class ReplaySource:
         """
         self._recording = Recording(path)
         try:
-            self._tape = Tape(self._recording)
-            self._wish = _Wish(self._tape.at_s, speed, is_paused)
+            self._timeline = Timeline(self._recording)
+            self._wish = _Wish(self._timeline.at_s, speed, is_paused)
             self._last = self._shown()
         except BaseException:
             self._recording.close()
@@ -65,11 +66,11 @@ class ReplaySource:
 
     @property
     def is_live(self) -> bool:
-        """Never: it can be sought."""
+        """Never: a recording can be sought."""
         return False
 
     def start(self, deliver: Deliver) -> None:
-        """Begin to play; the first snapshot comes at once."""
+        """Begin to play; the first snapshot is delivered at once."""
         self._deliver = deliver
         self._thread.start()
 
@@ -83,7 +84,7 @@ class ReplaySource:
         self._recording.close()
 
     def ask(self, command: Command) -> str | None:
-        """Do what a person asked for; see `Source.ask`."""
+        """Do what the user asked for; see `Source.ask`."""
         match command:
             case TakeStacks():
                 return "This is a recording: only the stacks taken then can be shown."
@@ -95,10 +96,10 @@ class ReplaySource:
                 return None if path is None else "This is a recording already."
             case Seek() | SetSpeed() | Pause() | Step():
                 with self._changed:
-                    self._wish.change(command, self._tape)
+                    self._wish.change(command, self._timeline)
                     self._changed.notify()
-            case Follow():
-                pass  # the stacks that were followed then are followed now
+            case Follow() | Focus():
+                pass  # a recording has the stacks that were taken then
         return None
 
     def _run(self) -> None:
@@ -120,11 +121,11 @@ class ReplaySource:
         try:
             self._wind(goal_s, steps, until_s)
             with self._changed:
-                self._wish.settle(self._tape)
+                self._wish.settle(self._timeline)
             self._last = self._shown()
         except Exception as error:  # noqa: BLE001 - the one boundary of the replaying thread
             with self._changed:
-                self._wish.give_up(self._tape)
+                self._wish.give_up(self._timeline)
             problem = f"Replaying failed near {goal_s:.1f} s: {type(error).__name__}: {error}"
             return replace(
                 self._last,
@@ -134,15 +135,15 @@ class ReplaySource:
         return self._last
 
     def _wind(self, goal_s: float, steps: int, until_s: float) -> None:
-        """Go towards where it should be; a long way is shown on the way."""
+        """Move towards the goal; on a long way snapshots are delivered."""
         if steps:
-            self._tape.step(steps)
+            self._timeline.step(steps)
             return
-        self._tape.approach(goal_s)
-        self._tape.advance(goal_s, lambda: self._wish.is_new or self._clock() >= until_s)
+        self._timeline.approach(goal_s)
+        self._timeline.advance(goal_s, lambda: self._wish.is_new or self._clock() >= until_s)
 
     def _rest(self, last_s: float) -> float:
-        """Wait for the next frame or the next wish; time spent paused is not played later."""
+        """Wait for the next frame or command; time spent paused is not played later."""
         with self._changed:
             while not (self._is_stopping or self._wish.is_new or self._wish.is_seeking):
                 left_s = last_s + FRAME_S - self._clock()
@@ -157,25 +158,25 @@ class ReplaySource:
 
     def _shown(self) -> Snapshot:
         return replayed(
-            self._tape.snapshot(),
-            self._tape,
+            self._timeline.snapshot(),
+            self._timeline,
             self._recording,
             self._playback(),
         )
 
     def _playback(self) -> Playback:
         wish = self._wish
-        return Playback(self._tape.at_s, self._tape.length_s, wish.speed, wish.is_paused)
+        return Playback(self._timeline.at_s, self._timeline.length_s, wish.speed, wish.is_paused)
 
 
 OnPart: TypeAlias = Callable[[float], None]
-"""Is told how much of a recording was read, 0 to 1."""
+"""Called with the part of a recording that was read, 0 to 1."""
 
 
 def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
-    """The job as it was when the recording ended, with everything that was ever found.
+    """The job at the end of the recording, with every finding that was ever present.
 
-    What held when its process ended counts as present; what passed before is marked resolved.
+    A finding that was present when its process exited is present; earlier ones are resolved.
 
     Raises:
         OSError: The file cannot be opened.
@@ -185,7 +186,7 @@ def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
 
 
 def replay_course(path: str, on_part: OnPart | None = None) -> tuple[Snapshot, Course]:
-    """As `replay_to_end`, with how numbers moved on the way."""
+    """As `replay_to_end`, with curves of numbers."""
     course = Course()
     with Recording(path) as recording:
 
@@ -194,48 +195,50 @@ def replay_course(path: str, on_part: OnPart | None = None) -> tuple[Snapshot, C
             if on_part is not None and recording.length_s:
                 on_part((snapshot.at_s - recording.header.at_s) / recording.length_s)
 
-        tape = Tape(recording, keeps=False, on_reading=take)
-        tape.advance(float("inf"))
-        position = Playback(tape.at_s, tape.length_s, is_paused=True)
-        end = replayed(tape.conclusion(), tape, recording, position)
+        timeline = Timeline(recording, keeps=False, on_reading=take)
+        timeline.advance(float("inf"))
+        position = Playback(timeline.at_s, timeline.length_s, is_paused=True)
+        end = replayed(timeline.conclusion(), timeline, recording, position)
         course.take(end)
     return replace(end, findings=course.findings(end)), course
 
 
-def replayed(snapshot: Snapshot, tape: Tape, recording: Recording, position: Playback) -> Snapshot:
+def replayed(
+    snapshot: Snapshot, timeline: Timeline, recording: Recording, position: Playback
+) -> Snapshot:
     """A snapshot of a recording, marked as a replay."""
     return replace(
         snapshot,
         mode="replay",
         playback=position,
-        problems=(*snapshot.problems, *recording.problems, *tape.problems),
+        problems=(*snapshot.problems, *recording.problems, *timeline.problems),
     )
 
 
 @dataclass
 class _Wish:
-    """Where the tape should be and how it should move; guarded by the source's condition."""
+    """The position asked for, and how to get there; guarded by the condition of the source."""
 
     goal_s: float
     speed: float
     is_paused: bool
     steps: int = 0
     is_seeking: bool = False
-    """The goal was set by a person: it is not given up because folding takes long."""
+    """The goal was set by the user: it is not given up because folding takes long."""
     is_new: bool = True
-    """Something was asked that has not been looked at."""
+    """A command was given that has not been followed."""
 
-    def change(self, command: Seek | SetSpeed | Pause | Step, tape: Tape) -> None:
-        """Take in one command."""
+    def change(self, command: Seek | SetSpeed | Pause | Step, timeline: Timeline) -> None:
+        """Follow one command."""
         self.is_new = True
         match command:
             case Seek(at_s=at_s):
-                self.goal_s = min(max(0.0, at_s), tape.length_s)
+                self.goal_s = min(max(0.0, at_s), timeline.length_s)
                 self.is_seeking, self.steps = True, 0
             case SetSpeed(factor=factor):
                 self.speed = min(max(SLOWEST, factor), FASTEST)
             case Pause(paused=paused):
-                if self.is_paused and not paused and self.goal_s >= tape.length_s:
+                if self.is_paused and not paused and self.goal_s >= timeline.length_s:
                     self.goal_s, self.is_seeking = 0.0, True
                 self.is_paused = paused
             case Step(readings=readings):
@@ -243,30 +246,30 @@ class _Wish:
                 self.is_paused = True
 
     def go_on(self, elapsed_s: float) -> None:
-        """Move the goal on by what was played since."""
+        """Move the goal by the time that was played."""
         if not (self.is_paused or self.is_seeking):
             self.goal_s += elapsed_s * self.speed
 
     def taken(self) -> tuple[float, int]:
-        """Goal and steps to do now."""
+        """The goal and the steps to do now."""
         steps, self.steps, self.is_new = self.steps, 0, False
         return self.goal_s, steps
 
-    def give_up(self, tape: Tape) -> None:
-        """Stay where the tape is, after an error on the way; a newer command is still followed."""
+    def give_up(self, timeline: Timeline) -> None:
+        """Stay at the present position after an error; a newer command is still followed."""
         self.is_paused = True
         if not self.is_new:
-            self.goal_s, self.is_seeking = tape.at_s, False
+            self.goal_s, self.is_seeking = timeline.at_s, False
 
-    def settle(self, tape: Tape) -> None:
-        """Compare with how far it came: a machine that is too slow plays more slowly."""
+    def settle(self, timeline: Timeline) -> None:
+        """Compare with the position reached: a machine that is too slow plays more slowly."""
         if self.is_new:
             return
-        if self.is_seeking and tape.at_s < self.goal_s and not tape.is_at_end:
+        if self.is_seeking and timeline.at_s < self.goal_s and not timeline.is_at_end:
             return
         self.is_seeking = False
-        self.goal_s = tape.at_s
-        if tape.is_at_end and tape.at_s >= tape.length_s:
+        self.goal_s = timeline.at_s
+        if timeline.is_at_end and timeline.at_s >= timeline.length_s:
             self.is_paused = True
 
 

@@ -1,4 +1,4 @@
-"""Where snapshots come from: live, replay and scripted sources look the same from here."""
+"""The interface of a source of snapshots: a live job, a recording, a script of a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Source(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """Whether it observes running processes; a replay can be sought, a live source cannot."""
+        """Whether it observes running processes. A replay can be sought, a live source cannot."""
         ...
 
     def start(self, deliver: Deliver) -> None:

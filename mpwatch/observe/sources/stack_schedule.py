@@ -1,168 +1,221 @@
-"""When to take whose stacks: stacks cost a hundred times more than anything else that is read.
+"""When stacks are taken, and of which processes: the one place that decides it.
 
-A process is looked at when a person asks for it or follows it, when it is seen for the first time,
-and when the whole job has begun to stand still: an idle worker of a job that moves is no news. One
-that was spawned is looked at a few times more while it is young: at first it only imports. A
-process with a hook is asked through it, in microseconds, so these take turns besides; others cost
-py-spy's 20 ms of cpu each, and of those only the root is looked at while it works: the more rarely
-the longer it goes on as it did.
+Stacks cost a hundred times more than any other probe. A hook answers in microseconds; py-spy needs
+20 ms of cpu for each process and stops it for a moment. Whoever wants stacks asks `StackSchedule`:
+the user for one process or for all, the cursor of the dashboard, and the two automatic plans.
+
+`SelectedStacks` serves the dashboard. It takes the stacks of a process when the process is new, and
+again when the whole job stops making progress: an idle worker of a job that makes progress is no
+news. A child made by spawn is taken a few more times while it is young, because at first it only
+imports. Processes with a hook take turns besides. Of the others only the root is taken while it
+works, at intervals that double as long as nothing about it changes.
+
+`StackRounds` serves diagnoses and recordings without a screen: every process, round after round.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Set
+import time
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple, Protocol
 
+from mpwatch.model.commands import TakeStacks
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.observe.sources.collectors import Inbox
 
 STILL_S = 3.0
-"""A process none of whose threads used cpu for so long stands still."""
+"""A process none of whose threads has used cpu for this long has stopped."""
 LONGER = 1.5
-"""A root that paused and went on stands still again once it has for so many times as long."""
+"""A root that has paused before counts as stopped once a pause is this many times as long."""
 STILL_LIMIT_S = 15.0
-"""Whatever it did before, one that has not moved for so long stands still."""
+"""A root that has used no cpu for this long counts as stopped, however long it paused before."""
 AGAIN_S = 30.0
-"""A standing process is looked at again after so long: its stack should not have moved."""
+"""Interval between stacks of a stopped process, whose stacks should not change."""
 FOLLOW_S = 0.5
-FIRST_LOOKS_PER_TICK = 4
-HOOKED_LOOKS_PER_TICK = 4
+"""Interval between stacks of the followed process."""
+FIRST_PER_READING = 4
+HOOKED_PER_READING = 4
 HOOKED_S = 1.5
+"""Interval between stacks of a process with a hook."""
 ROOT_S = 10.0
 ROOT_LIMIT_S = 160.0
-"""A root that works on with the same company is looked at after twice as long each time."""
-REPEATED_LOOKS_PER_TICK = 2
-"""Of processes without a hook."""
+"""Shortest and longest interval between stacks of a root that works."""
+REPEATED_PER_READING = 2
+"""Of stopped processes without a hook."""
 BUSY_PERCENT = 5.0
 YOUNG_S = 30.0
 YOUNG_AGAIN_S = 2.0
-YOUNG_LOOKS_PER_TICK = 1
-"""A child that runs the main program again may do so for some seconds only, and then fails."""
+YOUNG_PER_READING = 1
+"""A child that runs the main program again may do so for some seconds only, and then fail."""
+FOCUS_HOOKED_S = 3.0
+"""Interval for the process under the cursor, if it has a hook."""
+FOCUS_S = 30.0
+"""Interval for the process under the cursor, with py-spy."""
+FOCUS_LIMIT_S = 240.0
+"""The interval doubles up to this while the cursor does not move: the user may be absent."""
+FIRST_ROUND_S = 0.3
+"""Hooks may connect before the first round: a process with a hook is asked, not stopped."""
+ROUND_S = 2.0
+"""Shortest interval between two rounds."""
+PATIENCE = 10
+"""A round that took t seconds of cpu is followed by a pause of this many times t."""
 
 
-class Taker(Protocol):
-    """Takes the stacks of one process; the collector of stacks, or a stand-in."""
-
-    def take(self, process: ProcessId, *, native: bool, locals: bool) -> StacksTaken:
-        """Take them now; a problem is in the result."""
-        ...
-
-
-class Request(NamedTuple):
-    """One process to look at."""
+class StackRequest(NamedTuple):
+    """Stacks to take of one process."""
 
     process: ProcessId
     native: bool = False
+    """With the frames of C code, which only py-spy can tell."""
     locals: bool = False
+    """With local variables, which only py-spy can tell."""
 
 
-class StackThread:
-    """Takes stacks on a thread of its own, one process after another."""
+class AutomaticStacks(Protocol):
+    """Says which stacks are taken without anybody asking for them."""
 
-    def __init__(self, taker: Taker, inbox: Inbox) -> None:
-        self._taker = taker
-        self._inbox = inbox
-        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._waiting: set[ProcessId] = set()
-        self._thread = threading.Thread(target=self._run, name="mpwatch-stacks", daemon=True)
+    @property
+    def is_pending(self) -> bool:
+        """Whether stacks that belong to the plan have still to be taken or to arrive."""
+        ...
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the process at hand."""
-        self._requests.put(None)
-
-    def ask(self, request: Request) -> None:
-        """Put a process in line, unless it already is."""
-        if request.process not in self._waiting:
-            self._waiting.add(request.process)
-            self._requests.put(request)
-
-    def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            taken = self._taker.take(request.process, native=request.native, locals=request.locals)
-            self._waiting.discard(request.process)
-            self._inbox.put(taken)
-
-
-class RootTurn:
-    """When the root that works is worth another look: soon after something began, else rarely."""
-
-    def __init__(self) -> None:
-        self._company: tuple[int | None, int, bool] | None = None
-        self._pause_s = ROOT_S
-
-    def is_due(self, snapshot: Snapshot, root: Process, since_s: float) -> bool:
-        """Whether to look again so long after the last look; saying so makes the next one later."""
-        company = (root.sample.thread_count, len(snapshot.processes), _runs_unseen(root))
-        if company != self._company:
-            self._company, self._pause_s = company, ROOT_S
-        if since_s < self._pause_s:
-            return False
-        self._pause_s = min(ROOT_LIMIT_S, 2 * self._pause_s)
-        return True
-
-
-class Standstill:
-    """Whether the root stands still: for longer than it is used to before it goes on.
-
-    A main that waits four seconds for each round of batches does so all day long, and each look at
-    it and its workers would stop them for nothing.
-    """
-
-    def __init__(self) -> None:
-        self._stood_s = 0.0
-        self._usual_s = 0.0
-
-    def has_begun(self, root: Process | None, at_s: float) -> bool:
-        """Whether it stands still now; without a root that could move it is taken to."""
-        if root is None or root.is_gone:
-            return True
-        stood_s = _stood_s(root, at_s) or 0.0
-        if stood_s < self._stood_s:
-            self._usual_s = max(self._stood_s, self._usual_s / 2)
-        self._stood_s = stood_s
-        return stood_s >= max(STILL_S, min(STILL_LIMIT_S, LONGER * self._usual_s))
-
-
-def _runs_unseen(process: Process) -> bool:
-    """Whether a thread works of which no stack has been seen."""
-    return any(
-        not thread.stack and (thread.cpu_percent or 0.0) >= BUSY_PERCENT
-        for thread in process.threads
-    )
-
-
-class LookPlan:
-    """Decides after each snapshot which processes are worth a look without being asked for."""
-
-    def __init__(self) -> None:
-        self._looked_at_s: dict[ProcessId, float] = {}
-        self._root_turn = RootTurn()
-        self._standstill = Standstill()
-        self._followed_at_s = 0.0
-        self.followed: ProcessId | None = None
-
-    def is_follow_due(self, now_s: float) -> bool:
-        """Whether the followed process is to be looked at again; saying so counts as a look."""
-        if self.followed is None or now_s - self._followed_at_s < FOLLOW_S:
-            return False
-        self._followed_at_s = self._looked_at_s[self.followed] = now_s
-        return True
-
-    def due(self, snapshot: Snapshot, spared: Set[ProcessId] = frozenset()) -> list[ProcessId]:
-        """Processes to look at now; the followed one has a rhythm of its own.
+    def due(
+        self, snapshot: Snapshot, taken_at_s: Mapping[ProcessId, float], excluded: Set[ProcessId]
+    ) -> list[ProcessId]:
+        """Processes due at this reading.
 
         Args:
-            snapshot: What is known of the job.
-            spared: These are not to be touched at the moment.
+            snapshot: The job.
+            taken_at_s: When stacks of each process were last requested, for whatever reason.
+            excluded: Processes that must not be stopped now.
         """
+        ...
+
+    def received(self, taken: StacksTaken) -> None:
+        """Note stacks that were taken."""
+        ...
+
+
+class StackSchedule:
+    """Says which stacks to request now.
+
+    `request`, `follow` and `focus` may be called by any thread, the rest by the observing one.
+    """
+
+    def __init__(self, automatic: AutomaticStacks | None = None) -> None:
+        """Make an empty schedule.
+
+        Args:
+            automatic: What to take without being asked; nothing if left out.
+        """
+        self.followed: ProcessId | None = None
+        self._automatic = automatic
+        self._focus = Focus()
+        self._requested: queue.SimpleQueue[TakeStacks] = queue.SimpleQueue()
+        self._taken_at_s: dict[ProcessId, float] = {}
+        """When stacks of each process were last requested, for whatever reason."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the automatic plan still waits for stacks."""
+        return self._automatic is not None and self._automatic.is_pending
+
+    def request(self, command: TakeStacks) -> None:
+        """Take the stacks of one process, or of all, as soon as possible."""
+        self._requested.put(command)
+
+    def follow(self, process: ProcessId | None) -> None:
+        """Take the stacks of one process every `FOLLOW_S`; `None` ends it."""
+        self.followed = process
+
+    def focus(self, process: ProcessId | None) -> None:
+        """Take the stacks of the process under the cursor, at intervals by their cost."""
+        self._focus.process = process
+
+    def due(self, snapshot: Snapshot, excluded: Set[ProcessId] = frozenset()) -> list[StackRequest]:
+        """What to take at a reading of the job, besides `due_between`.
+
+        Args:
+            snapshot: The job.
+            excluded: Processes that must not be stopped now.
+        """
+        taken_at_s, at_s = self._taken_at_s, snapshot.at_s
+        untouched = excluded if self.followed is None else {*excluded, self.followed}
+        due: list[ProcessId] = []
+        if self._automatic is not None:
+            due += self._automatic.due(snapshot, taken_at_s, untouched)
+        focused = self._focus.due(snapshot, taken_at_s, untouched)
+        if focused is not None and focused not in due:
+            due.append(focused)
+        taken_at_s.update(dict.fromkeys(due, at_s))
+        for process in taken_at_s.keys() - {each.process for each in snapshot.processes}:
+            del taken_at_s[process]
+        return [StackRequest(process) for process in due]
+
+    def is_due_between(self, now_s: float, excluded: Set[ProcessId] = frozenset()) -> bool:
+        """Whether `due_between` has anything; costs next to nothing."""
+        return not self._requested.empty() or self._is_follow_due(now_s, excluded)
+
+    def due_between(
+        self, snapshot: Snapshot, now_s: float, excluded: Set[ProcessId] = frozenset()
+    ) -> list[StackRequest]:
+        """What to take now, also between two readings: what was requested, and the followed one."""
+        due = []
+        while not self._requested.empty():
+            wanted = self._requested.get()
+            due += [
+                StackRequest(process, wanted.native, wanted.locals)
+                for process in python_processes(snapshot)
+                if wanted.process in (None, process)
+            ]
+        if self.followed is not None and self._is_follow_due(now_s, excluded):
+            due.append(StackRequest(self.followed))
+        self._taken_at_s.update((request.process, now_s) for request in due)
+        return due
+
+    def received(self, taken: StacksTaken) -> None:
+        """Note stacks that were taken."""
+        if self._automatic is not None:
+            self._automatic.received(taken)
+
+    def _is_follow_due(self, now_s: float, excluded: Set[ProcessId]) -> bool:
+        followed = self.followed
+        if followed is None or followed in excluded:
+            return False
+        return now_s - self._taken_at_s.get(followed, float("-inf")) >= FOLLOW_S
+
+
+def python_processes(snapshot: Snapshot) -> list[ProcessId]:
+    """The processes that have Python stacks."""
+    return [
+        process.process
+        for process in snapshot.living()
+        if process.sample.is_python and process.sample.state not in "ZX"
+    ]
+
+
+class SelectedStacks:
+    """The automatic plan of the dashboard; see the module."""
+
+    def __init__(self) -> None:
+        self._root_turn = RootTurn()
+        self._standstill = Standstill()
+
+    @property
+    def is_pending(self) -> bool:
+        """Never: nobody waits for these stacks."""
+        return False
+
+    def received(self, taken: StacksTaken) -> None:
+        """Ignore it: the plan goes by what was requested."""
+
+    def due(
+        self, snapshot: Snapshot, taken_at_s: Mapping[ProcessId, float], excluded: Set[ProcessId]
+    ) -> list[ProcessId]:
+        """Processes due at this reading; see `AutomaticStacks.due`."""
         at_s = snapshot.at_s
         first: list[ProcessId] = []
         again: list[ProcessId] = []
@@ -170,13 +223,11 @@ class LookPlan:
         young: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         root = snapshot.get(snapshot.root)
-        stands = self._standstill.has_begun(root, at_s)
+        has_stopped = self._standstill.has_begun(root)
         for process in snapshot.living():
-            if not _has_python_stack(process):
+            if process.process in excluded or not _can_be_taken(process):
                 continue
-            last_s = self._looked_at_s.get(process.process)
-            if process.process == self.followed or process.process in spared:
-                continue
+            last_s = taken_at_s.get(process.process)
             if last_s is None:
                 first.append(process.process)
             elif process.hook.state == "ready":
@@ -184,137 +235,245 @@ class LookPlan:
                     hooked.append((last_s, process.process))
             elif at_s - last_s >= YOUNG_AGAIN_S and _is_young(snapshot, process):
                 young.append((last_s, process.process))
-            elif process is root and not stands:
+            elif process is root and not has_stopped:
                 if self._root_turn.is_due(snapshot, process, at_s - last_s):
                     due.append(process.process)
-            elif stands and _is_worth_another(process, at_s, at_s - last_s):
+            elif has_stopped and _has_stopped_since(process, at_s - last_s):
                 again.append(process.process)
-        due.extend(first[:FIRST_LOOKS_PER_TICK])
-        due.extend(process for _, process in sorted(hooked)[:HOOKED_LOOKS_PER_TICK])
-        due.extend(process for _, process in sorted(young)[:YOUNG_LOOKS_PER_TICK])
-        due.extend(again[:REPEATED_LOOKS_PER_TICK])
-        self._looked_at_s.update(dict.fromkeys(due, at_s))
+        due.extend(first[:FIRST_PER_READING])
+        due.extend(process for _, process in sorted(hooked)[:HOOKED_PER_READING])
+        due.extend(process for _, process in sorted(young)[:YOUNG_PER_READING])
+        due.extend(again[:REPEATED_PER_READING])
         return due
 
 
+class RootTurn:
+    """Interval of a root that works: short after a change of the job, then doubled each time."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int | None, int, bool] | None = None
+        """Numbers of threads and of processes, and whether a thread works without a stack."""
+        self._interval_s = ROOT_S
+
+    def is_due(self, snapshot: Snapshot, root: Process, since_s: float) -> bool:
+        """Whether the root is due, this long after the last time; if so, the interval doubles."""
+        seen = (root.sample.thread_count, len(snapshot.processes), _works_unseen(root))
+        if seen != self._seen:
+            self._seen, self._interval_s = seen, ROOT_S
+        if since_s < self._interval_s:
+            return False
+        self._interval_s = min(ROOT_LIMIT_S, 2 * self._interval_s)
+        return True
+
+
+class Standstill:
+    """Whether the root has used no cpu for longer than its usual pauses.
+
+    A main process that waits four seconds for each round of batches does so all day long, and each
+    stack of it and its workers would stop them for nothing.
+    """
+
+    def __init__(self) -> None:
+        self._still_s = 0.0
+        self._usual_s = 0.0
+
+    def has_begun(self, root: Process | None) -> bool:
+        """Whether the root has stopped; without a living root the job counts as stopped."""
+        if root is None or root.is_gone:
+            return True
+        still_s = _still_s(root) or 0.0
+        if still_s < self._still_s:
+            self._usual_s = max(self._still_s, self._usual_s / 2)
+        self._still_s = still_s
+        return still_s >= max(STILL_S, min(STILL_LIMIT_S, LONGER * self._usual_s))
+
+
+def _works_unseen(process: Process) -> bool:
+    """Whether a thread works of which no stack was taken."""
+    return any(
+        not thread.stack and (thread.cpu_percent or 0.0) >= BUSY_PERCENT
+        for thread in process.threads
+    )
+
+
 def _is_young(snapshot: Snapshot, process: Process) -> bool:
-    """Whether it was started by spawn or forkserver a moment ago."""
+    """Whether it was started by spawn or forkserver less than `YOUNG_S` ago."""
     born_wall_s = process.sample.born_wall_s
     if process.sample.start_method not in ("spawn", "forkserver") or born_wall_s is None:
         return False
     return snapshot.wall_s - born_wall_s < YOUNG_S
 
 
-def _has_python_stack(process: Process) -> bool:
+def _can_be_taken(process: Process) -> bool:
     return process.sample.is_python and process.sample.state not in ("Z", "X", "D", "T", "t")
 
 
-def _is_worth_another(process: Process, at_s: float, since_s: float) -> bool:
-    """Whether it began to stand still after the last look, or has stood for long since."""
-    stood_s = _stood_s(process, at_s)
-    if stood_s is None or stood_s < STILL_S:
+def _has_stopped_since(process: Process, since_s: float) -> bool:
+    """Whether it stopped after its stacks were taken, or they are older than `AGAIN_S`."""
+    still_s = _still_s(process)
+    if still_s is None or still_s < STILL_S:
         return False
-    return stood_s < since_s or since_s >= AGAIN_S
+    return still_s < since_s or since_s >= AGAIN_S
 
 
-def _stood_s(process: Process, at_s: float) -> float | None:
-    """For how long none of its threads has used cpu; `None` if one has, or nothing was read.
-
-    A reading that is older than the snapshot stands for a process that has rested since.
-    """
+def _still_s(process: Process) -> float | None:
+    """For how long none of its threads has used cpu; `None` if one has, or nothing was read."""
     stills = [thread.still_s for thread in process.threads]
     known = [still for still in stills if still is not None]
-    rest_s = max(0.0, at_s - process.sample.at_s)
-    return min(known) + rest_s if known and len(known) == len(stills) else None
+    return min(known) if known and len(known) == len(stills) else None
 
 
-def take_each(
-    takers: Callable[[ProcessId], StacksTaken], processes: Iterable[ProcessId]
-) -> list[StacksTaken]:
-    """Stacks of several processes at once, four at a time; each has its own time limit."""
-    from concurrent.futures import ThreadPoolExecutor
+class Focus:
+    """Intervals of the process under the cursor.
 
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        return list(pool.map(takers, processes))
+    The cursor must stay on a process from one reading to the next before its stacks are taken. The
+    first time that is at once, however new its stacks are.
+    """
 
+    def __init__(self) -> None:
+        self.process: ProcessId | None = None
+        """The process under the cursor."""
+        self._stays_on: ProcessId | None = None
+        self._count = 0
+        """How often stacks were taken since the cursor moved."""
+        self._due_at_s: dict[ProcessId, float] = {}
+        """When the stacks of each process were last due here."""
 
-FIRST_AFTER_S = 0.3
-"""Hooks may introduce themselves first: a process with a hook is asked, not stopped."""
-ROUND_S = 2.0
-PATIENCE = 10
-"""A round that took t seconds of cpu is not followed by another for t times this."""
+    def due(
+        self, snapshot: Snapshot, taken_at_s: Mapping[ProcessId, float], excluded: Set[ProcessId]
+    ) -> ProcessId | None:
+        """The process, if its stacks are due at this reading; see `AutomaticStacks.due`."""
+        focused, at_s = self.process, snapshot.at_s
+        if focused is None or focused != self._stays_on:
+            self._stays_on, self._count = focused, 0
+            return None
+        process = snapshot.get(focused)
+        if process is None or process.is_gone or not _can_be_taken(process):
+            return None
+        if focused in excluded:
+            return None
+        interval_s = self._interval_s(process)
+        last_s = self._due_at_s.get(focused)
+        if last_s is not None and (
+            at_s - last_s < interval_s or at_s - taken_at_s.get(focused, last_s) < interval_s / 2
+        ):
+            return None
+        self._count += 1
+        self._due_at_s[focused] = at_s
+        for gone in self._due_at_s.keys() - {each.process for each in snapshot.processes}:
+            del self._due_at_s[gone]
+        return focused
 
-
-class RoundTaker(Protocol):
-    """Takes stacks one after another on a thread of its own: a `StackThread`, or a stand-in."""
-
-    def start(self) -> None:
-        """Begin."""
-        ...
-
-    def stop(self) -> None:
-        """End after the process at hand."""
-        ...
-
-    def ask(self, request: Request) -> None:
-        """Put a process in line."""
-        ...
+    def _interval_s(self, process: Process) -> float:
+        if process.hook.state == "ready":
+            return FOCUS_HOOKED_S
+        return min(FOCUS_LIMIT_S, FOCUS_S * 2.0 ** min(10, max(0, self._count - 1)))
 
 
 class StackRounds:
-    """Asks for the stacks of every Python process without a hook, one round after another."""
+    """The automatic plan without a screen: every Python process, one round after another."""
 
-    def __init__(self, thread: RoundTaker) -> None:
-        self._thread = thread
+    def __init__(self) -> None:
         self._first_s: float | None = None
         self._began_s: float | None = None
         self._cost_s = 0.0
         self._waiting: set[ProcessId] = set()
+        """Processes that py-spy has still to take in this round."""
 
     @property
-    def has_begun(self) -> bool:
-        """Whether there was a first round."""
-        return self._began_s is not None
+    def is_pending(self) -> bool:
+        """Whether no round was begun, or stacks of this one are missing."""
+        return self._began_s is None or bool(self._waiting)
 
-    @property
-    def is_under_way(self) -> bool:
-        """Whether stacks that were asked for have not come yet."""
-        return bool(self._waiting)
+    def due(
+        self, snapshot: Snapshot, taken_at_s: Mapping[ProcessId, float], excluded: Set[ProcessId]
+    ) -> list[ProcessId]:
+        """All processes, if a round begins; see `AutomaticStacks.due`."""
+        at_s = snapshot.at_s
+        if not self._is_due(at_s):
+            return []
+        self._began_s, self._cost_s = at_s, 0.0
+        due = [process for process in python_processes(snapshot) if process not in excluded]
+        self._waiting = {each for each in due if not has_ready_hook(snapshot, each)}
+        return due
 
-    def is_due(self, at_s: float) -> bool:
-        """Whether it is time for the next round."""
+    def received(self, taken: StacksTaken) -> None:
+        """Note stacks that were taken, and what they cost."""
+        if taken.source != "hook":
+            self._waiting.discard(taken.process)
+            self._cost_s += taken.cost_s or 0.0
+
+    def _is_due(self, at_s: float) -> bool:
         if self._first_s is None:
-            self._first_s = at_s + FIRST_AFTER_S
+            self._first_s = at_s + FIRST_ROUND_S
         if self._began_s is None:
             return at_s >= self._first_s
         pause_s = max(ROUND_S, PATIENCE * self._cost_s)
         return not self._waiting and at_s >= self._began_s + pause_s
 
-    def begin(self, snapshot: Snapshot, at_s: float) -> None:
-        """Ask for the stacks of everybody whose hook cannot be asked."""
-        if self._began_s is None:
-            self._thread.start()
-        self._began_s, self._cost_s = at_s, 0.0
-        for process in snapshot.living():
-            if _needs_a_look(process):
-                self._waiting.add(process.process)
-                self._thread.ask(Request(process.process))
 
-    def has_taken(self, taken: StacksTaken) -> None:
-        """Note what came."""
-        if taken.source != "hook":
-            self._waiting.discard(taken.process)
-            self._cost_s += taken.cost_s or 0.0
+def has_ready_hook(snapshot: Snapshot, process: ProcessId) -> bool:
+    """Whether the hook of a process answers."""
+    known = snapshot.get(process)
+    return known is not None and known.hook.state == "ready"
+
+
+class Outside(Protocol):
+    """Takes the stacks of one process with py-spy, or stands in for that."""
+
+    def take(self, process: ProcessId, *, native: bool, locals: bool) -> StacksTaken:
+        """Take them now; a problem is in the result."""
+        ...
+
+
+class StackThreads:
+    """Takes stacks from outside on threads of its own, which start with the first request."""
+
+    def __init__(
+        self, outside: Outside, report: Callable[[StacksTaken], None], *, threads: int = 1
+    ) -> None:
+        """Make it.
+
+        Args:
+            outside: Takes the stacks; called on several threads if there are several.
+            report: Called on such a thread with the stacks.
+            threads: How many processes are stopped at the same time at most.
+        """
+        self._outside = outside
+        self._report = report
+        self._threads = threads
+        self._has_started = False
+        self._requests: queue.SimpleQueue[StackRequest | None] = queue.SimpleQueue()
+        self._waiting: set[ProcessId] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether stacks are being taken or waited for."""
+        return bool(self._waiting)
 
     def stop(self) -> None:
-        """End after the process at hand."""
-        self._thread.stop()
+        """End after the processes at hand, without waiting for that."""
+        for _ in range(self._threads):
+            self._requests.put(None)
 
+    def take(self, request: StackRequest) -> None:
+        """Put a process in line, unless it already is."""
+        if request.process in self._waiting:
+            return
+        self._waiting.add(request.process)
+        self._requests.put(request)
+        if not self._has_started:
+            self._has_started = True
+            for _ in range(self._threads):
+                threading.Thread(target=self._run, name="mpwatch-stacks", daemon=True).start()
 
-def _needs_a_look(process: Process) -> bool:
-    """Whether only a look from outside can tell its stack."""
-    return (
-        process.sample.is_python
-        and process.sample.state not in "ZX"
-        and process.hook.state != "ready"
-    )
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            process = request.process
+            try:
+                taken = self._outside.take(process, native=request.native, locals=request.locals)
+            except Exception as error:  # noqa: BLE001 - the one boundary of this thread
+                problem = f"taking stacks failed: {type(error).__name__}: {error}"
+                taken = StacksTaken(process, time.monotonic(), "py-spy", problem=problem)
+            self._report(taken)
+            self._waiting.discard(process)

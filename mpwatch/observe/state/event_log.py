@@ -20,8 +20,8 @@ REPEATS_KEPT = 8
 the errors of other processes. All of them are in the log, and `dropped` counts them there."""
 
 
-class Journal:
-    """A bounded log; what is dropped at its old end is counted."""
+class EventLog:
+    """A bounded log; the oldest entries are dropped and counted."""
 
     def __init__(self) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=KEPT)
@@ -34,7 +34,7 @@ class Journal:
         self._errors_view: tuple[LogEntry, ...] | None = ()
 
     def set_clock(self, at_s: float, wall_s: float) -> None:
-        """Learn how monotonic and wall time relate, from a sample that has both."""
+        """Set the relation of monotonic and wall time, from a reading that has both."""
         self._wall_minus_monotonic_s = wall_s - at_s
 
     def add(
@@ -45,7 +45,7 @@ class Journal:
         words: str,
         details: Mapping[str, object] | None = None,
     ) -> None:
-        """Write one line; known error messages are matched here, once."""
+        """Add an entry; known error messages are matched here, once."""
         wall_s = at_s + self._wall_minus_monotonic_s
         details = details or {}
         tags = tags_of(kind, words, details)
@@ -58,21 +58,21 @@ class Journal:
 
     @property
     def entries(self) -> tuple[LogEntry, ...]:
-        """The lines kept, oldest first; the same object until a line is added."""
+        """The entries kept, oldest first; the same object until one is added."""
         if self._view is None:
             self._view = tuple(self._entries)
         return self._view
 
     @property
     def errors(self) -> tuple[LogEntry, ...]:
-        """The lines with a known error message that are kept, oldest first."""
+        """The entries with a known error message, oldest first."""
         if self._errors_view is None:
             self._errors_view = tuple(self._errors)
         return self._errors_view
 
     @property
     def dropped(self) -> int:
-        """How many lines are no longer kept."""
+        """How many entries are no longer kept."""
         return self._sequence - len(self._entries)
 
     def _keep_error(self, entry: LogEntry) -> None:
@@ -88,47 +88,75 @@ class Journal:
             self._repeats += Counter()  # removes what is down to zero
 
 
-SILENCE_TOLD_S = 1.0
-"""On a busy machine many an answer takes longer than the quarter of a second after which a hook is
-shown as silent. A log of those would push out of it what happened."""
+SILENCE_LOGGED_S = 1.0
+"""Shorter silences are not logged. On a busy machine many answers take longer than the 0.25 s after
+which a hook is shown as silent; they would displace everything else."""
 
 
-class HookLog:
-    """Writes the states of hooks into the log of a job."""
+RATE_WINDOW_S = 5.0
+
+
+class EventRate:
+    """Events of all hooks per second."""
 
     def __init__(self) -> None:
-        self._told: dict[ProcessId, str] = {}
-        """The state of each hook that the log told last."""
-        self._silences: dict[ProcessId, HookStatus] = {}
-        """Those that have begun and are not told yet."""
+        self._marks: deque[tuple[float, int]] = deque()
+        self._count = 0
 
-    def take(self, status: HookStatus, journal: Journal) -> None:
-        """Take in a state; a silence is told later, if it still lasts then."""
+    def add(self, count: int) -> None:
+        """Count events."""
+        self._count += count
+
+    def mark(self, at_s: float) -> None:
+        """Note the count at a reading."""
+        self._marks.append((at_s, self._count))
+        while len(self._marks) > 2 and self._marks[1][0] <= at_s - RATE_WINDOW_S:
+            self._marks.popleft()
+
+    def per_s(self) -> float | None:
+        """Events per second between the readings of the last `RATE_WINDOW_S`."""
+        if not self._marks:
+            return None
+        (began_s, began), (at_s, now) = self._marks[0], self._marks[-1]
+        return (now - began) / (at_s - began_s) if at_s > began_s else None
+
+
+class HookStateLog:
+    """Logs the states of hooks."""
+
+    def __init__(self) -> None:
+        self._logged: dict[ProcessId, str] = {}
+        """The last state of each hook that was logged."""
+        self._silences: dict[ProcessId, HookStatus] = {}
+        """Silences that are not logged yet."""
+
+    def add(self, status: HookStatus, log: EventLog) -> None:
+        """Log a state; a silence is logged later, if it still lasts then."""
         begun = self._silences.pop(status.process, None)
         if status.state == "silent":
             self._silences[status.process] = begun or status
         else:
-            self._tell(status, journal)
+            self._log_state(status, log)
 
-    def tell_silences(self, at_s: float, journal: Journal) -> None:
-        """Tell of silences that have lasted by this moment."""
+    def add_silences(self, at_s: float, log: EventLog) -> None:
+        """Log the silences that have lasted long enough."""
         for process, status in list(self._silences.items()):
-            if at_s - status.at_s >= SILENCE_TOLD_S:
+            if at_s - status.at_s >= SILENCE_LOGGED_S:
                 del self._silences[process]
-                self._tell(status, journal)
+                self._log_state(status, log)
 
     def forget(self, process: ProcessId) -> None:
-        """Drop a process that nobody shows any more."""
-        self._told.pop(process, None)
+        """Drop a process that is no longer shown."""
+        self._logged.pop(process, None)
         self._silences.pop(process, None)
 
-    def _tell(self, status: HookStatus, journal: Journal) -> None:
-        if self._told.get(status.process, "absent") == status.state:
+    def _log_state(self, status: HookStatus, log: EventLog) -> None:
+        if self._logged.get(status.process, "absent") == status.state:
             return
-        self._told[status.process] = status.state
+        self._logged[status.process] = status.state
         reason = f": {status.reason}" if status.reason else ""
         words = f"hook of {status.process.pid} is {status.state}{reason}"
-        journal.add(status.at_s, "hook", status.process, words)
+        log.add(status.at_s, "hook", status.process, words)
 
 
 _FIELDS = ("what", "where", "type", "text", "message", "method", "child", "path", "reason", "site")
@@ -163,14 +191,14 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         "processes": "{} processes",
     },
 }
-"""What is said of a note, where the general fields would not do, and in which words."""
+"""Fields of a kind of note and their wording, where `_FIELDS` does not fit."""
 
 CALLS = 6
-"""How many calls of a stack are told in one line."""
+"""Calls of a stack in one line."""
 
 
 def note_words(kind: str, data: Mapping[str, object]) -> str:
-    """One line about a note: its kind and the fields that say most, in a fixed order."""
+    """One line about a note: its kind and its most important fields, in a fixed order."""
     worded = _WORDS.get(kind, dict.fromkeys(_FIELDS, "{}"))
     parts = [
         clean(words.format(_shown(data[name])))
@@ -182,7 +210,7 @@ def note_words(kind: str, data: Mapping[str, object]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as text: names in a list stand beside each other, calls from the innermost out."""
+    """A value as text; the calls of a stack from the innermost to the outermost."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
     if not isinstance(value, list):

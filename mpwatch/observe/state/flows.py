@@ -1,4 +1,4 @@
-"""Flows of tensors: sends joined with receipts by segment, on the machine's one clock."""
+"""Flows of tensors: sends joined with receipts by segment, on the clock of the machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Key: TypeAlias = tuple[int, int]
 Pair: TypeAlias = tuple[ProcessId, ProcessId]
 
 OPEN_LIMIT = 16_384
-"""Segments of which a sending or a receipt has not met its other half, the last used."""
+"""Segments with a send or a receipt that is not joined, the most recently used."""
 SETTLED_LIMIT = 16_384
-"""Segments remembered besides, the last used, to tell a buffer in use again from a new one. Every
-batch is a new one, so there are soon that many: some 150 bytes each."""
+"""Further segments, the most recently used, to tell a reused buffer from a new one. Every batch is
+a new one, so there are soon that many: some 150 bytes each."""
 LATE_S = 3.0
-"""Slices come ten times a second; a receipt whose sending is not heard of by then has no hook."""
+"""Hooks send ten times a second; a receipt without a send by then has a sender without a hook."""
 LATENCIES_KEPT = 512
 RATE_WINDOW_S = 10.0
 
@@ -41,7 +41,7 @@ class _Receipt(NamedTuple):
 
 
 class _Open:
-    """Sends and receipts of one segment that have not met yet, each in order of time."""
+    """Sends and receipts of one segment that are not joined, each in order of time."""
 
     __slots__ = ("known_to", "last_sender", "receipts", "sends")
 
@@ -50,21 +50,21 @@ class _Open:
         self.receipts: list[_Receipt] = []
         self.last_sender: ProcessId | None = None
         self.known_to: tuple[ProcessId, ...] = ()
-        """Who had sent or received it before a hook came into it."""
+        """Processes that had sent or received it before their hooks were injected."""
 
     @property
     def is_new(self) -> bool:
-        """Whether nobody is known to have sent it."""
+        """Whether no earlier send is known."""
         return self.last_sender is None and not self.known_to
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that is left to know of it is who sent it last."""
+        """Whether only its last sender is left to remember."""
         return not (self.sends or self.receipts or self.known_to)
 
 
 class _Tally:
-    """What went from one process to another."""
+    """Tensors and bytes from one process to another."""
 
     __slots__ = ("_quantiles", "bytes", "copied_bytes", "latencies_ns", "marks", "tensors")
 
@@ -85,14 +85,14 @@ class _Tally:
             self._quantiles = None
 
     def latencies_s(self) -> tuple[float | None, float | None]:
-        """The middle and the 99th percentile in seconds; sorted again only after a newcomer."""
+        """Median and 99th percentile in seconds; sorted again only after a new one."""
         if self._quantiles is None:
             ordered = sorted(self.latencies_ns)
             self._quantiles = quantile(ordered, 0.50), quantile(ordered, 0.99)
         return self._quantiles
 
     def mark(self, at_s: float) -> None:
-        """Note where the counts stand, for rates."""
+        """Note the counts, for rates."""
         self.marks.append((at_s, self.tensors, self.bytes))
         while len(self.marks) > 2 and self.marks[1][0] <= at_s - RATE_WINDOW_S:
             self.marks.popleft()
@@ -106,28 +106,28 @@ class _Tally:
 
 
 class FlowTable:
-    """Joins what senders and receivers report; the order in which reports arrive does not matter.
+    """Joins the reports of senders and receivers, in whatever order they arrive.
 
-    The n-th receipt of a segment belongs to its n-th sending. A receipt that stays without a
-    sending (the sender has no hook) counts for the segment's creator, if `creator` knows it.
+    The n-th receipt of a segment belongs to its n-th send. A receipt that stays without a send (the
+    sender has no hook) counts for the creator of the segment, if that is known.
     """
 
     def __init__(self) -> None:
         self._open: OrderedDict[Key, _Open] = OrderedDict()
         self._settled: OrderedDict[int, ProcessId] = OrderedDict()
-        """Who last sent a segment of which nothing is open, by its packed key."""
+        """The last sender of each segment of which nothing is open, by its packed key."""
         self._tallies: dict[Pair, _Tally] = {}
         self._unmatched: deque[tuple[int, Key]] = deque()
         self._newest_ns = 0
 
     def add(self, process: ProcessId, event: HookEvent) -> None:
-        """Take in one event of one process; kinds that are no flow are ignored."""
+        """Add one event of one process; other kinds are ignored."""
         if event.flags & (wire.FLAG_EMPTY | wire.FLAG_SPAWNING | wire.FLAG_RAISED):
             return
         if event.kind in _SENDS:
             entry = self._entry(event)
-            # A segment sent for the first time was filled for this sending, by whoever made it;
-            # one that was sent before is a buffer in use again.
+            # A segment sent for the first time was filled for this send; one that was sent before
+            # is a reused buffer.
             is_copy = bool(event.flags & wire.FLAG_COPIED) or entry.is_new
             entry.sends.append(_Send(event.at_ns, process, event.bytes, is_copy))
             entry.last_sender = process
@@ -142,13 +142,13 @@ class FlowTable:
         else:
             return
         self._newest_ns = max(self._newest_ns, event.at_ns)
-        self._meet(entry)
-        self._put_away((event.key, event.key2), entry)
+        self._join(entry)
+        self._close((event.key, event.key2), entry)
 
     def settle(self, at_s: float, creators: dict[Key, ProcessId]) -> None:
         """Count receipts older than `LATE_S` for the segment's creator, and mark the rates.
 
-        Called at each reading of the job, so that rates do not depend on how often somebody looks.
+        Called at each reading of the job, so that rates do not depend on how often `flows` is.
         """
         horizon_ns = max(self._newest_ns, int(at_s * 1e9)) - int(LATE_S * 1e9)
         while self._unmatched and self._unmatched[0][0] < horizon_ns:
@@ -160,10 +160,10 @@ class FlowTable:
             others = [each for each in entry.known_to if each != receipt.receiver]
             sender = entry.last_sender or next(iter(others), None) or creators.get(key)
             if sender is not None and sender != receipt.receiver:
-                # What was under way as its sender's hook came had been filled for this.
+                # A tensor in flight when the hook of its sender was injected was filled for it.
                 is_copy = entry.last_sender is None and entry.known_to == (sender,)
                 self._tally(sender, receipt.receiver).add(receipt.bytes, is_copy, None)
-            self._put_away(key, entry)
+            self._close(key, entry)
         for tally in self._tallies.values():
             tally.mark(at_s)
 
@@ -195,7 +195,7 @@ class FlowTable:
         return tuple(flows)
 
     def forget(self, process: ProcessId) -> None:
-        """Drop everything about a process that nobody shows any more."""
+        """Drop a process that is no longer shown."""
         for pair in [pair for pair in self._tallies if process in pair]:
             del self._tallies[pair]
 
@@ -206,14 +206,14 @@ class FlowTable:
             if len(self._open) >= OPEN_LIMIT:
                 self._open.popitem(last=False)
             entry = self._open[key] = _Open()
-            # A buffer that is used again and again must not be taken for a new one.
+            # A reused buffer must not be taken for a new one.
             entry.last_sender = self._settled.pop(_packed(key), None)
         else:
             self._open.move_to_end(key)
         return entry
 
-    def _put_away(self, key: Key, entry: _Open) -> None:
-        """Keep of a segment with nothing open only who sent it last."""
+    def _close(self, key: Key, entry: _Open) -> None:
+        """Remember only the last sender of a segment with nothing open."""
         if entry.is_settled:
             del self._open[key]
             if entry.last_sender is not None:
@@ -221,7 +221,7 @@ class FlowTable:
                     self._settled.popitem(last=False)
                 self._settled[_packed(key)] = entry.last_sender
 
-    def _meet(self, entry: _Open) -> None:
+    def _join(self, entry: _Open) -> None:
         while entry.sends and entry.receipts:
             send, receipt = entry.sends.pop(0), entry.receipts.pop(0)
             latency_ns = receipt.at_ns - send.at_ns

@@ -2,83 +2,100 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
-from mpwatch.diagnose.analysis.waits.loader_waits import loader_wait
-from mpwatch.model.history import History, HostMetric, ProcessMetric, Series, Track
+from mpwatch.model.history import History, HostMetric, ProcessMetric, Track
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.loader_polls import loader_wait
 from mpwatch.model.samples import MemorySample, ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
-from mpwatch.observe.state.process_builder import RATE_S
-from mpwatch.observe.state.segments import MappedBytes
 
 POINTS_KEPT = 240
-SPACING_S = RATE_S
-"""Readings that follow each other faster, around births and ends, add no points of their own."""
+RATE_S = 0.4
+"""Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less, one tick looks like
+work. Readings that follow each other faster, around starts and exits, add no points either."""
 TREND_POINTS = 60
 
 _TRENDS: tuple[ProcessMetric, ...] = ("cpu_percent", "private_bytes", "fds", "maps", "shm_bytes")
 
 
-class _Line(Track):
+class _Line:
     """One series: when it is full, every second point of its older half is dropped.
 
-    So it spans ever more time in bounded memory and is dense where forecasts look first.
+    So it spans ever more time in bounded memory and is dense where forecasts look first. Tracks
+    that were handed out stay as they are: points are appended behind their end, and a thinned
+    series has new arrays.
     """
 
-    __slots__ = ()
+    __slots__ = ("moments", "values")
+
+    def __init__(self) -> None:
+        self.moments = array("d")
+        self.values = array("d")
 
     def add(self, at_s: float, value: float) -> None:
-        """Append a point, unless the last one has hardly passed."""
+        """Append a point, unless the last one is less than `RATE_S` old."""
         moments = self.moments
-        if moments and 0 <= at_s - moments[-1] < SPACING_S:
+        if moments and 0 <= at_s - moments[-1] < RATE_S:
             return
         moments.append(at_s)
         self.values.append(value)
         if len(moments) > POINTS_KEPT:
-            # In place: whoever holds the series sees it go on.
-            del moments[1 : len(moments) // 2 : 2]
-            del self.values[1 : len(self.values) // 2 : 2]
+            self.moments, self.values = _thinned(moments), _thinned(self.values)
 
-    def drawn(self) -> Sequence[float]:
-        """The last values."""
+    def recent(self) -> Sequence[float]:
+        """The last `TREND_POINTS` values."""
         return self.values[-TREND_POINTS:]
 
 
+def _thinned(numbers: array[float]) -> array[float]:
+    """Without every second number of the older half, the first one kept."""
+    half = len(numbers) // 2
+    return numbers[:half:2] + numbers[half:]
+
+
 class HistoryKeeper:
-    """Adds one tree sample after another and hands out the series."""
+    """Adds one reading of the job after another and hands out the series up to now."""
 
     def __init__(self) -> None:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
-        self._series: dict[tuple[ProcessId, ProcessMetric], Series] = {}
-        """All lines, as rules ask for them."""
+        self._series: dict[tuple[ProcessId, ProcessMetric], _Line] = {}
+        """The same lines, as rules ask for them."""
         self._host: dict[HostMetric, _Line] = {}
-        self._mapped = MappedBytes()
         self._started_at_s: float | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job was read at least once."""
+        return self._started_at_s is not None
 
     def add(
         self,
         tree: TreeSample,
         segments: tuple[Segment, ...],
-        cpu_percent: Mapping[ProcessId, float | None],
+        numbers: Mapping[ProcessId, Mapping[ProcessMetric, float | None]],
     ) -> None:
-        """Remember one reading of the whole job."""
+        """Remember one reading of the whole job.
+
+        Args:
+            tree: The reading.
+            segments: The segments at that time.
+            numbers: Numbers of each process that the reading alone does not tell.
+        """
         at_s = tree.at_s
         if self._started_at_s is None:
             self._started_at_s = at_s
-        children: dict[int, int] = {}
-        for sample in tree.processes:
-            children[sample.parent_pid] = children.get(sample.parent_pid, 0) + 1
+        children = Counter(sample.parent_pid for sample in tree.processes)
         for sample in tree.processes:
             process = sample.process
             values = _process_values(sample)
-            values["shm_bytes"] = self._mapped.of(sample)
-            values["cpu_percent"] = cpu_percent.get(process)
-            values["children"] = children.get(process.pid, 0)
+            values.update(numbers.get(process, {}))
+            values["children"] = children[process.pid]
             self._add_all(process, at_s, values)
             memory = sample.memory
-            # A carried-over reading is not a new point.
+            # A value that was carried over from an earlier reading is no new point.
             read_at_s = memory.read_at_s if memory is not None else None
             if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
                 self._add_all(process, at_s, _memory_values(memory))
@@ -92,12 +109,11 @@ class HistoryKeeper:
         """Add a point to each line of which there is a value."""
         lines = self._lines.setdefault(process, {})
         for metric, value in values.items():
-            if value is None:
-                continue
-            line = lines.get(metric)
-            if line is None:
-                line = lines[metric] = self._series[process, metric] = _Line()
-            line.add(at_s, value)
+            if value is not None:
+                line = lines.get(metric)
+                if line is None:
+                    line = lines[metric] = self._series[process, metric] = _Line()
+                line.add(at_s, value)
 
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
@@ -106,10 +122,9 @@ class HistoryKeeper:
         self._add_all(process, at_s, {metric: value})
 
     def forget(self, process: ProcessId) -> None:
-        """Drop everything about a process that nobody shows any more."""
+        """Drop the series of a process that is no longer shown."""
         for metric in self._lines.pop(process, {}):
             del self._series[process, metric]
-        self._mapped.forget(process)
 
     def trends(self, process: ProcessId) -> Trends:
         """The last values of what is drawn in a row."""
@@ -118,14 +133,16 @@ class HistoryKeeper:
         return Trends(cpu_percent=cpu, private_bytes=private, fds=fds, maps=maps, shm_bytes=shm)
 
     def history(self) -> History:
-        """A view for rules; valid until the next `add`."""
-        host: Mapping[HostMetric, Series] = MappingProxyType(self._host)
-        series = MappingProxyType(self._series)
-        return History(series, host, self._started_at_s)
+        """All series up to now; stays as it is."""
+        return History(
+            {key: Track(line.moments, line.values) for key, line in self._series.items()},
+            {metric: Track(line.moments, line.values) for metric, line in self._host.items()},
+            self._started_at_s,
+        )
 
 
 def _recent(line: _Line | None) -> Sequence[float]:
-    return () if line is None else line.drawn()
+    return () if line is None else line.recent()
 
 
 def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:

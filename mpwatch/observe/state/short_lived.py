@@ -1,7 +1,7 @@
-"""Children that came and went between two looks: known from their parent's hook alone.
+"""Children that start and exit between two readings: known from the hook of their parent alone.
 
-The hook of the parent notes each birth and the exit code it learned when it joined. Who lived for
-some milliseconds only was never read; that it failed is worth knowing all the same.
+That hook notes each start of a child, and the exit code when the parent joins it. A child that
+lived for some milliseconds was never read; that it failed is worth showing all the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample
 
 SETTLED_S = 1.0
-"""A birth is noted before the child is read; so long it takes at most."""
+"""A start is noted before the child is read, at most this long before."""
 FORGOTTEN_S = 120.0
-"""Who has not been joined by then will not be."""
+"""A child that has not been joined by then is not waited for."""
 PENDING_LIMIT = 256
 
 
-class BriefLives:
-    """Finds children that were born and joined with an error, and never seen."""
+class ShortLived:
+    """Finds children that were started and joined with an error, and never read."""
 
     def __init__(self) -> None:
         self._births: dict[tuple[ProcessId, int], HookNote] = {}
@@ -32,14 +32,14 @@ class BriefLives:
         """Whether there are children to look for."""
         return bool(self._births)
 
-    def take_note(self, note: HookNote) -> None:
-        """Remember a birth."""
+    def add_note(self, note: HookNote) -> None:
+        """Remember the start of a child."""
         pid = note.data.get("pid")
         if note.kind == "birth" and isinstance(pid, int) and len(self._births) < PENDING_LIMIT:
             self._births[note.process, pid] = note
 
-    def take_event(self, parent: ProcessId, event: HookEvent) -> None:
-        """Remember how a child ended that was joined."""
+    def add_event(self, parent: ProcessId, event: HookEvent) -> None:
+        """Remember the exit code of a joined child."""
         if event.kind == wire.PROCESS_JOIN and event.aux and len(self._codes) < PENDING_LIMIT:
             ended_s = (event.at_ns + event.duration_ns) / 1e9
             self._codes[parent, event.key] = ended_s, event.aux - wire.EXIT_BASE
@@ -51,13 +51,13 @@ class BriefLives:
         samples: Mapping[ProcessId, ProcSample],
         ticks_per_s: int,
     ) -> Iterator[tuple[ProcSample, Ended]]:
-        """The children that failed and were never read, with how they ended.
+        """The children that failed and were never read, with their exits.
 
         Args:
-            at_s: The moment of the last reading of the job.
-            known: Every process seen so far by its pid.
-            samples: The last readings of those who may be parents.
-            ticks_per_s: Of the clock that processes are told apart by.
+            at_s: The time of the last reading of the job.
+            known: Every process so far by its pid.
+            samples: The last samples of possible parents.
+            ticks_per_s: Of the clock of `ProcessId.start_ticks`.
         """
         for key, note in list(self._births.items()):
             if at_s - note.at_ns / 1e9 < SETTLED_S:
@@ -79,7 +79,7 @@ class BriefLives:
 def _ended_child(
     parent: ProcSample, note: HookNote, pid: int, code: int, ended_s: float, ticks_per_s: int
 ) -> tuple[ProcSample, Ended]:
-    """A reading of nothing but who it was, and its end."""
+    """A sample with nothing but its identity, and its exit."""
     born_s = note.at_ns / 1e9
     # The monotonic clock began with the machine, as the ticks did, unless it was suspended.
     process = ProcessId(pid, max(parent.process.start_ticks, int(born_s * ticks_per_s)))

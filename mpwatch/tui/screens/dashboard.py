@@ -70,8 +70,7 @@ class Dashboard(PagesScreen):
         """Follow the process under the cursor on pages with stacks; sample it in the tree."""
         page = self.page_view.page.name
         self.view_state.follow(self.current_process if page == "threads" else None)
-        if page == "overview":
-            self.view_state.request_stacks_of(self.current_process)
+        self.view_state.request_stacks_of(self.current_process if page == "overview" else None)
 
     async def jump_to(self, process: ProcessId) -> None:
         """Show a process in the tree."""

@@ -116,6 +116,7 @@ class PagesScreen(LiveScreen):
     def request_stacks(self) -> None:
         """Request the stacks this screen shows; none by default."""
         self.view_state.follow(None)
+        self.view_state.request_stacks_of(None)
 
     # --- drawing ---------------------------------------------------------------------------------
 

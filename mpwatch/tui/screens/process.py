@@ -59,6 +59,7 @@ class ProcessScreen(PagesScreen):
     def request_stacks(self) -> None:
         """Follow the process this screen is about."""
         self.view_state.follow(self.process_id)
+        self.view_state.request_stacks_of(None)
 
     @property
     def current_process(self) -> ProcessId | None:

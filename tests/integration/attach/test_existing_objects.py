@@ -13,7 +13,8 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.snapshot import Loader, Process, Snapshot
-from mpwatch.observe.sources.oneshot import LookOptions, Watch
+from mpwatch.observe.sources.observer import Observer
+from mpwatch.observe.sources.oneshot import LookOptions, new_observer
 from mpwatch.observe.state.flows import LATE_S
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.hook.client import Client, wait_for_sockets
@@ -80,41 +81,42 @@ def flows(observed: Observed) -> Totals:
     }
 
 
-def observe(running: Running, samples_to: Callable[[Watch], None]) -> Observed:
+def observe(running: Running, samples_to: Callable[[Observer], None]) -> Observed:
     """Let the job do its steps under the eyes of an observer."""
     observed = Observed()
-    watch = Watch(running.process, LookOptions(stacks=False))
+    watch = new_observer(running.process, LookOptions(stacks=False))
     try:
-        assert watch.read(ReadRequest.everything())
+        watch.read(ReadRequest.everything())
+        assert not watch.is_ended
         samples_to(watch)
         everything(watch, WORKERS + 2)
-        observed.before = watch.fold.snapshot()
+        observed.before = watch.snapshot()
         observed.answers = step(running, STEPS_AFTER)
         everything(watch, WORKERS + 2)
-        observed.after = watch.fold.snapshot()
+        observed.after = watch.snapshot()
     finally:
         watch.close()
     return observed
 
 
-def everything(watch: Watch, hooks: int) -> None:
+def everything(watch: Observer, hooks: int) -> None:
     """Hear the hooks out: until none has had anything new to say for a while."""
 
     def ready() -> bool:
         watch.read(ReadRequest.everything())
-        watch.listen(0.1)
-        living = watch.fold.snapshot().living()
+        watch.poll_for(0.1)
+        living = watch.snapshot().living()
         return sum(p.hook.state == "ready" for p in living) == hooks
 
-    assert eventually(ready), watch.fold.snapshot().problems
+    assert eventually(ready), watch.snapshot().problems
     seen: list[tuple[float, object]] = []
 
     def is_settled() -> bool:
         """Receipts whose sending nobody heard of are counted after a while."""
         watch.read(ReadRequest.everything())
-        watch.ask_hooks("gauges")
-        watch.listen(0.2)
-        snapshot = watch.fold.snapshot()
+        watch.ask_gauges()
+        watch.poll_for(0.2)
+        snapshot = watch.snapshot()
         seen.append((snapshot.at_s, totals(snapshot)))
         since_s = next(at_s for at_s, counts in seen if counts == seen[-1][1])
         return snapshot.at_s - since_s > LATE_S + 1.0
@@ -132,8 +134,8 @@ def late(start: Start) -> Observed:
     running = start("attach_stock", "late")
     step(running, STEPS_BEFORE)
 
-    def bring(watch: Watch) -> None:
-        samples = [process.sample for process in watch.fold.snapshot().living()]
+    def bring(watch: Observer) -> None:
+        samples = [process.sample for process in watch.snapshot().living()]
         outcomes = inject_tree(samples, lambda outcome: None, timeout_s=0.2)
         assert {outcome.state for outcome in outcomes} <= {"ready", "pending"}, outcomes
         step(running, 1)  # who was blocked comes back to Python

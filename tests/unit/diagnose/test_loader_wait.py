@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.diagnose.analysis.waits.loader_waits import loader_wait
+from mpwatch.model.loader_polls import loader_wait
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from tests.unit.diagnose.worlds import process
 

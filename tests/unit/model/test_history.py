@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from array import array
+
+import pytest
+
 from mpwatch.model.history import Point, Track, columns, first_at, since, values_of
 
 POINTS = [Point(float(n), float(n * n)) for n in range(10)]
 
 
 def track() -> Track:
-    made = Track()
+    moments, values = array("d"), array("d")
     for point in POINTS:
-        made.moments.append(point.at_s)
-        made.values.append(point.value)
-    return made
+        moments.append(point.at_s)
+        values.append(point.value)
+    return Track(moments, values)
 
 
 def test_a_track_equals_its_points() -> None:
@@ -19,7 +23,7 @@ def test_a_track_equals_its_points() -> None:
     assert (track()[0], track()[-1]) == (POINTS[0], POINTS[-1])
     assert list(track()[2:7:2]) == POINTS[2:7:2]
     assert list(reversed(track())) == POINTS[::-1]
-    assert not Track()
+    assert not Track(array("d"), array("d"))
 
 
 def test_functions_of_series_accept_tracks_and_points() -> None:
@@ -34,3 +38,17 @@ def test_a_whole_series_is_not_copied() -> None:
     whole = track()
 
     assert since(whole, 0.0) is whole
+
+
+def test_a_track_does_not_grow_with_its_arrays_and_cannot_be_changed_through_its_columns() -> None:
+    moments, values = array("d", [1.0, 2.0]), array("d", [10.0, 20.0])
+    made = Track(moments, values)
+    moments.append(3.0)
+    values.append(30.0)
+    columns(made)[1][0] = 99.0  # type: ignore[index]
+
+    assert list(made) == [Point(1.0, 10.0), Point(2.0, 20.0)]
+    assert made[-1] == Point(2.0, 20.0)
+    assert first_at(made, 3.0) == 2
+    with pytest.raises(IndexError):
+        made[2]

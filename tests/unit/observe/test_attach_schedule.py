@@ -5,7 +5,7 @@ from dataclasses import replace
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.sources.attach_schedule import AGAIN_S, AWAITED_S, AttachSchedule
+from mpwatch.observe.sources.attach_schedule import AGAIN_S, UNDER_WAY_S, AttachSchedule
 from mpwatch.observe.state.fold import Fold
 
 from .worlds import MAIN, sample, tree
@@ -44,7 +44,7 @@ def test_a_pending_hook_is_looked_after_from_time_to_time() -> None:
 def test_a_process_that_was_kept_out_by_something_that_passes_gets_another_try() -> None:
     schedule = AttachSchedule()
     assert len(schedule.due(seen(1.0, "absent"))[0]) == 1
-    schedule.has_heard(
+    schedule.received(
         HookStatus(MAIN, 1.1, "absent", "process 7 (gdb) traces it already", passes=True)
     )
 
@@ -56,15 +56,15 @@ def test_a_process_that_was_kept_out_by_something_that_passes_gets_another_try()
 def test_a_process_that_was_refused_for_good_is_not_tried_again() -> None:
     schedule = AttachSchedule()
     schedule.due(seen(1.0, "absent"))
-    schedule.has_heard(HookStatus(MAIN, 1.1, "absent", "its Python is free-threaded"))
+    schedule.received(HookStatus(MAIN, 1.1, "absent", "its Python is free-threaded"))
     assert schedule.due(seen(1.0 + AGAIN_S, "absent")) == ([], [])
 
 
-def test_a_process_is_awaited_until_something_is_known_of_it_or_for_two_seconds() -> None:
+def test_an_injection_is_under_way_until_something_is_known_of_it_or_for_two_seconds() -> None:
     schedule = AttachSchedule()
-    assert schedule.awaited(1.0) == frozenset()
+    assert schedule.under_way(1.0) == frozenset()
     schedule.due(seen(1.0, "absent"))
-    assert schedule.awaited(1.0) == schedule.awaited(0.9 + AWAITED_S) == {MAIN}
-    assert schedule.awaited(1.0 + AWAITED_S) == frozenset()
-    schedule.has_heard(HookStatus(MAIN, 1.5, "ready"))
-    assert schedule.awaited(1.6) == frozenset()
+    assert schedule.under_way(1.0) == schedule.under_way(0.9 + UNDER_WAY_S) == {MAIN}
+    assert schedule.under_way(1.0 + UNDER_WAY_S) == frozenset()
+    schedule.received(HookStatus(MAIN, 1.5, "ready"))
+    assert schedule.under_way(1.6) == frozenset()

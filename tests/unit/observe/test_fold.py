@@ -368,8 +368,8 @@ def test_births_ends_and_hook_changes_are_written_down() -> None:
     words = [entry.words for entry in fold.snapshot().log]
 
     assert words == [
-        "worker 0 101 was born",
-        "worker 1 102 was born",
+        "worker 0 101 was started",
+        "worker 1 102 was started",
         "hook of 101 is ready",
         "worker 0 101 ended: exit code 0",
     ]

@@ -51,7 +51,7 @@ def test_a_full_series_is_thinned_in_its_older_half_and_keeps_its_beginning() ->
 
 def test_what_was_not_read_leaves_no_point() -> None:
     keeper = HistoryKeeper()
-    keeper.add(job(1.0), (), {MAIN: None})
+    keeper.add(job(1.0), (), {MAIN: {"cpu_percent": None}})
 
     assert list(keeper.history().of(MAIN, "cpu_percent")) == []
     assert list(keeper.history().of(MAIN, "private_bytes")) == []
@@ -87,3 +87,29 @@ def test_no_point_is_kept_as_an_object_of_its_own() -> None:
 
     assert len(keeper.history().of(MAIN, "fds")) == 100
     assert points() <= before
+
+
+def test_a_history_stays_as_it_is_while_the_series_go_on_and_are_thinned() -> None:
+    keeper = HistoryKeeper()
+    for second in range(POINTS_KEPT):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=second + 1)), (), {})
+    history = keeper.history()
+    before = list(history.of(MAIN, "fds"))
+    host_before = list(history.of_host("zombies"))
+
+    for second in range(POINTS_KEPT, 3 * POINTS_KEPT):
+        keeper.add(tree(float(second), sample(MAIN, float(second))), (), {})
+    keeper.forget(MAIN)
+
+    assert list(history.of(MAIN, "fds")) == before
+    assert list(history.of_host("zombies")) == host_before
+    assert len(before) == POINTS_KEPT
+    assert keeper.history().of(MAIN, "fds") == ()
+
+
+def test_numbers_that_follow_from_more_than_the_reading_are_added_with_it() -> None:
+    keeper = HistoryKeeper()
+    for second in range(10):
+        keeper.add(job(float(second)), (), {MAIN: {"cpu_percent": float(second)}})
+
+    assert [p.value for p in keeper.history().of(MAIN, "cpu_percent")] == [*range(10)]

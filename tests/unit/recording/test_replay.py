@@ -20,10 +20,10 @@ from mpwatch.model.commands import (
 )
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.recording.file import NotARecording
-from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.replay import ReplaySource
 from tests.unit.recording.conftest import Recorded
-from tests.unit.recording.test_tape import job
+from tests.unit.recording.test_timeline import job
 from tests.unit.recording.trees import START_S
 
 DEADLINE_S = 20.0
@@ -190,14 +190,14 @@ def test_a_source_that_never_started_can_be_stopped(recorded: Recorded) -> None:
 def test_an_error_while_seeking_is_shown_and_seeking_goes_on(
     paused: ReplaySource, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Tape.approach
+    original = Timeline.approach
 
-    def failing(tape: Tape, to_s: float) -> None:
+    def failing(tape: Timeline, to_s: float) -> None:
         if to_s == 20.0:
             raise TypeError("no such state")
         original(tape, to_s)
 
-    monkeypatch.setattr(Tape, "approach", failing)
+    monkeypatch.setattr(Timeline, "approach", failing)
     paused.ask(Pause(False))
     paused.ask(Seek(20.0))
 

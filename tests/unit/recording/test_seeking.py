@@ -17,7 +17,7 @@ from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, TreeSa
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.codec import moment_of
 from mpwatch.observe.recording.file import Recording, RecordingWriter
-from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, sample, tree
 
@@ -70,7 +70,7 @@ def played(path: str) -> dict[float, Snapshot]:
     """What playing from the beginning shows, asked for at every moment on the way."""
     shown = {}
     with Recording(path) as recording:
-        tape = Tape(recording, keeps=False)
+        tape = Timeline(recording, keeps=False)
         for tenth in range(0, 10 * LENGTH_S, 5):
             tape.advance(tenth / 10)
             shown[tenth / 10] = tape.snapshot()
@@ -78,16 +78,16 @@ def played(path: str) -> dict[float, Snapshot]:
 
 
 @pytest.fixture(scope="module")
-def wandering(path: str) -> Iterator[Tape]:
+def wandering(path: str) -> Iterator[Timeline]:
     """One tape for all examples, so that they begin wherever the one before stopped."""
     with Recording(path) as recording:
-        yield Tape(recording)
+        yield Timeline(recording)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(moments_s=st.lists(st.integers(0, 2 * LENGTH_S - 1).map(lambda n: n / 2), max_size=4))
 def test_seeking_anywhere_in_any_order_shows_what_playing_shows(
-    wandering: Tape, played: dict[float, Snapshot], moments_s: list[float]
+    wandering: Timeline, played: dict[float, Snapshot], moments_s: list[float]
 ) -> None:
     for moment_s in moments_s:
         wandering.approach(moment_s)

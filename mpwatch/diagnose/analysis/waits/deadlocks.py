@@ -17,8 +17,8 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.loader_waits import PIN_THREAD
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import bytes_text, seconds_text

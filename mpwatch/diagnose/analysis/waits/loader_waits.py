@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import ProcSample, WaitedOn
+from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.snapshot import Loader, Process, Snapshot
 
 
@@ -101,33 +101,3 @@ def has_unsent(worker: Process) -> bool:
         thread.waits_on is not None and thread.waits_on.kind == "pipe-write"
         for thread in worker.threads
     )
-
-
-POLL_S = (4.0, 5.01)
-"""A poll asks for five seconds, rounded to milliseconds."""
-PIN_THREAD = "pt_data_pin"
-
-
-def is_loader_poll(wait: WaitedOn | None) -> bool:
-    """Whether a thread polls as `Queue.get` does inside of a DataLoader."""
-    if wait is None or wait.kind != "poll" or wait.timeout_s is None:
-        return False
-    return POLL_S[0] <= wait.timeout_s <= POLL_S[1]
-
-
-def loader_wait(sample: ProcSample) -> float | None:
-    """1 while the main thread waits for a batch or for work, else 0; `None` if it was not read.
-
-    With pinned memory main waits for its pin thread instead, by a condition with the same limit.
-    """
-    main = next((t for t in sample.threads or () if t.tid == sample.process.pid), None)
-    if main is None or (main.waits_on is None and main.state != "R"):
-        return None
-    if main.state != "S":
-        return 0.0
-    wait = main.waits_on
-    if is_loader_poll(wait):
-        return 1.0
-    is_pinned = any(t.name.startswith(PIN_THREAD) for t in sample.threads or ())
-    is_limited = wait is not None and wait.kind == "futex" and wait.timeout_s is not None
-    return float(is_pinned and is_limited)

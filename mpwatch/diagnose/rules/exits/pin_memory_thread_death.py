@@ -9,9 +9,9 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
-from mpwatch.diagnose.analysis.waits.loader_waits import PIN_THREAD
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 

@@ -23,10 +23,10 @@ from mpwatch.diagnose.analysis.exits import (
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import GAP_TICKS, WORK_ROLES, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.loader_waits import is_loader_poll
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 

@@ -13,7 +13,7 @@ from mpwatch.model.events import Input
 from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import NotARecording, Recording
-from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.replay import replay_to_end
 from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.conftest import Recorded
@@ -38,9 +38,9 @@ def live(inputs: list[Input]) -> Snapshot:
 
 
 @contextmanager
-def tape_of(path: str, *, keeps: bool = True) -> Iterator[Tape]:
+def tape_of(path: str, *, keeps: bool = True) -> Iterator[Timeline]:
     with Recording(path) as recording:
-        yield Tape(recording, keeps=keeps)
+        yield Timeline(recording, keeps=keeps)
 
 
 def test_it_begins_at_the_first_reading(recorded: Recorded) -> None:

@@ -8,7 +8,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
-from mpwatch.observe.state.post_mortem import LastWords
+from mpwatch.observe.sources.collectors import PostMortem
 from tests.unit.boxes import MADE_NS, SLOTS, leave
 
 # No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).
@@ -24,11 +24,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def last_words(folder: Path) -> LastWords:
-    return LastWords(lambda: (str(folder),))
+def last_words(folder: Path) -> PostMortem:
+    return PostMortem(lambda: (str(folder),))
 
 
-def told(words: LastWords) -> tuple[list[int], list[str]]:
+def told(words: PostMortem) -> tuple[list[int], list[str]]:
     """Sequence numbers of records, and texts of notes."""
     inputs = list(words.of(END))
     records = [event.sequence for each in inputs for event in getattr(each, "events", ())]
@@ -47,8 +47,8 @@ def test_only_what_was_not_heard_is_told(folder: Path) -> None:
     words = last_words(folder)
     (whole, *_) = last_words(folder).of(END)
     assert isinstance(whole, HookSlice)
-    words.take(HookSlice(DEAD, 59.0, whole.events[:2], 0))
-    words.take(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
+    words.received(HookSlice(DEAD, 59.0, whole.events[:2], 0))
+    words.received(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
 
     assert told(words) == ([2], ["no 3"])
 
@@ -61,7 +61,7 @@ def test_what_was_heard_in_time_is_not_lost_though_the_ring_has_it_no_more(tmp_p
     assert (first, whole.lost) == (200 - SLOTS, 200 - SLOTS)
     words = last_words(tmp_path)
     heard = tuple(whole.events[0]._replace(sequence=number) for number in range(first + 4))
-    words.take(HookSlice(DEAD, 59.0, heard, 0))
+    words.received(HookSlice(DEAD, 59.0, heard, 0))
 
     (rest, _) = words.of(END)
 
@@ -77,7 +77,7 @@ def test_the_files_lie_where_the_hook_said_under_the_number_it_has_inside(tmp_pa
     words = last_words(tmp_path)
 
     ring = f"{elsewhere}/{wire.stem(*inside)}{wire.RING_SUFFIX}"
-    words.take(HookHello(DEAD, 50.0, 1, "3.11", None, inside.pid, data={"ring": ring}))
+    words.received(HookHello(DEAD, 50.0, 1, "3.11", None, inside.pid, data={"ring": ring}))
 
     assert told(words) == ([0], [])
 
@@ -94,7 +94,7 @@ def test_a_file_of_noise_says_nothing(tmp_path: Path) -> None:
 
 def test_what_was_told_once_is_forgotten(folder: Path) -> None:
     words = last_words(folder)
-    words.take(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
+    words.received(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
 
     assert told(words)[1] == ["no 3"]
     assert told(words)[1] == ["no 1", "no 3"]

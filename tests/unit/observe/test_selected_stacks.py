@@ -2,25 +2,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mpwatch.model.commands import TakeStacks
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.stack_schedule import (
     AGAIN_S,
-    FIRST_LOOKS_PER_TICK,
-    HOOKED_LOOKS_PER_TICK,
+    FIRST_PER_READING,
+    HOOKED_PER_READING,
     LONGER,
     ROOT_LIMIT_S,
     ROOT_S,
     STILL_LIMIT_S,
-    YOUNG_LOOKS_PER_TICK,
+    YOUNG_PER_READING,
     YOUNG_S,
-    LookPlan,
+    SelectedStacks,
+    StackRequest,
+    StackSchedule,
 )
 from mpwatch.observe.state.fold import Fold
 
 from .worlds import MAIN, WORKER_0, sample, tree
+
+
+class Plan:
+    """A schedule with the plan of the dashboard, and the processes that it says are due."""
+
+    def __init__(self) -> None:
+        self.schedule = StackSchedule(SelectedStacks())
+
+    def due(
+        self, snapshot: Snapshot, excluded: frozenset[ProcessId] = frozenset()
+    ) -> list[ProcessId]:
+        return [request.process for request in self.schedule.due(snapshot, excluded)]
 
 
 def standing(*seconds: float, ticks: int = 5) -> list[Snapshot]:
@@ -36,7 +51,7 @@ def standing(*seconds: float, ticks: int = 5) -> list[Snapshot]:
 
 def test_each_process_is_looked_at_once_when_it_is_new() -> None:
     first, second = standing(1.0, 2.0)
-    plan = LookPlan()
+    plan = Plan()
 
     assert plan.due(first) == [MAIN]
     assert plan.due(second) == []
@@ -44,14 +59,14 @@ def test_each_process_is_looked_at_once_when_it_is_new() -> None:
 
 def test_a_process_that_is_not_to_be_touched_has_its_first_look_later() -> None:
     first, second = standing(1.0, 2.0)
-    plan = LookPlan()
+    plan = Plan()
 
-    assert plan.due(first, {MAIN}) == []
+    assert plan.due(first, frozenset({MAIN})) == []
     assert plan.due(second) == [MAIN]
 
 
 def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_rarely() -> None:
-    plan = LookPlan()
+    plan = Plan()
     times = [float(second) for second in range(1, 61)]
 
     looked = [at_s for at_s, seen in zip(times, standing(*times), strict=True) if plan.due(seen)]
@@ -63,7 +78,7 @@ def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_ra
 
 def pausing(*pauses: int) -> list[tuple[float, str]]:
     """Who is looked at, of a main and its worker, while main pauses and goes on again and again."""
-    fold, plan, looked = Fold(), LookPlan(), []
+    fold, plan, looked = Fold(), Plan(), []
     at_s = 0.0
     for ticks, pause in enumerate(pauses):
         for _ in range(pause):
@@ -100,14 +115,38 @@ def test_a_long_pause_is_not_waited_for_again() -> None:
     assert late[0] <= 60.0 + 2 + STILL_LIMIT_S
 
 
-def test_a_followed_process_is_looked_at_twice_a_second_and_not_in_turn_besides() -> None:
-    plan = LookPlan()
-    plan.followed = MAIN
+def test_stacks_of_a_followed_process_are_taken_twice_a_second_and_not_in_turn_besides() -> None:
+    plan, seen = Plan(), standing(1.0, 1.5, 2.0)
+    plan.schedule.follow(MAIN)
 
-    moments = [10.0 + 0.1 * step for step in range(21)]
+    due = [
+        request
+        for step in range(21)
+        for request in plan.schedule.due_between(seen[0], 10.0 + 0.1 * step)
+    ]
 
-    assert sum(plan.is_follow_due(at_s) for at_s in moments) == 5
-    assert [plan.due(seen) for seen in standing(1.0, 1.5, 2.0)] == [[]] * 3
+    assert due == [StackRequest(MAIN)] * 5
+    assert [plan.due(each) for each in seen] == [[]] * 3
+
+
+def test_a_followed_process_is_left_alone_while_the_hook_is_injected() -> None:
+    schedule, seen = StackSchedule(), standing(1.0)[0]
+    schedule.follow(MAIN)
+
+    assert not schedule.is_due_between(10.0, {MAIN})
+    assert schedule.due_between(seen, 10.0, {MAIN}) == []
+    assert schedule.is_due_between(10.0)
+
+
+def test_stacks_that_the_user_requests_are_due_at_once_and_count_for_the_plan() -> None:
+    plan, seen = Plan(), standing(1.0, 2.0)
+    plan.schedule.request(TakeStacks(native=True))
+    plan.schedule.request(TakeStacks(WORKER_0))
+
+    assert plan.schedule.is_due_between(1.0)
+    assert plan.schedule.due_between(seen[0], 1.0) == [StackRequest(MAIN, native=True)]
+    assert not plan.schedule.is_due_between(1.0)
+    assert plan.due(seen[1]) == []
 
 
 def test_many_new_processes_are_looked_at_over_several_ticks() -> None:
@@ -116,11 +155,11 @@ def test_many_new_processes_are_looked_at_over_several_ticks() -> None:
         replace(sample(ProcessId(200 + n, n), 1.0, parent=100), is_python=True) for n in range(20)
     ]
     fold.apply(tree(1.0, sample(MAIN, 1.0, role="main"), *many))
-    plan = LookPlan()
+    plan = Plan()
 
     first, second = plan.due(fold.snapshot()), plan.due(fold.snapshot())
 
-    assert len(first) == len(second) == FIRST_LOOKS_PER_TICK
+    assert len(first) == len(second) == FIRST_PER_READING
     assert not set(first) & set(second)
 
 
@@ -129,11 +168,11 @@ def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
     stuck = replace(sample(MAIN, 1.0, state="D"), is_python=True)
     fold.apply(tree(1.0, stuck, sample(WORKER_0, 1.0, parent=100)))
 
-    assert LookPlan().due(fold.snapshot()) == []
+    assert Plan().due(fold.snapshot()) == []
 
 
 def test_an_idle_worker_of_a_job_that_moves_is_not_looked_at_again() -> None:
-    fold, plan, looked = Fold(), LookPlan(), []
+    fold, plan, looked = Fold(), Plan(), []
     for second in range(1, 60):
         at_s = float(second)
         busy = ThreadSample(100, "python", "S", second)
@@ -149,7 +188,7 @@ def test_an_idle_worker_of_a_job_that_moves_is_not_looked_at_again() -> None:
 
 def working(*courses: tuple[int, int], until_s: int = 400) -> list[float]:
     """When the root is looked at that works, with so many threads from such a second on."""
-    fold, plan, looked = Fold(), LookPlan(), []
+    fold, plan, looked = Fold(), Plan(), []
     begins = dict(courses)
     count = 1
     for second in range(1, until_s):
@@ -172,7 +211,7 @@ def test_a_root_that_has_begun_something_new_is_looked_at_soon() -> None:
 
 
 def test_a_root_one_of_whose_threads_works_unseen_is_looked_at_soon() -> None:
-    fold, plan, looked = Fold(), LookPlan(), []
+    fold, plan, looked = Fold(), Plan(), []
     for second in range(1, 200):
         at_s = float(second)
         second_one = 50 * max(0, second - 120)
@@ -188,7 +227,7 @@ def test_a_root_one_of_whose_threads_works_unseen_is_looked_at_soon() -> None:
 
 
 def test_a_root_that_rests_is_looked_at_though_its_reading_is_old() -> None:
-    fold, plan, looked = Fold(), LookPlan(), []
+    fold, plan, looked = Fold(), Plan(), []
     for second in range(1, 9):
         read_at_s = float(min(second, 4))
         thread = ThreadSample(100, "python", "S", min(second, 2))
@@ -200,7 +239,7 @@ def test_a_root_that_rests_is_looked_at_though_its_reading_is_old() -> None:
 
 
 def test_processes_with_a_hook_take_turns() -> None:
-    fold, plan = Fold(), LookPlan()
+    fold, plan = Fold(), Plan()
     many = [ProcessId(200 + n, n) for n in range(12)]
     counts = dict.fromkeys(many, 0)
     for second in range(1, 40):
@@ -210,7 +249,7 @@ def test_processes_with_a_hook_take_turns() -> None:
         for each in many:
             fold.apply(HookStatus(each, at_s, "ready"))
         due = plan.due(fold.snapshot())
-        assert len(due) <= FIRST_LOOKS_PER_TICK + HOOKED_LOOKS_PER_TICK
+        assert len(due) <= FIRST_PER_READING + HOOKED_PER_READING
         for each in due:
             counts[each] += 1
 
@@ -238,7 +277,7 @@ def young(method: str, *seconds: float, count: int = 1) -> list[Snapshot]:
     return out
 
 
-def looks_at(plan: LookPlan, snapshots: list[Snapshot]) -> list[float]:
+def looks_at(plan: Plan, snapshots: list[Snapshot]) -> list[float]:
     """When somebody but main was looked at."""
     return [
         seen.at_s for seen in snapshots for process in plan.due(seen) if process.pid != MAIN.pid
@@ -248,18 +287,18 @@ def looks_at(plan: LookPlan, snapshots: list[Snapshot]) -> list[float]:
 def test_a_spawned_child_is_looked_at_again_while_it_is_young() -> None:
     seconds = [float(second) for second in range(1, 61)]
 
-    times = looks_at(LookPlan(), young("spawn", *seconds))
+    times = looks_at(Plan(), young("spawn", *seconds))
     assert times[:4] == [1.0, 3.0, 5.0, 7.0]
     assert times[-1] < YOUNG_S
-    assert looks_at(LookPlan(), young("fork", *seconds)) == [1.0]
+    assert looks_at(Plan(), young("fork", *seconds)) == [1.0]
 
 
 def test_many_young_children_take_turns() -> None:
     seconds = [float(second) for second in range(20, 30)]
     snapshots = young("spawn", *seconds, count=40)
-    plan = LookPlan()
+    plan = Plan()
     plan.due(snapshots[0])
-    first = FIRST_LOOKS_PER_TICK
+    first = FIRST_PER_READING
 
     for seen in snapshots[1:]:
-        assert len(plan.due(seen)) <= first + YOUNG_LOOKS_PER_TICK
+        assert len(plan.due(seen)) <= first + YOUNG_PER_READING

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from mpwatch.diagnose.known_errors import tags_of
-from mpwatch.observe.state.event_log import ERRORS_KEPT, KEPT, REPEATS_KEPT, Journal
+from mpwatch.observe.state.event_log import ERRORS_KEPT, KEPT, REPEATS_KEPT, EventLog
 
 from .worlds import MAIN, WORKER_0, WORKER_1
 
@@ -15,7 +15,7 @@ ERROR = "ValueError: too many fds"
 
 
 def test_an_error_is_kept_when_the_log_has_dropped_it() -> None:
-    log = Journal()
+    log = EventLog()
     log.add(1.0, "exception", MAIN, ERROR)
     for _ in range(KEPT):
         log.add(2.0, "birth", MAIN, "birth")
@@ -26,7 +26,7 @@ def test_an_error_is_kept_when_the_log_has_dropped_it() -> None:
 
 
 def test_a_process_that_fails_in_a_loop_does_not_displace_the_errors_of_others() -> None:
-    log = Journal()
+    log = EventLog()
     log.add(1.0, "exception", WORKER_0, ERROR)
     for _ in range(10 * ERRORS_KEPT):
         log.add(2.0, "exception", WORKER_1, ERROR)
@@ -36,7 +36,7 @@ def test_a_process_that_fails_in_a_loop_does_not_displace_the_errors_of_others()
 
 
 def test_errors_of_ever_new_processes_are_bounded() -> None:
-    log = Journal()
+    log = EventLog()
     for number in range(2 * ERRORS_KEPT):
         log.add(1.0, "exception", MAIN._replace(pid=number), ERROR)
 
@@ -52,7 +52,7 @@ def test_each_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return tags_of(kind, words, details)
 
     monkeypatch.setattr("mpwatch.observe.state.event_log.tags_of", counted)
-    log = Journal()
+    log = EventLog()
     log.add(1.0, "exception", MAIN, ERROR)
     for _ in range(5):
         assert len(log.errors) == len(log.entries) == 1

@@ -5,13 +5,13 @@ from dataclasses import replace
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote
 from mpwatch.model.snapshot import SharedCache
-from mpwatch.observe.state.hook_state import HookLedger
+from mpwatch.observe.state.hook_state import HookRecord
 
 from .worlds import MAIN, WORKER_0, event, part
 
 
-def waited(at_s: float, seconds: float) -> HookLedger:
-    ledger = HookLedger(MAIN)
+def waited(at_s: float, seconds: float) -> HookRecord:
+    ledger = HookRecord(MAIN)
     happened = event(wire.LOADER_NEXT, at_s, duration_ns=int(seconds * 1e9))
     ledger.add_slice(part(MAIN, at_s, happened))
     return ledger
@@ -30,11 +30,11 @@ def test_waits_older_than_a_minute_do_not_count() -> None:
 
 
 def test_the_wait_share_is_unknown_before_the_first_batch() -> None:
-    assert HookLedger(MAIN).wait_share(int(1e9)) is None
+    assert HookRecord(MAIN).wait_share(int(1e9)) is None
 
 
 def test_fetch_times_become_quantiles_and_a_recent_line() -> None:
-    ledger = HookLedger(WORKER_0)
+    ledger = HookRecord(WORKER_0)
     for number in range(100):
         happened = event(
             wire.LOADER_FETCH, 1.0 + number, key2=3, aux=number, duration_ns=(number + 1) * 10**6
@@ -53,7 +53,7 @@ def test_fetch_times_become_quantiles_and_a_recent_line() -> None:
 
 
 def test_lost_are_records_and_notes_of_all_hooks_a_process_had() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     for since_ns in (1, 2):
         ledger.add_hello(HookHello(MAIN, 1.0, 1, "3.11", None, MAIN.pid, since_ns=since_ns))
         ledger.add_slice(replace(part(MAIN, 1.0, event(wire.SHARE, 1.0)), lost=10))
@@ -64,7 +64,7 @@ def test_lost_are_records_and_notes_of_all_hooks_a_process_had() -> None:
 
 
 def test_the_cache_is_known_from_events_until_gauges_say_more() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     entries = []
     for kind, aux, flags in (
         (wire.SHARE, 42, 0),
@@ -81,7 +81,7 @@ def test_the_cache_is_known_from_events_until_gauges_say_more() -> None:
 
 
 def test_a_change_of_strategy_is_followed() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     ledger.add_gauges(HookGauges(MAIN, 1.0, {"strategy": "file_descriptor"}))
     ledger.add_gauges(HookGauges(MAIN, 2.0, {"strategy": "file_system"}))
     ledger.add_gauges(HookGauges(MAIN, 3.0, {"strategy": None}))
@@ -90,7 +90,7 @@ def test_a_change_of_strategy_is_followed() -> None:
 
 
 def test_a_wait_that_has_ended_since_it_was_read_is_over() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     reading = {"key": 1, "workers": 2, "rcvd": 7, "owner": 1, "waiting_since_ns": int(10e9)}
     ledger.add_gauges(HookGauges(MAIN, 11.0, {"loaders": [reading]}))
     assert ledger.loaders(int(12e9))[0].waiting_since_s == 2.0
@@ -104,7 +104,7 @@ def test_a_wait_that_has_ended_since_it_was_read_is_over() -> None:
 
 
 def test_an_index_read_for_an_earlier_batch_is_not_shown_for_this_one() -> None:
-    ledger = HookLedger(WORKER_0)
+    ledger = HookRecord(WORKER_0)
     ledger.add_gauges(HookGauges(WORKER_0, 1.0, {"worker": {"task": 5, "index": 77}}))
     for task in (5, 6):
         ledger.add_slice(part(WORKER_0, 1.0, event(wire.LOADER_FETCH_BEGIN, 1.0, key2=0, aux=task)))
@@ -114,7 +114,7 @@ def test_an_index_read_for_an_earlier_batch_is_not_shown_for_this_one() -> None:
 
 
 def test_allocator_figures_that_were_read_once_stay_with_their_time() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     devices = [{"index": 1, "allocated": 5, "reserved": 7, "max_allocated": 6}]
     ledger.add_gauges(HookGauges(MAIN, 10.0, {"cuda": {"devices": devices}, "strategy": "a"}))
     ledger.add_gauges(HookGauges(MAIN, 12.0, {"strategy": "b"}))
@@ -126,7 +126,7 @@ def test_allocator_figures_that_were_read_once_stay_with_their_time() -> None:
 
 
 def test_newer_allocator_figures_replace_the_older() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     for at_s, allocated in ((10.0, 5), (20.0, 9)):
         devices = [{"index": 0, "allocated": allocated, "reserved": 16}]
         ledger.add_gauges(HookGauges(MAIN, at_s, {"cuda": {"devices": devices}}))

@@ -1,22 +1,22 @@
 from __future__ import annotations
 
 from mpwatch.model.events import HookGauges
-from mpwatch.observe.sources.self_cost import Rate
-from mpwatch.observe.state.hook_state import HookLedger
+from mpwatch.observe.sources.live import Rate
+from mpwatch.observe.state.hook_state import HookRecord
 
 from .worlds import MAIN, WORKER_0
 
 
 def test_what_hooks_take_is_told_per_second_over_those_that_were_there_before() -> None:
     rate = Rate()
-    assert rate.take(1.0, {MAIN: 100}) is None
-    assert rate.take(3.0, {MAIN: 500, WORKER_0: 9000}) == 200.0
-    assert rate.take(3.0, {MAIN: 900}) == 200.0
-    assert rate.take(4.0, {MAIN: 400, WORKER_0: 9100}) == 100.0
+    assert rate.of(1.0, {MAIN: 100}) is None
+    assert rate.of(3.0, {MAIN: 500, WORKER_0: 9000}) == 200.0
+    assert rate.of(3.0, {MAIN: 900}) == 200.0
+    assert rate.of(4.0, {MAIN: 400, WORKER_0: 9100}) == 100.0
 
 
 def test_the_time_in_wrappers_is_the_number_of_calls_by_what_one_takes() -> None:
-    ledger = HookLedger(MAIN)
+    ledger = HookRecord(MAIN)
     ledger.add_gauges(HookGauges(MAIN, 1.0, {"own": {"cpu_ns": 7, "records": 20}}))
     assert (ledger.hook().own_cost_ns, ledger.hook().own_calls_ns) == (7, None)
 

@@ -1,30 +1,30 @@
 from __future__ import annotations
 
-from mpwatch.observe.sources.poll_interval import (
-    CALM_LISTEN_S,
+from mpwatch.observe.sources.observer import (
+    CALM_POLL_S,
     CALM_S,
-    LISTEN_S,
     PATIENCE,
+    POLL_S,
     SOON_S,
-    Pace,
+    ReadInterval,
 )
 
 
 class Reader:
-    """Reads whenever the pace says so, each reading taking no time but the cpu time told."""
+    """Reads whenever a reading is due, each reading taking no time but the cpu time told."""
 
     def __init__(self, period_s: float, cost_s: float = 0.0) -> None:
         self.now_s = 100.0
         self.times_s: list[float] = []
-        self.pace = Pace(period_s, lambda: self.now_s)
+        self.interval = ReadInterval(period_s, lambda: self.now_s)
         self._cost_s = cost_s
 
     def go_on(self, seconds: float) -> None:
         end_s = self.now_s + seconds
-        while self.now_s + self.pace.left_s < end_s:
-            self.now_s += self.pace.left_s
+        while self.now_s + self.interval.left_s < end_s:
+            self.now_s += self.interval.left_s
             self.times_s.append(self.now_s)
-            self.pace.has_read(self.now_s, self._cost_s)
+            self.interval.has_read(self.now_s, self._cost_s)
         self.now_s = end_s
 
     @property
@@ -49,7 +49,7 @@ def test_after_a_birth_the_next_reading_is_soon_and_the_period_returns() -> None
     at_s = reader.now_s
     reader.times_s.clear()
 
-    reader.pace.has_changed()
+    reader.interval.has_changed()
     reader.go_on(3)
 
     assert reader.times_s[0] - at_s <= SOON_S
@@ -60,7 +60,7 @@ def test_births_without_end_make_readings_no_closer_than_the_shortest_gap() -> N
     reader = Reader(1.0)
 
     for _ in range(300):
-        reader.pace.has_changed()
+        reader.interval.has_changed()
         reader.go_on(0.01)
 
     assert min(reader.gaps_s) >= SOON_S - 0.01
@@ -71,7 +71,7 @@ def test_expensive_readings_are_early_only_as_far_as_they_can_be_afforded() -> N
     reader = Reader(1.0, cost_s)
 
     for _ in range(300):
-        reader.pace.has_changed()
+        reader.interval.has_changed()
         reader.go_on(0.01)
 
     assert min(reader.gaps_s) >= PATIENCE * cost_s - 0.01
@@ -91,21 +91,21 @@ def test_a_reading_that_takes_longer_than_its_period_is_followed_by_a_rest() -> 
 
     began_s = reader.now_s
     reader.now_s += 3.0
-    reader.pace.has_read(began_s, 0.0)
+    reader.interval.has_read(began_s, 0.0)
 
-    assert reader.pace.left_s == 0.25
+    assert reader.interval.left_s == 0.25
 
 
 def test_a_job_in_which_nothing_happens_is_calm_after_a_while_until_something_does() -> None:
     reader = Reader(1.0)
     reader.go_on(CALM_S - 1)
-    assert not reader.pace.is_calm
+    assert not reader.interval.is_calm
     reader.go_on(1)
-    assert reader.pace.is_calm
+    assert reader.interval.is_calm
 
-    reader.pace.has_changed()
+    reader.interval.has_changed()
 
-    assert not reader.pace.is_calm
+    assert not reader.interval.is_calm
     reader.go_on(CALM_S)
-    assert reader.pace.is_calm
-    assert LISTEN_S < CALM_LISTEN_S <= 0.25
+    assert reader.interval.is_calm
+    assert POLL_S < CALM_POLL_S <= 0.25

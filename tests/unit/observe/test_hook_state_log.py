@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from mpwatch.model.events import HookStatus
-from mpwatch.observe.state.event_log import SILENCE_TOLD_S, HookLog, Journal
+from mpwatch.observe.state.event_log import SILENCE_LOGGED_S, EventLog, HookStateLog
 
 from .worlds import MAIN
 
@@ -10,17 +10,17 @@ class Log:
     """A log of one hook, with the states that were told."""
 
     def __init__(self) -> None:
-        self.journal = Journal()
-        self.hooks = HookLog()
+        self.log = EventLog()
+        self.hooks = HookStateLog()
 
     def hear(self, at_s: float, state: str, reason: str = "") -> None:
-        self.hooks.take(HookStatus(MAIN, at_s, state, reason), self.journal)  # type: ignore[arg-type]
+        self.hooks.add(HookStatus(MAIN, at_s, state, reason), self.log)  # type: ignore[arg-type]
 
     def look(self, at_s: float) -> None:
-        self.hooks.tell_silences(at_s, self.journal)
+        self.hooks.add_silences(at_s, self.log)
 
     def told(self) -> list[tuple[float, str]]:
-        return [(each.at_s, each.words.split(" is ")[1]) for each in self.journal.entries]
+        return [(each.at_s, each.words.split(" is ")[1]) for each in self.log.entries]
 
 
 def test_a_hook_that_is_silent_for_a_moment_again_and_again_leaves_no_line() -> None:
@@ -39,7 +39,7 @@ def test_a_silence_that_lasts_is_told_with_the_moment_it_began() -> None:
     log = Log()
     log.hear(1.0, "ready")
     log.hear(2.0, "silent", "no answer")
-    log.look(2.0 + SILENCE_TOLD_S)
+    log.look(2.0 + SILENCE_LOGGED_S)
     log.look(9.0)
     log.hear(9.5, "ready")
 

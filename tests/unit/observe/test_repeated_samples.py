@@ -1,10 +1,10 @@
-"""Samples that are carried over: they were there before, and are older than their tree."""
+"""Samples that stand for a process at rest: seen before, and older than their reading."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.model.samples import ProcSample, ThreadSample
+from mpwatch.model.samples import Ended, ProcSample, ThreadSample
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.state.fold import Fold
 
@@ -39,15 +39,15 @@ def test_cpu_used_after_a_rest_is_shared_out_over_the_time_since_the_rest_alone(
     assert watched.at(5.0, worker(5.0, cpu_ticks=150)).cpu_percent == 100.0
 
 
-def test_times_of_a_process_whose_reading_is_carried_over_go_on() -> None:
+def test_a_process_at_rest_has_used_no_cpu_up_to_the_last_reading() -> None:
     watched = Watched()
-    thread = ThreadSample(WORKER_0.pid, "python", "S", 50)
-    watched.at(1.0, replace(worker(1.0), threads=(thread,)))
-    held = replace(worker(2.0), threads=(thread,))
+    thread = ThreadSample(WORKER_0.pid, "python", "S", 9)
+    still = [
+        watched.at(at_s, replace(worker(min(at_s, 2.0)), threads=(thread,))).threads[0].still_s
+        for at_s in (1.0, 2.0, 3.0, 4.0)
+    ]
 
-    still = [watched.at(at_s, held).threads[0].still_s for at_s in (2.0, 3.0, 4.0)]
-
-    assert still == [1.0, 2.0, 3.0]
+    assert still == [None, 1.0, 2.0, 3.0]
 
 
 def test_a_series_goes_on_while_a_process_rests() -> None:
@@ -75,3 +75,15 @@ def test_a_worker_of_a_parent_that_is_gone_is_shown_anew_though_it_rests() -> No
     assert orphan is not None
     assert orphan.parent is None
     assert orphan.depth == 0
+
+
+def test_an_exited_process_is_shown_the_same_however_often_it_was_asked_for() -> None:
+    often, once = Watched(), Watched()
+    for watched in (often, once):
+        watched.at(1.0, worker(1.0))
+        watched.fold.apply(Ended(WORKER_0, 1.5, 0))
+    often.fold.snapshot()
+    for watched in (often, once):
+        watched.fold.apply(tree(2.0, sample(MAIN, 2.0, role="main"), worker(2.0, cpu_ticks=90)))
+
+    assert often.fold.snapshot() == once.fold.snapshot()

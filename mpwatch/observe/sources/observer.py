@@ -1,0 +1,328 @@
+"""The loop that observes one job: read on schedule, poll, request stacks, fold, hand out snapshots.
+
+`live` drives it on a thread of its own, `oneshot` in the thread of its caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mpwatch.collect.job.reader import ReadRequest
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.events import HookStatus, Input
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import StacksTaken
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.attach_schedule import Inject, Injection
+from mpwatch.observe.sources.collectors import Collectors, InputQueue
+from mpwatch.observe.sources.stack_schedule import (
+    StackRequest,
+    StackSchedule,
+    StackThreads,
+    has_ready_hook,
+)
+from mpwatch.observe.state.fold import Fold
+
+SOON_S = 0.1
+"""First intervals, and those after a start or an exit; each is twice as long as the one before."""
+POLL_S = 0.1
+"""Interval of polls: hooks send at most ten times a second."""
+CALM_POLL_S = 0.25
+CALM_S = 30.0
+"""After this long without a start or an exit, `CALM_POLL_S` is the interval of polls: each wake-up
+costs a tenth of a millisecond of cpu, however little is done then."""
+PATIENCE = 20
+"""A reading that took t seconds of cpu is followed by an early one after this many times t."""
+ENDED_PERIOD_S = 1.0
+"""Shortest interval of snapshots once the job has ended."""
+
+
+class ReadInterval:
+    """Says when the next reading is due.
+
+    A child that lives for a quarter of a second falls between two readings a second apart, and with
+    it everything that only a reading tells: what it was, its parent, its descriptors. So readings
+    follow each other sooner after a start or an exit.
+    """
+
+    def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.period_s = period_s
+        self._clock = clock
+        self._gap_s = SOON_S
+        self._began_s = float("-inf")
+        self._affordable_s = 0.0
+        self._due_s = float("-inf")
+        self._changed_s = clock()
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no process has started or exited for `CALM_S`."""
+        return self._clock() - self._changed_s >= CALM_S
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the next reading is due, 0 if it is."""
+        return max(0.0, self._due_s - self._clock())
+
+    def has_read(self, began_s: float, cost_s: float | None) -> None:
+        """Note when a reading began, and its cpu time."""
+        self._began_s = began_s
+        self._affordable_s = PATIENCE * (cost_s or 0.0)
+        early_s = began_s + min(self.period_s, max(self._gap_s, self._affordable_s))
+        self._due_s = max(early_s, self._clock() + self.period_s / 4 if self._is_slow() else 0.0)
+        self._gap_s = min(self.period_s, 2 * self._gap_s)
+
+    def has_changed(self) -> None:
+        """Note that a process has started or exited."""
+        self._gap_s = SOON_S
+        self._changed_s = self._clock()
+        soon_s = self._began_s + min(self.period_s, max(SOON_S, self._affordable_s))
+        self._due_s = min(self._due_s, soon_s)
+
+    def _is_slow(self) -> bool:
+        """Whether a reading takes about as long as the time between two of them."""
+        return self._clock() - self._began_s > self.period_s / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How often an observer does what."""
+
+    period_s: float
+    """Interval of readings."""
+    request: Callable[[int], ReadRequest]
+    """What the first, second and so on reading contains."""
+    gauges_s: float = 0.0
+    """Interval at which each hook is asked for its gauges; 0 for every reading."""
+    poll_s: float | None = None
+    """Interval of polls; by how calm the job is if left out."""
+    stack_threads: int = 1
+    """How many processes py-spy stops at the same time."""
+    diagnoses: bool = True
+    """Whether snapshots have findings, for which rules run at each reading."""
+
+
+class Observer:
+    """Observes one job; used by one thread, but for `stacks` where that says otherwise."""
+
+    def __init__(
+        self,
+        collectors: Collectors,
+        plan: Plan,
+        stacks: StackSchedule,
+        *,
+        keep: Callable[[Input], None] | None = None,
+        injection: Injection | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make an observer that has read nothing yet.
+
+        Args:
+            collectors: What reads the job; closed by `close`.
+            plan: How often to do what.
+            stacks: When to take stacks.
+            keep: Called with every input before it is folded, for a recording.
+            injection: Injects the hook into processes as they appear, if given.
+            clock: Monotonic seconds.
+        """
+        self.stacks = stacks
+        self.interval = ReadInterval(plan.period_s, clock)
+        self.is_ended = False
+        """Whether the root and all its descendants are gone."""
+        self.readings = 0
+        self._collectors = collectors
+        self._plan = plan
+        self._keep = keep
+        self._injection = injection
+        self._clock = clock
+        self._fold = Fold()
+        self._engine = Engine()
+        self._queue = InputQueue()
+        self._threads = StackThreads(collectors, self._queue.put, threads=plan.stack_threads)
+        self._gauges_asked_s: dict[ProcessId, float] = {}
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def step(
+        self, deliver: Callable[[Snapshot], None] | None = None, limit_s: float = float("inf")
+    ) -> None:
+        """Do one round of the loop: read the job if that is due, then poll once.
+
+        Args:
+            deliver: Called with a snapshot after each reading, also once the job has ended, and
+                when stacks have arrived while a process is followed.
+            limit_s: The longest that the poll may wait.
+        """
+        if self.interval.left_s == 0.0:
+            began_s, cost_s = self._clock(), None
+            try:
+                if not self.is_ended:
+                    cost_s = self._read_next()
+                if deliver is not None:
+                    deliver(self.diagnosed() if self._plan.diagnoses else self.snapshot())
+            finally:
+                self.interval.has_read(began_s, cost_s)
+        received = self.poll(min(self._poll_s(), self.interval.left_s, limit_s))
+        is_following = self.stacks.followed is not None and not self.is_ended
+        if deliver is not None and is_following and _has_stacks(received):
+            deliver(self.preview())
+
+    def read(self, request: ReadRequest) -> float | None:
+        """Read the job; `is_ended` is set if all of it is gone.
+
+        Returns:
+            The cpu seconds of the reading, if they were measured.
+        """
+        tree = self._collectors.read(replace(request, looked_at=self.stacks.followed))
+        if tree is None:
+            self.poll(0.0)
+            self.is_ended = True
+            self.interval.period_s = max(self.interval.period_s, ENDED_PERIOD_S)
+            return None
+        self.readings += 1
+        self.apply(tree)
+        return tree.cost_s
+
+    def poll(self, timeout_s: float) -> list[Input]:
+        """Fold what hooks, exits and other threads report; waits at most this long for the first.
+
+        Stacks that are due between two readings are requested.
+        """
+        received = self._collectors.poll(timeout_s)
+        finished = self._queue.drain()
+        received += finished
+        for each in received:
+            self.apply(each)
+            if isinstance(each, StacksTaken):
+                self.stacks.received(each)
+        if self._injection is not None:
+            for each in finished:
+                if isinstance(each, HookStatus):
+                    self._injection.received(each)
+        if self._collectors.has_changed and not self.is_ended:
+            self.interval.has_changed()
+        if self.readings and not self.is_ended:
+            self._take_between()
+        return received
+
+    def poll_for(self, seconds: float) -> None:
+        """Poll for this long."""
+        end_s = self._clock() + seconds
+        while (left_s := end_s - self._clock()) > 0:
+            self.poll(min(self._poll_s(), left_s))
+        self.poll(0.0)
+
+    def apply(self, input: Input) -> None:
+        """Keep one input and fold it."""
+        if self._keep is not None:
+            self._keep(input)
+        self._fold.apply(input)
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The job as it is now, without findings."""
+        return self._fold.snapshot()
+
+    def diagnosed(self) -> Snapshot:
+        """The job as it is now with findings, which count for later ones."""
+        return self._engine.diagnosed(self._fold.snapshot(), self._fold.history())
+
+    def preview(self, *, all_rules: bool = False) -> Snapshot:
+        """As `diagnosed`, without an effect on later findings; see `Engine.preview`."""
+        return self._engine.preview(
+            self._fold.snapshot(), self._fold.history(), all_rules=all_rules
+        )
+
+    # --- hooks and stacks ------------------------------------------------------------------------
+
+    def ask_gauges(self) -> None:
+        """Ask the hooks that answer for their gauges, at the interval of the plan."""
+        snapshot = self._fold.snapshot()
+        for process in snapshot.living():
+            last_s = self._gauges_asked_s.get(process.process, float("-inf"))
+            if process.hook.state == "ready" and snapshot.at_s - last_s >= self._plan.gauges_s:
+                self._gauges_asked_s[process.process] = snapshot.at_s
+                self._collectors.ask_hook(process.process, "gauges")
+
+    def read_allocators(self, processes: Sequence[ProcessId]) -> str | None:
+        """Ask these hooks once for the figures of torch's allocator; may be called by any thread.
+
+        Returns:
+            The first reason why one of them cannot be asked, or `None`.
+        """
+        if self._collectors.hooks is None:
+            return "Hooks are ignored (--no-hook), and only they can read the allocator's figures."
+        refusals = [self._collectors.hooks.ask(each, "gauges", ("cuda",)) for each in processes]
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def take(self, requests: Sequence[StackRequest], *, outside: bool = False) -> None:
+        """Have stacks taken: by the hook where it answers and suffices, else by py-spy.
+
+        Args:
+            requests: Stacks of which processes.
+            outside: Take all of them by py-spy.
+        """
+        if not requests:
+            return
+        snapshot = self._fold.snapshot()
+        for request in requests:
+            is_enough = not (outside or request.native or request.locals)
+            if is_enough and has_ready_hook(snapshot, request.process):
+                self._collectors.ask_hook(request.process, "stacks")
+            else:
+                self._threads.take(request)
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether py-spy is taking stacks."""
+        return self._threads.is_busy
+
+    @property
+    def is_waiting_for_stacks(self) -> bool:
+        """Whether the first round of stacks has not begun, or one has not ended."""
+        return self.stacks.is_pending and not self.is_ended
+
+    def inject(self, inject: Inject) -> None:
+        """Inject the hook into every process without one; returns when that is done."""
+        living = self._fold.snapshot().living()
+        inject([each.sample for each in living if each.hook.state == "absent"], self.apply)
+
+    def close(self) -> None:
+        """Close all connections; stacks that are being taken are not waited for."""
+        self._threads.stop()
+        self._collectors.close()
+
+    def _read_next(self) -> float | None:
+        """Read the job, then start what is due after a reading."""
+        cost_s = self.read(self._plan.request(self.readings))
+        if self.is_ended:
+            return cost_s
+        if self._injection is not None:
+            self._injection.start_due(self._fold.snapshot(), self._queue.put)
+        self.take(self.stacks.due(self._fold.snapshot(), self._excluded()))
+        self.ask_gauges()
+        return cost_s
+
+    def _take_between(self) -> None:
+        now_s, excluded = self._clock(), self._excluded()
+        if self.stacks.is_due_between(now_s, excluded):
+            self.take(self.stacks.due_between(self._fold.snapshot(), now_s, excluded))
+
+    def _excluded(self) -> frozenset[ProcessId]:
+        """Processes that py-spy must not touch now."""
+        if self._injection is None:
+            return frozenset()
+        return self._injection.under_way(self._clock())
+
+    def _poll_s(self) -> float:
+        if self._plan.poll_s is not None:
+            return self._plan.poll_s
+        is_calm = self.interval.is_calm and not self._collectors.has_hooks
+        return CALM_POLL_S if is_calm else POLL_S
+
+
+def _has_stacks(inputs: list[Input]) -> bool:
+    return any(isinstance(each, StacksTaken) for each in inputs)

@@ -1,0 +1,257 @@
+"""What is remembered of each process between two readings, and the order of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from mpwatch.model.history import ProcessMetric
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended, ProcSample, StackSample, ThreadSample, TreeSample
+from mpwatch.model.snapshot import Process
+from mpwatch.observe.state.history import RATE_S
+from mpwatch.observe.state.segments import mapped_bytes
+
+PAST_LIMIT = 16
+
+
+class Wait(NamedTuple):
+    """What a thread waits for."""
+
+    what: tuple[object, ...]
+    since_s: float
+
+
+class Counters(NamedTuple):
+    """The counters of an earlier sample."""
+
+    at_s: float
+    """Until when they are known to have held."""
+    cpu_ticks: int | None
+    threads: tuple[ThreadSample, ...] | None
+
+
+@dataclass(slots=True)
+class ProcessRecord:
+    """What is remembered of one process between two readings."""
+
+    sample: ProcSample
+    """The last one; of a process that does nothing it may be older than the last reading."""
+    parent: ProcessId | None = None
+    original_parent: ProcessId | None = None
+    confirmed_s: float = field(init=False)
+    """Until when the sample is known to hold."""
+    shm_bytes: int | None = field(init=False)
+    """Shared memory that it maps."""
+    earlier: Counters | None = None
+    """The newest counters that are `RATE_S` older, or else the oldest ones: for rates."""
+    between: tuple[Counters, ...] = ()
+    """Counters since then."""
+    still_since: dict[int, float] = field(default_factory=dict)
+    """By thread: since when it has used no cpu."""
+    waits: dict[int, Wait] = field(init=False)
+    """By thread: what it was last found waiting for, and since when."""
+    stacks: Mapping[int, StackSample] = field(default_factory=dict)
+    """By kernel thread id; those without one are under negative numbers."""
+    stacks_problem: str | None = None
+    stacks_cost_s: float | None = None
+    ended: Ended | None = None
+    changed_s: float = 0.0
+    """When something new about it was last reported; an exited process is shown as of then."""
+
+    def __post_init__(self) -> None:
+        self.original_parent = self.parent
+        self.confirmed_s = self.sample.at_s
+        self.shm_bytes = _shm_bytes(self.sample)
+        self.waits = dict(_waits(self.sample, {}))
+
+    def set_parent(self, parent: ProcessId | None) -> None:
+        """Note the present parent, and the first one that was known."""
+        self.parent = parent
+        if self.original_parent is None:
+            self.original_parent = parent
+
+    def add(self, sample: ProcSample, at_s: float) -> None:
+        """Note the sample of a reading.
+
+        One that was there before, and is older than its reading, stands for a process that has done
+        nothing since.
+
+        Args:
+            sample: Of this process.
+            at_s: The time of the reading.
+        """
+        if sample.at_s < at_s and sample.at_s == self.sample.at_s:
+            self.confirmed_s = at_s
+            return
+        # The cpu use since `confirmed_s` must not be spread over the time before it.
+        last = Counters(self.confirmed_s, self.sample.cpu_ticks, self.sample.threads)
+        sample = _with_last_resources(sample, self.sample)
+        self._note_threads(sample)
+        past = (self.earlier, *self.between, last) if self.earlier else (last,)
+        old_enough = sum(each.at_s <= sample.at_s - RATE_S for each in past)
+        # Bounded also where a clock went back and none of them is old enough.
+        self.earlier, *between = past[max(0, old_enough - 1, len(past) - PAST_LIMIT) :]
+        self.between = tuple(between)
+        if sample.segments is not self.sample.segments:  # 1.2 ms a reading for 65 processes
+            self.shm_bytes = _shm_bytes(sample)
+        self.sample, self.confirmed_s = sample, sample.at_s
+
+    def cpu_percent(self, ticks_per_s: int) -> float | None:
+        """CPU use over the last `RATE_S` or more; `None` after a single sample."""
+        now, earlier = self.sample, self.earlier
+        if earlier is None or now.cpu_ticks is None or earlier.cpu_ticks is None:
+            return None
+        elapsed_s = now.at_s - earlier.at_s
+        if elapsed_s <= 0 or ticks_per_s <= 0 or self.ended is not None:
+            return None
+        return 100 * (now.cpu_ticks - earlier.cpu_ticks) / ticks_per_s / elapsed_s
+
+    def still_s(self, tid: int) -> float | None:
+        """For how long a thread has used no cpu; `None` if it has since the sample before."""
+        since_s = self.still_since.get(tid)
+        return None if since_s is None else self.confirmed_s - since_s
+
+    def waits_s(self, thread: ThreadSample) -> float | None:
+        """For how long a thread has waited for the same; `None` if it does not wait."""
+        wait = self.waits.get(thread.tid)
+        if wait is None or thread.waits_on is None or thread.state == "R":
+            return None
+        return self.confirmed_s - wait.since_s
+
+    def _note_threads(self, sample: ProcSample) -> None:
+        """Note since when threads use no cpu and wait for the same."""
+        before = {thread.tid: thread for thread in self.sample.threads or ()}
+        since: dict[int, float] = {}
+        for thread in sample.threads or ():
+            old = before.get(thread.tid)
+            if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
+                since[thread.tid] = self.still_since.get(thread.tid, self.confirmed_s)
+        self.still_since = since
+        self.waits = dict(_waits(sample, self.waits))
+
+
+def _shm_bytes(sample: ProcSample) -> int | None:
+    return None if sample.segments is None else mapped_bytes(sample.segments)
+
+
+def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
+    """What each thread waits for and since when; where the sample does not tell, as before.
+
+    A thread waits on futexes of its own process on its way to anything else: they tell nothing.
+    """
+    for thread in sample.threads or ():
+        last, wait = before.get(thread.tid), thread.waits_on
+        if thread.state == "R" or wait is None or wait.kind in ("futex", "unknown"):
+            if last is not None:
+                yield thread.tid, last
+            continue
+        what = (wait.kind, wait.segment, wait.targets)
+        is_same = last is not None and last.what == what
+        yield thread.tid, last if last and is_same else Wait(what, sample.at_s)
+
+
+def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:
+    """A zombie with the resources it had before: the kernel has freed them."""
+    if sample.state not in ("Z", "X"):
+        return sample
+    return replace(
+        sample,
+        fds=earlier.fds,
+        maps=earlier.maps,
+        memory=earlier.memory,
+        segments=earlier.segments,
+        is_reused=True,
+    )
+
+
+class ProcessTable:
+    """All processes of the job, running and exited."""
+
+    def __init__(self) -> None:
+        self.records: dict[ProcessId, ProcessRecord] = {}
+        self.by_pid: dict[int, ProcessId] = {}
+        """The last process with each pid; creators of segments are known by their pid only."""
+        self._ended: dict[ProcessId, Process] = {}
+        """Exited processes as they are shown. To build 256 of them anew takes 15 ms."""
+
+    def get(self, process: ProcessId) -> ProcessRecord | None:
+        """The record of a process."""
+        return self.records.get(process)
+
+    def add(self, record: ProcessRecord) -> None:
+        """Add the record of a new process."""
+        self.records[record.sample.process] = record
+
+    def samples(self) -> dict[ProcessId, ProcSample]:
+        """The last sample of each process."""
+        return {process: record.sample for process, record in self.records.items()}
+
+    def vanished(self, tree: TreeSample) -> list[ProcessRecord]:
+        """Processes that a reading does not have any more and whose exit was not reported."""
+        present = {sample.process for sample in tree.processes}
+        return [
+            record
+            for process, record in self.records.items()
+            if process not in present and record.ended is None
+        ]
+
+    def numbers(self, tree: TreeSample) -> dict[ProcessId, dict[ProcessMetric, float | None]]:
+        """Numbers of a reading that follow from more than one sample."""
+        return {
+            sample.process: {
+                "cpu_percent": self.records[sample.process].cpu_percent(tree.ticks_per_s),
+                "shm_bytes": self.records[sample.process].shm_bytes,
+            }
+            for sample in tree.processes
+        }
+
+    def oldest_ended(self, kept: int) -> list[ProcessId]:
+        """The exited processes beyond the number to keep, oldest first."""
+        ended = [
+            (record.ended.at_s, process)
+            for process, record in self.records.items()
+            if record.ended is not None
+        ]
+        if len(ended) <= kept:
+            return []
+        return [process for _, process in sorted(ended)[: len(ended) - kept]]
+
+    def forget(self, process: ProcessId) -> None:
+        """Drop a process that is no longer shown."""
+        self.records.pop(process, None)
+        self._ended.pop(process, None)
+        if self.by_pid.get(process.pid) == process:
+            del self.by_pid[process.pid]
+
+    def changed(self, process: ProcessId, at_s: float) -> None:
+        """Note that something about a process is new, also if it has exited."""
+        self._ended.pop(process, None)
+        if (record := self.records.get(process)) is not None:
+            record.changed_s = at_s
+
+    def shown_ended(self, process: ProcessId, depth: int) -> Process | None:
+        """An exited process as it was shown at this depth, unless something is new."""
+        shown = self._ended.get(process)
+        return shown if shown is not None and shown.depth == depth else None
+
+    def keep_ended(self, shown: Process) -> None:
+        """Remember how an exited process is shown."""
+        self._ended[shown.process] = shown
+
+    def in_families(self, root: ProcessId) -> list[tuple[ProcessId, int]]:
+        """Processes and depths: root first, children after parents by start, orphans last."""
+        children: dict[ProcessId | None, list[ProcessId]] = {}
+        for process, record in self.records.items():
+            parent = record.parent if record.parent in self.records else None
+            children.setdefault(parent, []).append(process)
+        for siblings in children.values():
+            siblings.sort(key=lambda each: (each != root, each.start_ticks, each.pid), reverse=True)
+        pending = [(process, 0) for process in children.get(None, ())]
+        ordered = []
+        while pending:
+            process, depth = pending.pop()
+            ordered.append((process, depth))
+            pending.extend((child, depth + 1) for child in children.get(process, ()))
+        return ordered
