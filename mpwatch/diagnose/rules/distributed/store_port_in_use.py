@@ -25,15 +25,16 @@ def check(index: Index) -> Iterator[Finding]:
         who = called(process) if process is not None else "a process of the job"
         evidence = evidence_of(entry)
         port = _PORT.search("\n".join((entry.words, *evidence)))
-        owners = list(_owners(index.snapshot, None if port is None else int(port[1])))
+        number = None if port is None else int(port[1])
+        owners = list(_owners(index.snapshot, number))
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
             process=entry.process,
             summary=f"{who} cannot listen on its rendezvous port: {(*owners, _OTHER)[0]}",
             evidence=(*evidence, *owners),
-            cause=_CAUSE,
-            advice=_ADVICE,
+            cause=_cause(index.snapshot, number),
+            advice=_advice(index.snapshot, number),
         )
     if not entries:
         yield from _seen_from_outside(index.snapshot)
@@ -80,8 +81,8 @@ def _seen_from_outside(snapshot: Snapshot) -> Iterator[Finding]:
                 _words(owner),
                 "no process of the job has a connection to it",
             ),
-            cause=_CAUSE,
-            advice=_ADVICE,
+            cause=_cause(snapshot, owner.port),
+            advice=_advice(snapshot, owner.port),
         )
 
 
@@ -112,11 +113,35 @@ def _listens_on(process: Process) -> Iterator[int]:
 
 
 _OTHER = "another process has it"
-_CAUSE = (
-    "Another job on this host uses the same port (29500 unless told otherwise), or an orphan of an "
-    "earlier one still listens."
+_CAUSE_UNKNOWN = (
+    "A process on this host already listens on the port. Which process is not known; typical are "
+    "another job with the same port (torchrun's default is 29500) and an orphan of an earlier job."
 )
-_ADVICE = (
-    "Start with --standalone or --rdzv-endpoint=localhost:0, which choose a free port; find and "
-    "end the orphan (mpwatch ps shows what still runs)."
-)
+_FREE_PORT = "Start with --standalone or --rdzv-endpoint=localhost:0, which choose a free port"
+
+
+def _cause(snapshot: Snapshot, port: int | None) -> str:
+    """Name the process that holds the port where it was read, else say that it is not known."""
+    outside = _outside_owner(snapshot, port)
+    if outside is not None:
+        state = ", which has lost its parent," if outside.parent_pid == 1 else ""
+        return f"Process {outside.pid}{state} outside of this job already listens on port {port}."
+    for process in snapshot.living():
+        if port is not None and port in _listens_on(process):
+            return f"{called(process)}, a process of this job, already listens on port {port}."
+    return _CAUSE_UNKNOWN
+
+
+def _advice(snapshot: Snapshot, port: int | None) -> str:
+    """Advise to stop an owner only where that owner was seen to be an orphan."""
+    outside = _outside_owner(snapshot, port)
+    if outside is not None and outside.parent_pid == 1:
+        return f"{_FREE_PORT}; or stop process {outside.pid} if its job is over."
+    return f"{_FREE_PORT}."
+
+
+def _outside_owner(snapshot: Snapshot, port: int | None) -> PortOwner | None:
+    """Return the process outside of the job that listens on a port, if one was read."""
+    own = {process.pid for process in snapshot.processes}
+    owners = snapshot.host.port_owners or ()
+    return next((o for o in owners if o.port == port and o.pid not in own), None)

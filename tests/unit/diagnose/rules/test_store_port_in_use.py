@@ -43,6 +43,25 @@ def test_a_port_held_by_another_process_of_the_job_is_told_so() -> None:
     assert "spawned 300 (300) has it" in only(store_port_in_use.check, job).summary
 
 
+def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen() -> None:
+    orphan = only(store_port_in_use.check, world(meeting(), port_owners=(STRANGER,)))
+    other_job = STRANGER._replace(parent_pid=800)
+    job = only(store_port_in_use.check, world(meeting(), port_owners=(other_job,)))
+
+    assert "Process 900, which has lost its parent," in orphan.cause
+    assert "stop process 900" in orphan.advice
+    assert "Process 900 outside of this job" in job.cause
+    assert "orphan" not in job.cause
+    assert "stop process" not in job.advice
+
+
+def test_the_cause_says_so_where_the_owner_of_the_port_is_not_known() -> None:
+    words = "The server socket has failed to listen on any local network address. port: 4000"
+    job = world(meeting(), port_owners=(), log=(log("exception", MAIN, words),))
+
+    assert "Which process is not known" in only(store_port_in_use.check, job).cause
+
+
 @pytest.mark.parametrize(
     "job",
     [
