@@ -61,7 +61,6 @@ def _finding(
     cpus: int,
     runnable: float,
 ) -> Finding:
-    """Put it into words."""
     most = max(crowded, key=busy_threads)
     evidence = [
         f"{threads} computing threads in {len(crowded)} workers, {cpus} usable cpus",
@@ -81,15 +80,36 @@ def _finding(
         severity=Severity.WARNING,
         summary=f"{threads} computing threads of {len(crowded)} workers compete for {cpus} cpus",
         evidence=tuple(evidence),
-        cause=(
-            "The DataLoader limits torch to one thread in each worker, but numpy's BLAS, OpenCV, "
-            "numexpr and polars start one for every core they see, in every worker; they do not "
-            "see quotas of containers. Threads that wait for each other at barriers then mostly "
-            "wait for the scheduler."
-        ),
-        advice=(
-            "Set OMP_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 and MKL_NUM_THREADS=1 before anything "
-            "is imported, call cv2.setNumThreads(0), or threadpoolctl in worker_init_fn; no more "
-            "workers than usable cpus. A single large operation in a worker then takes longer."
-        ),
+        cause=_cause(crowded),
+        advice=_advice(crowded, settings),
+    )
+
+
+def _cause(crowded: list[Process]) -> str:
+    """What is known to start threads in processes of these roles."""
+    libraries = (
+        "numpy's BLAS, OpenCV, numexpr and polars start a thread for every core they see, in every "
+        "process; they do not see quotas of containers. Threads that wait for each other at "
+        "barriers then mostly wait for the scheduler."
+    )
+    if all(process.role == "loader-worker" for process in crowded):
+        return f"The DataLoader limits torch to one thread in each worker, but {libraries}"
+    return f"torch, {libraries}"
+
+
+def _advice(crowded: list[Process], omp_threads: str | None) -> str:
+    """What limits the threads, without the setting that is there already."""
+    if omp_threads == "1":
+        limit = (
+            "OMP_NUM_THREADS=1 does not limit these threads: set OPENBLAS_NUM_THREADS=1 and "
+            "MKL_NUM_THREADS=1 too"
+        )
+    else:
+        limit = "Set OMP_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 and MKL_NUM_THREADS=1"
+    has_workers = any(process.role == "loader-worker" for process in crowded)
+    place = " in worker_init_fn" if has_workers else " in each process"
+    return (
+        f"{limit} before anything is imported, call cv2.setNumThreads(0), or threadpoolctl{place}; "
+        "start no more workers than usable cpus. A single large operation in a worker then takes "
+        "longer."
     )

@@ -10,6 +10,7 @@ from mpwatch.diagnose.rules.throughput import (
     gil_bound_threads,
 )
 from mpwatch.model.history import History
+from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import (
@@ -28,9 +29,16 @@ from tests.unit.diagnose.worlds import (
 )
 
 
-def crowd(number: int, threads: int = 4, percent: float = 20.0) -> Process:
+def crowd(
+    number: int,
+    threads: int = 4,
+    percent: float = 20.0,
+    *,
+    role: Role = "loader-worker",
+    omp_threads: str = "4",
+) -> Process:
     busy = [thread(10 * number + i, state="R", cpu_percent=percent) for i in range(threads)]
-    return process(number, threads=busy, environment={"OMP_NUM_THREADS": "4"})
+    return process(number, role, threads=busy, environment={"OMP_NUM_THREADS": omp_threads})
 
 
 RUNNABLE = history({(200, "involuntary_switches"): line(9000, per_s=250)}, {"runnable": line(9.0)})
@@ -45,6 +53,23 @@ def test_pools_of_threads_in_every_worker_are_named() -> None:
     assert "OMP_NUM_THREADS=4" in finding.evidence
     assert "the control group's quota is 2 cpus" in finding.evidence
     assert any("interrupted +250/s" in each for each in finding.evidence)
+
+
+def test_a_limit_that_is_set_is_not_advised_again() -> None:
+    crowded = [crowd(number, omp_threads="1") for number in (200, 201)]
+
+    finding = only(cpu_oversubscription.check, world(main(), *crowded, usable_cpus=2), RUNNABLE)
+
+    assert finding.advice.startswith("OMP_NUM_THREADS=1 does not limit these threads")
+
+
+def test_only_loader_workers_are_told_about_the_dataloader() -> None:
+    crowded = [crowd(number, role="pool-worker") for number in (200, 201)]
+
+    finding = only(cpu_oversubscription.check, world(main(), *crowded, usable_cpus=2), RUNNABLE)
+
+    assert "DataLoader" not in finding.cause
+    assert "worker_init_fn" not in finding.advice
 
 
 @pytest.mark.parametrize(
