@@ -8,7 +8,7 @@ from mpwatch.diagnose.analysis.forecast import Forecast, forecast
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process
@@ -33,7 +33,7 @@ _ADVICE = (
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each that said so, or gets back ever fewer of the tensors it sends."""
     heard = list(
-        told(
+        reported(
             index.snapshot,
             RULE,
             summary="holds more than 1000 freed CUDA blocks that consumers have not released",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -24,7 +24,7 @@ def check(index: Index) -> Iterator[Finding]:
     alike = list(_alike(index))
     yield from alike
     if not alike:
-        yield from told(
+        yield from reported(
             index.snapshot,
             RULE,
             summary=(

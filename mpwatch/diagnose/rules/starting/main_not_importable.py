@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
@@ -19,7 +19,7 @@ CHILDREN = 2
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose hook heard it, else for programs without a file."""
     heard = list(
-        told(
+        reported(
             index.snapshot,
             RULE,
             summary="cannot find a function or class of the main program in a spawned process",

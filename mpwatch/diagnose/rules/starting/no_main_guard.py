@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, innermost, main_thread
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot
@@ -33,7 +33,7 @@ def check(index: Index) -> Iterator[Finding]:
 
     While it imports modules on behalf of the main program it does what it should.
     """
-    yield from told(
+    yield from reported(
         index.snapshot,
         RULE,
         summary="starts processes while it is itself being started: the main guard is missing",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import burden_words
-from mpwatch.diagnose.known_errors import evidence_of, number_of, tagged, told
+from mpwatch.diagnose.known_errors import evidence_of, number_of, reported, tagged
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "forkserver-too-many-fds"
@@ -24,7 +24,7 @@ def check(index: Index) -> Iterator[Finding]:
         yield from _near(index)
         return
     maker = index.snapshot.get(refused.process)
-    for finding in told(
+    for finding in reported(
         index.snapshot,
         RULE,
         summary=(

@@ -14,7 +14,7 @@ from mpwatch.diagnose.analysis.resources import (
     maps_over_time,
     torch_maps,
 )
-from mpwatch.diagnose.known_errors import tagged, told
+from mpwatch.diagnose.known_errors import reported, tagged
 from mpwatch.model.findings import Finding
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text, rate_text
@@ -27,7 +27,7 @@ WORTH_FORECASTING = 0.15
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that has used up, or soon will, its mappings."""
-    yield from told(
+    yield from reported(
         index.snapshot,
         RULE,
         summary="could not map a shared tensor: it has used up vm.max_map_count",

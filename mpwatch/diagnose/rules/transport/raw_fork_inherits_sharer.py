@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of, ended_workers
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.known_errors import tagged, told
+from mpwatch.diagnose.known_errors import reported, tagged
 from mpwatch.model.findings import Finding
 
 RULE = "raw-fork-inherits-sharer"
@@ -24,7 +24,7 @@ def check(index: Index) -> Iterator[Finding]:
         death_of(ended) in ("killed", "crash", "failed")
         for _, ended in ended_workers(index.snapshot)
     )
-    yield from told(
+    yield from reported(
         index.snapshot,
         RULE,
         summary=(
