@@ -121,6 +121,29 @@ def test_making_a_lock_without_any_room_is_named() -> None:
     assert only(semlock_enospc.check, job).evidence == ("/dev/shm has 0B and 3 files left",)
 
 
+@pytest.mark.parametrize(
+    ("words", "free", "reason"),
+    [
+        ("OSError: [Errno 28] No space left on device", 0, "is full"),
+        ("OSError: [Errno 28] No space left on device", 32 * MIB, "had no room at that moment"),
+        ("PermissionError: [Errno 13] Permission denied", 32 * MIB, "permission denied"),
+        ("OSError: [Errno 30] Read-only file system", 32 * MIB, "mounted read-only"),
+    ],
+)
+def test_a_lock_that_could_not_be_made_is_put_down_to_its_error(
+    words: str, free: int, reason: str
+) -> None:
+    place = [["__init__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1]]
+    job = world(
+        main(), log=(log("exception", MAIN, words, frames=place),), shm=room(64 * MIB, free)
+    )
+
+    finding = only(semlock_enospc.check, job)
+
+    assert reason in finding.summary
+    assert ("--shm-size" in finding.advice) is ("No space" in words)
+
+
 def test_making_a_lock_with_room_for_it_is_quiet() -> None:
     assert found(semlock_enospc.check, world(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
     assert found(semlock_enospc.check, world(main(threads=[MAKING]))) == []
