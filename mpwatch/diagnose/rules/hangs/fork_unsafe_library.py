@@ -1,4 +1,4 @@
-"""A forked child waits in a native library whose threads exist only in the parent."""
+"""A forked child waits in a native library whose threads exist only in its parent."""
 
 from __future__ import annotations
 

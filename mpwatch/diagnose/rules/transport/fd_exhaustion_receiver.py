@@ -55,7 +55,7 @@ def _is_receiver(process: Process, held: int, used: int) -> bool:
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
-    """The finding for a receiver whose full descriptor table made the kernel drop a descriptor."""
+    """The finding for a receiver that had no descriptor left for a tensor."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
     evidence = list(evidence_of(entry))

@@ -78,9 +78,9 @@ def _closed(process: Process, history: History) -> float:
 
 
 def _loads_for(index: Index, process: Process) -> Process | None:
-    """Whose DataLoader worker a process is, if it is one, or one of another library's loader.
+    """The owner of the loader that a process works for; `None` if it is no loader's worker.
 
-    Such loaders run a loop of the same name, which a stack shows.
+    Workers of other libraries' loaders run a loop of the same name, which a stack shows.
     """
     is_worker = process.role == "loader-worker" or main_shape(process).startswith("worker-")
     return family_head(index, process) if is_worker else None
@@ -106,7 +106,7 @@ def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapsh
 
 
 def _is_shutdown(index: Index, entry: LogEntry) -> bool:
-    """Whether all processes gone by then are loader workers that their main process shut down."""
+    """Whether all processes that had exited are loader workers that their main shut down."""
     gone = [
         (process, process.ended)
         for process in index.snapshot.processes
