@@ -1,7 +1,7 @@
 """Call different collectives on different ranks.
 
-A branch depends on the rank: one averages its loss, the other sends its weights around. Both wait,
-each for something the other will never do.
+A branch depends on the rank: one rank reduces its loss, the other gathers its weights. Both wait,
+each for a call that the other will never make.
 """
 
 import itertools
