@@ -1,7 +1,7 @@
 """Call different collectives on different ranks.
 
-A branch depends on the rank: one rank reduces its loss, the other gathers its weights. Both wait,
-each for a call that the other will never make.
+A branch depends on the rank: rank 0 calls broadcast where the others call all_reduce. All wait,
+each for a call that the others will never make.
 """
 
 import itertools

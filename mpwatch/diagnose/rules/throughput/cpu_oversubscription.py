@@ -80,7 +80,7 @@ def _finding(
     evidence = [
         f"{threads} computing threads in {len(crowded)} workers, {cpus} usable cpus",
         f"{runnable:.0f} threads of the machine are runnable at a time",
-        f"{called(most)} alone has {busy_threads(most)}",
+        f"{called(most)} alone has {busy_threads(most)} of them",
     ]
     switches = slope(index.history.of(most.process, "involuntary_switches"), window_s=15)
     if switches:
@@ -131,7 +131,7 @@ def _advice(crowded: list[Process], environment: Mapping[str, str]) -> str:
     calls = f"call cv2.setNumThreads(0), or threadpoolctl.threadpool_limits(1){place}"
     limits = f"{made[0]}=1 does not limit these threads: " if made else ""
     if unset:
-        limits += f"set {' and '.join(unset)} before anything is imported, or {calls}"
+        limits += f"set {', '.join(unset)} before anything is imported, or {calls}"
     else:
         limits += calls
     return (
