@@ -10,20 +10,13 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from mpwatch.demo.accelerator import simulate_accelerator
 from mpwatch.demo.bounds import begin, mended
-
-
-def stand_in_for_an_accelerator():
-    torch.accelerator.is_available = lambda: True
-    torch.accelerator.current_accelerator = lambda: torch.device("cpu")
-    torch.accelerator.current_device_index = lambda: 0
-    torch.accelerator.set_device_index = lambda _index: None
-    torch.Tensor.pin_memory = lambda tensor, *_device: tensor
 
 
 def main():
     seconds = begin(__doc__)
-    stand_in_for_an_accelerator()
+    simulate_accelerator()
     until_s = time.monotonic() + seconds
     data = TensorDataset(torch.arange(10_000.0))
     validation = DataLoader(data, batch_size=1000, num_workers=1, persistent_workers=mended())

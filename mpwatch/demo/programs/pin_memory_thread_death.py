@@ -11,6 +11,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from mpwatch.demo.accelerator import simulate_accelerator
 from mpwatch.demo.bounds import begin, mended
 
 OPEN_FILES = 128
@@ -24,17 +25,9 @@ class Samples(Dataset):
         return torch.randn(16), torch.tensor(index)
 
 
-def stand_in_for_an_accelerator():
-    torch.accelerator.is_available = lambda: True
-    torch.accelerator.current_accelerator = lambda: torch.device("cpu")
-    torch.accelerator.current_device_index = lambda: 0
-    torch.accelerator.set_device_index = lambda _index: None
-    torch.Tensor.pin_memory = lambda tensor, *_device: tensor
-
-
 def main():
     seconds = begin(__doc__)
-    stand_in_for_an_accelerator()
+    simulate_accelerator()
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     until_s = time.monotonic() + seconds
     loader = DataLoader(Samples(), batch_size=8, num_workers=2, pin_memory=True)
