@@ -1,4 +1,4 @@
-"""`/dev/shm` is full or about to be, in bytes or in files."""
+"""`/dev/shm` is full or will be soon, in bytes or in files."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from mpwatch.model.units import bytes_text, count_text, rate_text
 RULE = "shm-full-enospc"
 WORTH_FORECASTING = 0.3
 """Prefetched batches fill part of it within seconds of a start and then stay."""
+CONTAINER_DEFAULT_BYTES = 64 * 2**20
+"""Size of /dev/shm in a container of Docker or Kubernetes that sets none."""
 GROWS_BY_NEW = 0.5
 """Part of a rise that new segments must account for, where those that are there are not full."""
 
@@ -36,7 +38,7 @@ class _Room(NamedTuple):
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding if the file system for shared memory has no room left, or soon none."""
+    """Yield a finding if the file system for shared memory is full, or will be soon."""
     failed = next(tagged(index.snapshot, RULE), None)
     if failed is not None:
         yield _failed(index.snapshot, failed)
@@ -55,17 +57,23 @@ def check(index: Index) -> Iterator[Finding]:
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for an error that the job itself reported."""
     process, shm = snapshot.get(entry.process), snapshot.host.shm
-    total = "" if shm is None else f" ({bytes_text(shm.total_bytes)})"
     who = called(process) if process is not None else "a process of the job"
+    room = () if shm is None else (f"{_room_words(shm)} when last read",)
+    lost = _CAUSE_LOST if entry.kind == "lost-item" else ""
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         subject="bytes",
-        summary=f"/dev/shm{total} was full when {who} shared a tensor",
-        evidence=evidence_of(entry),
-        cause=_cause(snapshot),
+        summary=f"{who} could not share a tensor: /dev/shm had no room for it",
+        evidence=(*evidence_of(entry), *room),
+        cause=_cause(snapshot) + lost,
         advice=_advice(snapshot),
     )
+
+
+def _room_words(shm: RoomSample) -> str:
+    """Its free space: `/dev/shm: 8.0M of 64.0M free`."""
+    return f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free"
 
 
 def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
@@ -88,9 +96,9 @@ def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -
     largest = max(refused, key=lambda s: s.size_bytes or 0)
     made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
     evidence = (
-        f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",
+        _room_words(shm),
         f"{len(refused)} files in it are empty, for example {largest.path} of "
-        f"{bytes_text(largest.size_bytes)}: making them failed",
+        f"{bytes_text(largest.size_bytes)}: allocating their memory failed",
         *((f"made by {', '.join(sorted(made)[:4])}",) if made else ()),
     )
     return Finding(
@@ -167,7 +175,7 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
 
 
 def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
-    """How much of it this job holds, and which processes made the most."""
+    """The part that this job holds, and the processes that created most of it."""
     own = [s for s in snapshot.segments if s.kind != "semaphore"]
     if room.subject != "bytes":
         yield f"{len(own)} segments of this job"
@@ -191,7 +199,10 @@ def _has_loader(snapshot: Snapshot) -> bool:
 
 
 def _cause(snapshot: Snapshot) -> str:
-    return _CAUSE + (_CAUSE_LOADER if _has_loader(snapshot) else "")
+    shm = snapshot.host.shm
+    is_default = shm is not None and shm.total_bytes == CONTAINER_DEFAULT_BYTES
+    default = _CAUSE_DEFAULT if is_default else ""
+    return _CAUSE + default + (_CAUSE_LOADER if _has_loader(snapshot) else "")
 
 
 def _advice(snapshot: Snapshot) -> str:
@@ -199,22 +210,25 @@ def _advice(snapshot: Snapshot) -> str:
 
 
 _CAUSE = (
-    "Tensors sent between processes occupy /dev/shm until their receivers release them; in a "
-    "container its default size is 64 MiB. When it is full, sharing a tensor fails with 'No space "
-    "left on device (28)'; where this happens in a queue's feeder thread, the item is lost and the "
-    "consumer waits for it for ever."
+    "Tensors sent between processes occupy /dev/shm until their receivers release them. When it is "
+    "full, sharing a tensor fails with 'No space left on device (28)'."
+)
+_CAUSE_DEFAULT = " Its size is 64 MiB, the default of a container."
+_CAUSE_LOST = (
+    " Here a queue's feeder thread got the error: the item is lost, and its consumer waits for it "
+    "for ever."
 )
 _CAUSE_LOADER = (
     " DataLoader workers need about num_workers x prefetch_factor x bytes of a batch, plus what "
     "main still holds."
 )
 _ADVICE = (
-    "Make /dev/shm larger: in a container docker run --shm-size=8g or --ipc=host (which shares the "
-    "host's), in Kubernetes a memory-backed volume; it counts as memory of the job. Or use less: "
+    "Make /dev/shm larger: docker run --shm-size=8g or --ipc=host (which shares the host's), in "
+    "Kubernetes a memory-backed volume; what is used counts as memory of the job. Or use less: "
     "send smaller types (uint8 images, cast after the transfer), and do not keep received tensors."
 )
-_ADVICE_LOADER = " Lower prefetch_factor or num_workers, which reads less ahead."
+_ADVICE_LOADER = " Or lower prefetch_factor or num_workers, which reads less ahead."
 _ADVICE_FILES = (
-    "Each shared tensor is one file: collate many small tensors into few, and keep none. The "
-    "number of files is a mount option of the tmpfs (nr_inodes) and needs root to raise."
+    "Each shared tensor is one file: collate many small tensors into few, and do not keep received "
+    "ones. The number of files is a mount option of the tmpfs (nr_inodes); raising it needs root."
 )

@@ -192,6 +192,26 @@ def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
     assert "78 threads in 2 processes" in finding.evidence[0]
 
 
+def test_a_refused_thread_is_put_down_to_the_control_group_only_near_its_limit() -> None:
+    said = (log("exception", MAIN, "RuntimeError: can't start new thread"),)
+    near = world(main(), cgroup=cgroup(pids_current=99, pids_limit=100), log=said)
+    far = world(main(), cgroup=cgroup(pids_current=9, pids_limit=100), log=said)
+
+    assert "ulimit -u" not in only(pids_limit.check, near).cause
+    assert "ulimit -u" in only(pids_limit.check, far).cause
+
+
+def test_thread_limits_are_advised_only_where_threads_are_many_and_they_are_not_set() -> None:
+    def advice(threads: int, **environment: str) -> str:
+        crowded = main(thread_count=threads, environment=environment)
+        near = cgroup(pids_current=95, pids_limit=100)
+        return only(pids_limit.check, world(crowded, cgroup=near, usable_cpus=8)).advice
+
+    assert "OMP_NUM_THREADS=1" in advice(90)
+    assert "OMP_NUM_THREADS" not in advice(90, OMP_NUM_THREADS="1")
+    assert "OMP_NUM_THREADS" not in advice(3)
+
+
 def test_pids_on_their_way_to_the_limit_are_foreseen() -> None:
     job = world(main(), cgroup=cgroup(pids_current=60, pids_limit=100))
     past = history(host={"cgroup_pids": line(60, per_s=1)})

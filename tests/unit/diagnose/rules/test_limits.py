@@ -190,6 +190,25 @@ def test_empty_files_that_would_find_room_are_quiet() -> None:
         assert found(shm_full_enospc.check, job) == []
 
 
+def test_only_what_was_seen_of_dev_shm_is_its_cause() -> None:
+    words = "unable to allocate shared memory(shm): No space left on device (28)"
+    causes = {
+        (kind, total): only(
+            shm_full_enospc.check,
+            world(main(), log=(log(kind, MAIN, words),), shm=room(total * MIB, (total - 4) * MIB)),
+        ).cause
+        for kind in ("exception", "lost-item")
+        for total in (64, 4096)
+    }
+
+    assert {at: "64 MiB" in cause for at, cause in causes.items()} == {
+        at: at[1] == 64 for at in causes
+    }
+    assert {at: "feeder" in cause for at, cause in causes.items()} == {
+        at: at[0] == "lost-item" for at in causes
+    }
+
+
 def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
     words = (
         "exception: loader fetch; RuntimeError; unable to allocate shared memory(shm) for file "
@@ -203,7 +222,8 @@ def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
     finding = only(shm_full_enospc.check, job)
 
     assert finding.severity is Severity.CRITICAL
-    assert finding.summary.startswith("/dev/shm (64.0M) was full when loader-worker 200 (200)")
+    assert finding.summary.startswith("loader-worker 200 (200) could not share a tensor")
+    assert finding.evidence[-1] == "/dev/shm: 60.0M of 64.0M free when last read"
     assert only(shm_full_enospc.check, world(log=(log("exception", 9, words),))).process is None
 
 
