@@ -14,6 +14,7 @@ from mpwatch.model.ids import ProcessId
 ProcessMetric: TypeAlias = Literal[
     "cpu_percent",
     "rss_bytes",
+    "anon_bytes",
     "private_bytes",
     "private_dirty_bytes",
     "shared_dirty_bytes",
@@ -22,10 +23,12 @@ ProcessMetric: TypeAlias = Literal[
     "maps",
     "shm_bytes",
     "children",
+    "threads",
     "minor_faults",
     "involuntary_switches",
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
+    "queue_backlog",  # items in its queues without a bound, counted by the hook
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
     "looks",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
@@ -40,6 +43,9 @@ HostMetric: TypeAlias = Literal[
     "runnable",
     "segment_bytes",
     "zombies",
+    "psm_files",
+    "semaphore_files",
+    "tmp_files",
 ]
 
 
@@ -102,6 +108,10 @@ class Track(Sequence[Point]):
         """A copy of the values of the points."""
         return self._values[: self._count]
 
+    def rise(self) -> float:
+        """The last value minus the first; 0 without points."""
+        return self._values[self._count - 1] - self._values[0] if self._count else 0.0
+
     def first_at(self, at_s: float) -> int:
         """The index of the first point at or after a time."""
         return bisect_left(self._moments, at_s, 0, self._count)
@@ -130,6 +140,13 @@ def since(series: Series, at_s: float) -> Series:
     """The points of a series at or after a time."""
     first = first_at(series, at_s)
     return series[first:] if first else series
+
+
+def rise(series: Series) -> float:
+    """The last value minus the first, 0 of an empty series; 0.2 us, no points are created."""
+    if isinstance(series, Track):
+        return series.rise()
+    return series[-1].value - series[0].value if series else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         "involuntary_switches": sample.involuntary_switches,
         "voluntary_switches": sample.voluntary_switches,
         "loader_wait": loader_wait(sample),
+        "threads": sample.thread_count if sample.state != "Z" else None,
     }
     # One that is ending has none left: that tells nothing of what it closed while it ran.
     if sample.fds is not None and sample.fds.used:
@@ -162,6 +163,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         values["maps"] = sample.maps.used
     if sample.memory is not None:
         values["rss_bytes"] = sample.memory.rss_bytes
+        values["anon_bytes"] = sample.memory.anon_bytes
     return values
 
 
@@ -181,6 +183,12 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
         "segment_bytes": sum(s.size_bytes or 0 for s in segments if s.kind != "semaphore"),
         "zombies": sum(sample.state == "Z" for sample in tree.processes),
     }
+    if host.new_psm is not None:
+        values["psm_files"] = host.new_psm.count
+    if host.new_semaphores is not None:
+        values["semaphore_files"] = host.new_semaphores.count
+    if host.new_tmp is not None:
+        values["tmp_files"] = host.new_tmp.count
     if host.shm is not None:
         values["shm_used_bytes"] = host.shm.total_bytes - host.shm.free_bytes
         if host.shm.total_inodes is not None and host.shm.free_inodes is not None:
