@@ -53,7 +53,7 @@ class PortOwner(NamedTuple):
 class NewFiles(NamedTuple):
     """Files of one kind in one directory, made by the user of a job since the job began."""
 
-    count: int
+    total: int
     size_bytes: int
     """What they occupied when each was first seen."""
     example: str

@@ -109,6 +109,7 @@ def shm(seconds: float) -> None:
     for step in steps(seconds):
         if step % 4 == 0:
             block = shared_memory.SharedMemory(create=True, size=MIB // 8)
+            assert block.buf is not None
             block.buf[:] = bytes(MIB // 8)
             names.append(block.name)
             block.close()

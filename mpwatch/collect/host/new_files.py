@@ -108,7 +108,7 @@ class NewFilesReader:
             if known is not None:
                 so_far = found.get(known.kind, NewFiles(0, 0, ""))
                 found[known.kind] = NewFiles(
-                    so_far.count + 1, so_far.size_bytes + known.size_bytes, name
+                    so_far.total + 1, so_far.size_bytes + known.size_bytes, name
                 )
         return {
             kind: each._replace(example=clean(f"{shown}/{each.example}"))

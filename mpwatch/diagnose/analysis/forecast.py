@@ -33,6 +33,8 @@ SIXTHS = 6
 """Parts of a span whose minima are compared."""
 STEADY_WITHIN_S = 480.0
 """Older points do not count towards a steady growth."""
+LAST_THIRD = 0.2
+"""In the last third of the time a steady growth gains at least this part of the least gain."""
 STEADY_SHARE = 0.75
 """At its end a steady growth is at least this fast, compared with its beginning."""
 SLOWER = 0.92
@@ -178,20 +180,27 @@ def steady_growth(series: Series, required: Steadiness) -> Growth | None:
     Returns:
         The growth; `None` for anything else, also for a sawtooth below its old peak.
     """
-    if len(series) < SIXTHS or rise(series) < required.gain:
+    # Two numbers first: of a healthy job they rule out nearly all series, also after a warm-up.
+    if rise(series) < required.gain or len(series) < SIXTHS:
+        return None
+    if rise(series, 1 / 3, STEADY_WITHIN_S) < LAST_THIRD * required.gain:
         return None
     moments, values = columns(series)
     watched_s = moments[-1] - moments[0]
-    if watched_s < required.span_s or _was_there_before(series, values[-1]):
+    if watched_s < required.span_s:
         return None
     before: Sequence[float] | None = None
     for span_s in _spans(required.span_s, watched_s):
         floors = _floors(moments, values, moments[-1] - span_s)
-        if floors is not None and _is_steady(floors, required):
-            if before is not None and _slows_down(before, required.grain):
-                return None
-            return _growth_within(series, span_s)
-        before = floors
+        if floors is None or not _is_steady(floors, required):
+            before = floors
+            continue
+        is_filling = before is not None and _slows_down(before, required.grain)
+        first = bisect_left(moments, moments[-1] - span_s)
+        is_new = first == 0 or floors[-1] >= max(values[:first])
+        if is_filling or (not is_new and _was_there_before(series, values[-1])):
+            return None
+        return Growth(_floor_slope(floors, span_s), values[-1] - values[first], span_s)
     return None
 
 
@@ -238,11 +247,14 @@ def _slows_down(floors: Sequence[float], grain: float) -> bool:
     return all(after < SLOWER * before - 0.5 * grain for before, after in pairwise(thirds))
 
 
-def _growth_within(series: Series, span_s: float) -> Growth:
-    """The rate and the gain of the last seconds of a series."""
-    recent = since(series, series[-1].at_s - span_s)
-    per_s = median(_pair_slopes(_thinned(recent)))
-    return Growth(per_s, recent[-1].value - recent[0].value, recent[-1].at_s - recent[0].at_s)
+def _floor_slope(floors: Sequence[float], span_s: float) -> float:
+    """The median slope between all pairs of floors (Theil 1950, Sen 1968), per second."""
+    sixth_s = span_s / SIXTHS
+    return median(
+        (floors[later] - floors[earlier]) / ((later - earlier) * sixth_s)
+        for earlier in range(SIXTHS)
+        for later in range(earlier + 1, SIXTHS)
+    )
 
 
 def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:

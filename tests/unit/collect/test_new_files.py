@@ -22,7 +22,7 @@ def reader(cost_s: float = 0.0) -> NewFilesReader:
 def counts(reader: NewFilesReader, folder: Path, at_s: float, **of: float) -> dict[str, int] | None:
     uid, since_s = int(of.get("uid", UID)), of.get("since_wall_s", 0.0)
     found = reader.read(str(folder), "/dev/shm", uid, since_s, at_s)
-    return None if found is None else {kind: files.count for kind, files in found.items()}
+    return None if found is None else {kind: files.total for kind, files in found.items()}
 
 
 def make(folder: Path, *names: str, size: int = 5000) -> None:
@@ -37,7 +37,7 @@ def test_blocks_and_semaphores_are_counted_with_what_they_occupy(tmp_path: Path)
 
     assert found is not None
     assert set(found) == {"psm", "semaphore"}
-    assert found["psm"].count == 2
+    assert found["psm"].total == 2
     assert found["psm"].size_bytes == sum(
         (tmp_path / name).stat().st_blocks * 512 for name in ("psm_a1", "psm_b2")
     )
@@ -107,5 +107,5 @@ def test_names_are_cleaned_and_directories_of_hooks_left_out(tmp_path: Path) -> 
     found = one.read(str(tmp_path), "/tmp", UID, 0.0, 1.0)
 
     assert found is not None
-    assert found["tmp"].count == 1
+    assert found["tmp"].total == 1
     assert "\x1b" not in found["tmp"].example

@@ -34,7 +34,7 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
     for second in range(3):
         at_s = float(second)
         read = replace(
-            sample(MAIN, at_s), memory=MemorySample(anon_bytes=10 + second), thread_count=second + 1
+            sample(MAIN, at_s), memory=MemorySample(anon_bytes=10 + second), thread_count=second + 8
         )
         seen = tree(at_s, read)
         files = replace(
@@ -48,7 +48,7 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
     past = keeper.history()
 
     assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
-    assert [point.value for point in past.of(MAIN, "threads")] == [1, 2, 3]
+    assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
     assert [point.value for point in past.of_host("psm_files")] == [4, 5, 6]
     assert [point.value for point in past.of_host("semaphore_files")] == [1, 1, 1]
     assert [point.value for point in past.of_host("tmp_files")] == [9, 9]

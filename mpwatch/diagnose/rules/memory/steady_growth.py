@@ -96,7 +96,7 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     folder = found.files.example.rpartition("/")[0]
     span = seconds_text(growth.span_s)
     evidence = [
-        f"{found.files.count} {found.kind} ({bytes_text(found.files.size_bytes)}) in {folder} were "
+        f"{found.files.total} {found.kind} ({bytes_text(found.files.size_bytes)}) in {folder} were "
         f"made by the user of this job since it began, {growth.gained:.0f} of them in the last "
         f"{span}; for example {found.files.example}",
     ]

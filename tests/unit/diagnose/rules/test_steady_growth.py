@@ -230,7 +230,10 @@ def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None
         rising("queue_backlog", 9000, 100, MAIN, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB)
     )
 
-    told = only(check, world(main(), process(200, "spawned")), past)
+    counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
+    seen = world(main(more=counted), process(200, "spawned", more=counted))
+
+    told = only(check, seen, past)
 
     assert told.summary.startswith("main (100) has ever more items in its queues: +100/s")
     assert "together with it: private memory +5.0M/s" in told.evidence
