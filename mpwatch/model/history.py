@@ -29,6 +29,7 @@ ProcessMetric: TypeAlias = Literal[
     "involuntary_switches",
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
+    "read_bytes",  # by system calls, pipes included; only of resource trackers
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
     "looks",  # a point for each time py-spy took stacks, which stops and wakes the process

@@ -89,7 +89,7 @@ class HostSample:
     new_semaphores: NewFiles | None = None
     """Named semaphores in its /dev/shm."""
     new_tmp: NewFiles | None = None
-    """Files in its directory for temporary files."""
+    """Files in the directory for temporary files that its TMPDIR names."""
     problems: tuple[str, ...] = ()
 
 

@@ -23,6 +23,8 @@ LOOK_AGAIN_S = 2.0
 
 SHM = "/dev/shm"
 NO_FILES = NewFiles(0, 0, "")
+PUBLIC_TMP = ("/tmp", "/tmp/", "/var/tmp", "/var/tmp/")
+"""Directories in which files of one user may be of any job: they are not counted."""
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 
 
@@ -85,9 +87,10 @@ class HostCollector:
         in_shm: dict[str, NewFiles] | None = None
         in_tmp: dict[str, NewFiles] | None = None
         if uid is not None and since_wall_s is not None:
-            root, folder = f"{self._proc}/{pid}/root", tmp or "/tmp"
+            root = f"{self._proc}/{pid}/root"
             in_shm = self._shm_files.read(f"{root}{SHM}", SHM, uid, since_wall_s, at_s)
-            in_tmp = self._tmp_files.read(f"{root}{folder}", folder, uid, since_wall_s, at_s)
+            if tmp is not None and tmp not in PUBLIC_TMP:
+                in_tmp = self._tmp_files.read(f"{root}{tmp}", tmp, uid, since_wall_s, at_s)
         cgroup = self._cgroup(pid, at_s, problems)
         load, runnable = self._load(problems)
         memory = self._memory(problems)

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import HostMetric, ProcessMetric
+from mpwatch.model.history import HostMetric, ProcessMetric, rise
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process
@@ -56,6 +56,8 @@ MAPPINGS = _Watched("mappings", "maps", Steadiness(24, 256, 16), 0.05)
 MEMORY = _Watched("memory", "anon_bytes", Steadiness(30, 32 * MIB, 2 * MIB), 0.02)
 FILES = Steadiness(36, 12, 2)
 """Directories are listed every four seconds at most."""
+MESSAGE_BYTES = 20
+"""`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""
 
 CARRIES: Mapping[Resource, frozenset[Resource]] = {
     "child processes": frozenset(("threads", "descriptors", "mappings")),
@@ -274,19 +276,23 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
     """The kinds of files whose number rises steadily.
 
     Other jobs of the same user may make files in /dev/shm as well. Blocks of shared memory and
-    semaphores are told only of a job that has a resource tracker, as each that makes them has
-    (multiprocessing/shared_memory.py, synchronize.py, CPython 3.10 to 3.14).
+    semaphores are told only of a job whose resource tracker has read a message for each: that is
+    how they are registered (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14).
     """
     host, history = index.snapshot.host, index.history
-    has_tracker = any(p.role == "resource-tracker" for p in index.snapshot.living())
+    registered_bytes = sum(
+        rise(history.of(process.process, "read_bytes"))
+        for process in index.snapshot.living()
+        if process.role == "resource-tracker"
+    )
     rows: tuple[tuple[FileKind, HostMetric, NewFiles | None, RoomSample | None], ...] = (
         ("shared-memory files", "psm_files", host.new_psm, host.shm),
         ("semaphores", "semaphore_files", host.new_semaphores, host.shm),
         ("temporary files", "tmp_files", host.new_tmp, host.tmp),
     )
     for kind, metric, files, room in rows:
-        if files is None or (kind != "temporary files" and not has_tracker):
-            continue
         growth = steady_growth(history.of_host(metric), FILES)
-        if growth is not None:
+        if files is None or growth is None:
+            continue
+        if kind == "temporary files" or registered_bytes >= MESSAGE_BYTES * growth.gained:
             yield GrowingFiles(kind, files, growth, room)

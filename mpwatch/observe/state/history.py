@@ -157,6 +157,8 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
     }
     if (sample.thread_count or 0) > FEW_THREADS:
         values["threads"] = sample.thread_count
+    if sample.role == "resource-tracker":
+        values["read_bytes"] = sample.read_bytes
     # One that is ending has none left: that tells nothing of what it closed while it ran.
     if sample.fds is not None and sample.fds.used:
         values["fds"] = sample.fds.used

@@ -100,6 +100,10 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         f"made by the user of this job since it began, {growth.gained:.0f} of them in the last "
         f"{span}; for example {found.files.example}",
     ]
+    if found.kind == "temporary files":
+        evidence.append("other jobs of the user with the same TMPDIR are counted as well")
+    else:
+        evidence.append("the resource tracker of this job has read messages about as many")
     if found.kind == "shared-memory files":
         mapped = sum(s.kind == "psm" and s.is_linked for s in snapshot.segments)
         evidence.append(f"{mapped} of them are mapped or open in processes of this job")

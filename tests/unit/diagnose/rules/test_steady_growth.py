@@ -240,7 +240,9 @@ def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None
 
 
 def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_makes_some() -> None:
-    past = history(host={"psm_files": line(150, 2, 60)})
+    past = history(
+        {(300, "read_bytes"): line(90_000, 75, 60)}, host={"psm_files": line(150, 2, 60)}
+    )
     files = NewFiles(150, 150 * MIB, "/dev/shm/psm_ab12")
     tracker = process(300, "resource-tracker")
     shm = room(400 * MIB, 200 * MIB)
@@ -249,10 +251,12 @@ def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_make
 
     assert "150 shared-memory files (150M) in /dev/shm" in told.evidence[0]
     assert "/dev/shm/psm_ab12" in told.evidence[0]
-    assert told.evidence[1].startswith("0 of them are mapped")
+    assert told.evidence[2].startswith("0 of them are mapped")
     assert told.eta_s == pytest.approx(100)
     assert told.severity is Severity.WARNING
     assert found(check, world(main(), shm=shm, new_psm=files), past) == []
+    idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, host={"psm_files": line(150, 2, 60)})
+    assert found(check, world(main(), tracker, shm=shm, new_psm=files), idle) == []
 
 
 def test_temporary_files_are_told_with_their_directory() -> None:
