@@ -48,13 +48,13 @@ class _Watched(NamedTuple):
 
 
 # Causes come before their effects: a thread costs mappings, a child descriptors.
-CHILDREN = _Watched("child processes", "children", Steadiness(40, 8, 2), 0.1)
-THREADS = _Watched("threads", "threads", Steadiness(24, 8, 2), 0.1)
-QUEUE = _Watched("queue", "queue_backlog", Steadiness(24, 100, 20), 0.1)
-DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(24, 12, 2), 0.05)
-MAPPINGS = _Watched("mappings", "maps", Steadiness(24, 256, 16), 0.05)
-MEMORY = _Watched("memory", "anon_bytes", Steadiness(30, 32 * MIB, 2 * MIB), 0.02)
-FILES = Steadiness(36, 12, 2)
+CHILDREN = _Watched("child processes", "children", Steadiness(30, 8, 2), 0.1)
+THREADS = _Watched("threads", "threads", Steadiness(20, 8, 2), 0.1)
+QUEUE = _Watched("queue", "queue_backlog", Steadiness(20, 100, 20), 0.1)
+DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(20, 12, 2), 0.05)
+MAPPINGS = _Watched("mappings", "maps", Steadiness(20, 256, 16), 0.05)
+MEMORY = _Watched("memory", "anon_bytes", Steadiness(24, 32 * MIB, 2 * MIB), 0.02)
+FILES = Steadiness(30, 12, 2)
 """Directories are listed every four seconds at most."""
 MESSAGE_BYTES = 20
 """`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""

@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.diagnose.analysis.forecast import Steadiness, steady_growth
+from mpwatch.diagnose.analysis.growing import DESCRIPTORS
+from mpwatch.diagnose.analysis.growing import MEMORY as MEMORY_BYTES
 from mpwatch.model.history import Point, Series
 
-COUNT = Steadiness(span_s=24, gain=12, grain=2)
-MEMORY = Steadiness(span_s=30, gain=32, grain=2)
+COUNT = DESCRIPTORS.required
+MEMORY = Steadiness(MEMORY_BYTES.required.span_s, gain=32, grain=2)
+"""In MiB."""
 
 
 def series(value_at: Callable[[float], float], seconds: float, step_s: float = 1.0) -> Series:
@@ -23,7 +26,7 @@ def series(value_at: Callable[[float], float], seconds: float, step_s: float = 1
 
 
 def test_a_straight_line_is_steady_once_it_lasted_long_enough() -> None:
-    assert steady_growth(series(lambda t: 10 + 2 * t, 23), COUNT) is None
+    assert steady_growth(series(lambda t: 10 + 2 * t, 19), COUNT) is None
 
     found = steady_growth(series(lambda t: 10 + 2 * t, 30), COUNT)
 
@@ -36,7 +39,7 @@ def test_it_began_when_the_line_began_and_not_when_the_watch_did() -> None:
     found = steady_growth(series(lambda t: 10 + 2 * max(0.0, t - 100), 160), COUNT)
 
     assert found is not None
-    assert 24 <= found.span_s <= 60
+    assert 20 <= found.span_s <= 60
     assert found.per_s == pytest.approx(2, rel=0.1)
 
 
