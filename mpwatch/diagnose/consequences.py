@@ -137,17 +137,18 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
 GROWTH = "steady-growth"
 GROWTH_LEADS_TO: Mapping[str, frozenset[str]] = {
     "worker-oom-killed": frozenset(("memory", "queue")),
-    "shm-full-enospc": frozenset(("shared-memory files",)),
+    "shm-full-enospc": frozenset(("shared-memory files", "shared memory")),
     "pids-limit": frozenset(("threads", "child processes")),
 }
 """The resources whose steady growth can lead to a failure, by its rule."""
 GROWTH_NAMED_BY: Mapping[str, tuple[str, ...]] = {
-    "memory": (
-        "persistent-workers-leak",
-        "copy-on-write-growth",
+    "memory": ("persistent-workers-leak", "copy-on-write-growth", "loader-iterator-leak"),
+    "shared memory": (
         "prefetch-memory-blowup",
-        "loader-iterator-leak",
-        "sharedcache-growth",
+        "fd-exhaustion-receiver",
+        "fd-exhaustion-producer",
+        "unreused-buffers-copied",
+        "file-system-strategy-leak",
     ),
     "queue": (),
     "child processes": ("loader-iterator-leak", "zombie-processes"),
@@ -156,15 +157,19 @@ GROWTH_NAMED_BY: Mapping[str, tuple[str, ...]] = {
         "fd-exhaustion-receiver",
         "fd-exhaustion-producer",
         "loader-iterator-leak",
-        "zombie-processes",
     ),
-    "mappings": ("max-map-count", "sharedcache-growth", "fd-exhaustion-receiver"),
+    "mappings": ("max-map-count", "fd-exhaustion-receiver"),
 }
 """The rules that name the reason for a steady growth of a resource."""
-OF_WORKER_SETS = frozenset(
-    ("persistent-workers-leak", "copy-on-write-growth", "prefetch-memory-blowup")
+OF_OTHER_PROCESSES = frozenset(
+    (
+        "persistent-workers-leak",
+        "copy-on-write-growth",
+        "prefetch-memory-blowup",
+        "unreused-buffers-copied",
+    )
 )
-"""Rules whose findings are about workers and name the process that started them."""
+"""Rules whose findings are about a set of workers and name the process that started them."""
 
 
 ONLY_ALONE = frozenset(("standing-still", GROWTH))
@@ -206,7 +211,7 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     if cause.rule == GROWTH:
         return effect.rule != GROWTH and cause.subject in GROWTH_LEADS_TO.get(effect.rule, ())
     if effect.rule == GROWTH:
-        return cause.rule in OF_WORKER_SETS or cause.process in (None, effect.process)
+        return cause.rule in OF_OTHER_PROCESSES or cause.process in (None, effect.process)
     return True
 
 

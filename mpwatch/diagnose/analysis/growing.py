@@ -23,11 +23,13 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import HostMetric, ProcessMetric, rise
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Segment
 
 MIB = 1 << 20
 START_S = 15.0
 """What has risen since a process was this young may be its start: reading a data set, say."""
+YOUNG_S = 60.0
+"""A process of less than this age may be starting its workers: 64 with spawn take half a minute."""
 
 Resource: TypeAlias = Literal[
     "child processes", "threads", "queue", "descriptors", "mappings", "memory"
@@ -54,6 +56,8 @@ QUEUE = _Watched("queue", "queue_backlog", Steadiness(20, 100, 20), 0.1)
 DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(20, 12, 2), 0.05)
 MAPPINGS = _Watched("mappings", "maps", Steadiness(20, 256, 16), 0.05)
 MEMORY = _Watched("memory", "anon_bytes", Steadiness(24, 32 * MIB, 2 * MIB), 0.02)
+SEGMENTS = Steadiness(24, 64 * MIB, 4 * MIB)
+SEGMENTS_SHARE = 0.1
 FILES = Steadiness(30, 12, 2)
 """Directories are listed every four seconds at most."""
 MESSAGE_BYTES = 20
@@ -142,11 +146,19 @@ def _of_process(index: Index, process: Process) -> Iterator[Growing]:
     if not rising:
         return
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
+    if _is_starting(index, process):
+        rising.pop("child processes", None)
     for resource, growth in rising.items():
         if resource not in carried:
             with_it = CARRIES.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
+
+
+def _is_starting(index: Index, process: Process) -> bool:
+    """Whether a process is so young that it may still start its workers one after the other."""
+    age = age_s(index.snapshot, process)
+    return age is not None and age < YOUNG_S
 
 
 def _worth_asking(index: Index, process: Process) -> Iterator[_Watched]:
@@ -247,6 +259,42 @@ def urgency(eta_s: float | None, span_s: float) -> Severity:
     if eta_s is None or eta_s > WARNING_WITHIN_S or eta_s > MOST_AHEAD * span_s:
         return Severity.INFO
     return Severity.CRITICAL if eta_s <= CRITICAL_WITHIN_S else Severity.WARNING
+
+
+class GrowingSegments(NamedTuple):
+    """Shared memory of the job that rises steadily."""
+
+    growth: Growth
+    """In bytes."""
+    newest: tuple[Segment, ...]
+    """The segments made last, which together are about as large as what was gained."""
+    room: RoomSample | None
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until the file system is full; `None` beyond a day."""
+        eta_s = MAX_HORIZON_S + 1
+        if self.room is not None:
+            eta_s = self.room.free_bytes / self.growth.per_s
+        return eta_s if eta_s <= MAX_HORIZON_S else None
+
+
+def growing_segments(index: Index) -> GrowingSegments | None:
+    """The segments that processes of the job hold, if they take up ever more memory."""
+    series = index.history.of_host("segment_bytes")
+    growth = steady_growth(series, SEGMENTS)
+    if growth is None or growth.gained < SEGMENTS_SHARE * series[-1].value:
+        return None
+    kept = [segment for segment in index.snapshot.segments if segment.kind != "semaphore"]
+    kept.sort(key=lambda segment: -(segment.changed_wall_s or 0.0))
+    newest: list[Segment] = []
+    left = growth.gained
+    for segment in kept:
+        if left <= 0:
+            break
+        newest.append(segment)
+        left -= segment.size_bytes or 0
+    return GrowingSegments(growth, tuple(newest), index.snapshot.host.shm)
 
 
 class GrowingFiles(NamedTuple):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from mpwatch.describe.names import full_name_of
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
     Growing,
     GrowingFiles,
+    GrowingSegments,
     Headroom,
     Resource,
     growing,
     growing_files,
+    growing_segments,
     headroom,
     urgency,
 )
@@ -59,6 +63,9 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each resource that rises steadily in a process or a set of workers."""
     for found in growing(index):
         yield _finding(index, found)
+    segments = growing_segments(index)
+    if segments is not None and not _are_descriptors_told(index):
+        yield _finding_of_segments(index, segments)
     for files in growing_files(index):
         yield _finding_of_files(index, files)
 
@@ -86,6 +93,53 @@ def _finding(index: Index, found: Growing) -> Finding:
         cause=story.cause,
         advice=story.advice,
         eta_s=None if near is None else near.eta_s,
+    )
+
+
+def _are_descriptors_told(index: Index) -> bool:
+    """Whether a growth of descriptors on shared tensors is told, which is the same growth."""
+    return any(
+        found.resource == "descriptors"
+        and newest_kind(found.process, found.growth.gained) in ("torch", "shm")
+        for found in growing(index)
+    )
+
+
+def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
+    """Describe shared memory that rises: which processes make it and hold it, and at which line."""
+    snapshot, growth, newest = index.snapshot, found.growth, found.newest
+    makers = Counter(segment.creator for segment in newest if segment.creator is not None)
+    holders = Counter(p for segment in newest for p in (*segment.mappers, *segment.holders))
+    sites = Counter(segment.call_site for segment in newest if segment.call_site)
+    span = seconds_text(growth.span_s)
+    evidence = [f"{bytes_text(growth.gained)} more in the last {span}, without a plateau or a fall"]
+    for words, counts in (("made by", makers), ("mapped or open in", holders)):
+        named = [f"{full_name_of(p, snapshot)} ({n})" for p, n in counts.most_common(3)]
+        if named:
+            evidence.append(f"the {len(newest)} newest segments are {words} {', '.join(named)}")
+    evidence += [f"{n} of them were allocated at {site}" for site, n in sites.most_common(1)]
+    if found.room is not None:
+        left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
+        when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
+        evidence.append(f"{found.room.path}: {left} left, used up in {when} at this rate")
+    return Finding(
+        rule=RULE,
+        severity=urgency(found.eta_s, growth.span_s),
+        process=holders.most_common(1)[0][0] if holders else snapshot.root,
+        subject="shared memory",
+        summary=(
+            f"shared memory of this job grows steadily: {rate_text(growth.per_s, 'B')} for {span}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Tensors or blocks in shared memory are made faster than they are released. Each stays "
+            "as long as any process maps it or has it open."
+        ),
+        advice=(
+            "Drop what was received after its use, or keep a copy (.clone()) in private memory; "
+            "bound the queue through which it is sent."
+        ),
+        eta_s=found.eta_s,
     )
 
 

@@ -31,6 +31,7 @@ from tests.unit.diagnose.worlds import (
     pipe,
     process,
     room,
+    segment,
     socket,
     thread,
     world,
@@ -257,6 +258,49 @@ def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_make
     assert found(check, world(main(), shm=shm, new_psm=files), past) == []
     idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, host={"psm_files": line(150, 2, 60)})
     assert found(check, world(main(), tracker, shm=shm, new_psm=files), idle) == []
+
+
+def test_shared_memory_that_is_kept_is_told_with_its_makers_holders_and_line() -> None:
+    kept = [
+        segment(
+            n,
+            200,
+            size_bytes=MIB,
+            mappers=(pid(MAIN),),
+            age_s=100.0 - n / 2,
+            call_site="data.py:12" if n % 2 else None,
+        )
+        for n in range(200)
+    ]
+    past = history(host={"segment_bytes": line(200 * MIB, 2 * MIB, 60)})
+    seen = world(main(), process(200), segments=tuple(kept), shm=room(8 * GIB, 2 * GIB))
+
+    told = only(check, seen, past)
+
+    assert told.process == pid(MAIN)
+    assert told.summary == "shared memory of this job grows steadily: +2.0M/s for 60 s"
+    assert told.evidence[1:4] == (
+        "the 120 newest segments are made by loader-worker 200 (200) (120)",
+        "the 120 newest segments are mapped or open in main (100) (120)",
+        "60 of them were allocated at data.py:12",
+    )
+    assert told.evidence[4] == "/dev/shm: 2.0G of 8.0G left, used up in 17 min at this rate"
+
+
+def test_descriptors_on_shared_tensors_and_their_memory_are_one_finding() -> None:
+    links = [FdLink(n, "torch", f"/dev/shm/torch_7_{n}", n, None) for n in range(3, 303)]
+    past = history(rising("fds", 303, 2), host={"segment_bytes": line(300 * MIB, 2 * MIB, 60)})
+
+    told = only(check, world(main(fds=fds(303, 65_536, links, torch=300))), past)
+
+    assert told.subject == "descriptors"
+
+
+def test_workers_that_a_young_main_starts_one_by_one_are_not_told() -> None:
+    helpers = [process(200 + n, "other", label="env") for n in range(30)]
+    past = history(rising("children", 30, 0.5))
+
+    assert found(check, world(main(born_wall_s=WALL_S - 50), *helpers), past) == []
 
 
 def test_temporary_files_are_told_with_their_directory() -> None:
