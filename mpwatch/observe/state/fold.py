@@ -208,6 +208,8 @@ class Fold:
                     self._history.add_point(
                         input.process, "cuda_unreleased", input.at_s, unreleased
                     )
+                if (backlog := hook.queue_backlog()) is not None:
+                    self._history.add_point(input.process, "queue_backlog", input.at_s, backlog)
             case HookStatus():
                 hook.status = input
                 self._hook_log.add(input, self._log)
