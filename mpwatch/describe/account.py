@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.names import ROLE_PLURALS, joined_names, unique_names
@@ -23,6 +23,11 @@ from mpwatch.model.units import seconds_text
 
 SHOWN = 3
 """Activities named in a sentence."""
+PLACES_SHOWN = 2
+MOSTLY = 0.8
+"""A place with this part of an activity stands for all of it."""
+KNOWN = 0.3
+"""Places are named where stacks tell at least this part of an activity."""
 LEAST_SHARE = 0.02
 """A smaller share is summed with others."""
 TOGETHER = 7
@@ -43,7 +48,7 @@ _VERBS: Mapping[ActivityKind, str] = {
 
 
 def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
-    """An activity in words: `waiting for batches from worker 2`, `computing in train.py:57 step`.
+    """An activity in words, without its place: `waiting for batches from worker 2`.
 
     Args:
         activity: What a thread does.
@@ -60,10 +65,8 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
             return f"waiting for {what}" + (f" from {providers}" if providers else "")
         case "idle":
             return f"idle, waits for {what}"
-        case "sleeping":
-            return f"sleeping {what}"
-        case "stopped":
-            return f"stopped {what}"
+        case "sleeping" | "stopped":
+            return f"{verb} {what}"
     return f"unknown ({what})"
 
 
@@ -73,6 +76,65 @@ def share_text(share: float) -> str:
     return "<1 %" if percent == 0 and share > 0 else f"{percent} %"
 
 
+class Part(NamedTuple):
+    """One activity at all its places."""
+
+    activity: Activity
+    """Without a place."""
+    share: float
+    places: tuple[tuple[str, float], ...]
+    """Lines of the program with their shares of the whole time, the largest first."""
+
+    def words(self, names: Mapping[ProcessId, str]) -> str:
+        """`waiting for batches`, `computing, mostly at a.py:5 f`, or with several places."""
+        words = activity_words(self.activity, names)
+        known = sum(share for _, share in self.places)
+        if known < KNOWN * self.share or not known:
+            return words
+        place, share = self.places[0]
+        if share >= MOSTLY * known:
+            return (
+                f"{words} at {place}"
+                if share >= MOSTLY * self.share
+                else (f"{words}, mostly at {place}")
+            )
+        shown = [f"{share_text(each)} at {where}" for where, each in self.places[:PLACES_SHOWN]]
+        return f"{words} ({', '.join(shown)})"
+
+
+def parts_of(shares: Sequence[Share]) -> list[Part]:
+    """The shares without places, the largest first; each with those of its places.
+
+    Python and native code are one activity, named after the one that most stacks show.
+    """
+    found: dict[Activity, list[Share]] = {}
+    for each in shares:
+        key = each.activity._replace(place="")
+        if key.kind == "computing":
+            key = key._replace(what="")
+        found.setdefault(key, []).append(each)
+    parts = [_part(activity, alike) for activity, alike in found.items()]
+    return sorted(parts, key=lambda part: -part.share)
+
+
+def _part(activity: Activity, alike: Sequence[Share]) -> Part:
+    total = sum(each.share for each in alike)
+    places = _sums((each.activity.place, each.share) for each in alike)
+    codes = _sums((each.activity.what, each.share) for each in alike)
+    if activity.kind == "computing" and codes and codes[0][1] >= MOSTLY * total:
+        activity = activity._replace(what=codes[0][0])
+    return Part(activity, total, places)
+
+
+def _sums(pairs: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """The sum of the shares of each name that is not empty, the largest first."""
+    found: dict[str, float] = {}
+    for name, share in pairs:
+        if name:
+            found[name] = found.get(name, 0.0) + share
+    return tuple(sorted(found.items(), key=lambda item: -item[1]))
+
+
 def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
     """The largest shares in one line: `71 % waiting for batches, 22 % computing, 7 % other`.
 
@@ -80,17 +142,18 @@ def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
         shares: From `Tally.shares`.
         names: From `mpwatch.describe.names.unique_names`.
     """
-    if not shares:
+    parts = parts_of(shares)
+    if not parts:
         return "not observed yet"
-    shown = [each for each in shares[:SHOWN] if each.share >= LEAST_SHARE] or list(shares[:1])
+    shown = [part for part in parts[:SHOWN] if part.share >= LEAST_SHARE] or parts[:1]
     # A single further activity takes no more room by its name.
-    if len(shares) == len(shown) + 1 and shares[-1].share >= LEAST_SHARE:
-        shown = list(shares)
-    parts = [f"{share_text(each.share)} {activity_words(each.activity, names)}" for each in shown]
-    rest = 1 - sum(each.share for each in shown)
+    if len(parts) == len(shown) + 1 and parts[-1].share >= LEAST_SHARE:
+        shown = parts
+    words = [f"{share_text(part.share)} {part.words(names)}" for part in shown]
+    rest = 1 - sum(part.share for part in shown)
     if round(100 * rest) > 0:
-        parts.append(f"{share_text(rest)} other")
-    return ", ".join(parts)
+        words.append(f"{share_text(rest)} other")
+    return ", ".join(words)
 
 
 def others_words(account: ProcessAccount, *, whole: bool = False) -> str:
@@ -103,7 +166,7 @@ def others_words(account: ProcessAccount, *, whole: bool = False) -> str:
     cores = 0.0
     busy = 0
     for thread in account.threads[1:]:
-        tally = thread.whole if whole else thread.last_minute()
+        tally = thread.whole() if whole else thread.last_minute()
         if tally.observed_s > 0:
             share = tally.cpu_s / tally.observed_s
             cores += share
@@ -131,18 +194,14 @@ def span_words(tally: Tally) -> str:
 def certainty_words(snapshot: Snapshot) -> str:
     """How long the job was watched, and how exact the shares are; empty without a reading.
 
-    The error is that of the process with the fewest readings among those observed longest.
+    The error is that of the processes that were there all the time.
     """
     account = snapshot.account
-    mains = [each.main for each in account.processes.values() if each.threads]
-    if not mains:
+    minutes = [each.main.last_minute() for each in account.processes.values() if each.uncounted]
+    if not minutes:
         return ""
-    readings = max(thread.last_minute().readings for thread in mains)
-    error = max(
-        thread.last_minute().error
-        for thread in mains
-        if thread.last_minute().readings == readings
-    )
+    readings = round(max(tally.readings for tally in minutes))
+    error = min(tally.error for tally in minutes)
     watched = f"Watched for {seconds_text(account.watched_s)}"
     count = f"{readings} reading{'' if readings == 1 else 's'}"
     if readings < 2:
@@ -188,7 +247,7 @@ def account_rows(snapshot: Snapshot) -> list[AccountRow]:
         (process, account)
         for process in snapshot.living() or snapshot.processes
         if (account := snapshot.account.processes.get(process.process)) is not None
-        and account.threads
+        and account.uncounted
     ]
     counts = Counter(process.role for process, _ in found)
     rows: list[AccountRow] = []
@@ -207,13 +266,13 @@ def account_rows(snapshot: Snapshot) -> list[AccountRow]:
 def _row(
     name: str, accounts: Sequence[ProcessAccount], names: Mapping[ProcessId, str]
 ) -> AccountRow:
-    whole = together(account.main.whole for account in accounts)
+    whole = together(account.main.whole() for account in accounts)
     if len(accounts) == 1:
         recent = process_words(accounts[0], names)
     else:
         minutes = together(account.main.last_minute() for account in accounts)
         recent = sentence(minutes.shares(), names)
-    longest_s = max(account.main.whole.observed_s for account in accounts)
+    longest_s = max(account.main.whole().observed_s for account in accounts)
     is_longer = longest_s > LAST_MINUTE_S + BUCKET_S
     words = f"{sentence(whole.shares(), names)}; over {seconds_text(longest_s)}"
     return AccountRow(name, recent, words if is_longer else "")

@@ -57,10 +57,12 @@ class Activity(NamedTuple):
 
     kind: ActivityKind
     what: str = ""
-    """Where it computes (`train.py:57 step`), what it waits for, or why that is unknown."""
+    """What it waits for, by whom it was stopped, or why nothing is known."""
     target: Target = ""
     providers: tuple[ProcessId, ...] = ()
     """The processes that can end a wait, where they are known and few."""
+    place: str = ""
+    """The line of the program, `train.py:57 step`; empty where no stack tells."""
 
 
 class Share(NamedTuple):
@@ -76,8 +78,7 @@ NO_CORE = Activity("waiting", "a free core", "core")
 _RUNS = frozenset(("computing", "spinning"))
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """What was observed of one thread in a stretch of time.
 
     CPU time is measured exactly, by the kernel's counter. Readings are samples: they show what a
@@ -86,28 +87,32 @@ class Tally:
     waiting.
     """
 
-    observed_s: float = 0.0
-    cpu_s: float = 0.0
-    readings: int = 0
-    seen: Mapping[Activity, float] = field(default_factory=dict)
+    observed_s: float
+    cpu_s: float
+    readings: float
+    """A fraction where a stretch begins or ends between two readings."""
+    seen: Mapping[Activity, float]
     """The seconds before the readings that found each activity."""
 
     def plus(
-        self, activity: Activity, elapsed_s: float, cpu_s: float, limit: int = ACTIVITIES_LIMIT
+        self, activity: Activity, elapsed_s: float, cpu_s: float, readings: float = 1.0
     ) -> Tally:
-        """The tally after one more reading.
+        """The tally after further readings that all found the same activity.
 
         Args:
-            activity: What the reading found.
+            activity: What they found; beyond `ACTIVITIES_LIMIT` it is summed with others of its
+                kind.
             elapsed_s: Seconds since the reading before; 0 for the first one of the thread.
             cpu_s: The cpu time of the thread in these seconds.
-            limit: How many different activities are kept; others are summed by kind.
+            readings: How many readings.
         """
         seen = dict(self.seen)
-        if activity not in seen and len(seen) >= limit:
+        if activity not in seen and len(seen) >= ACTIVITIES_LIMIT:
             activity = Activity(activity.kind, OTHER)
         seen[activity] = seen.get(activity, 0.0) + (elapsed_s or FIRST_WEIGHT_S)
-        return Tally(self.observed_s + elapsed_s, self.cpu_s + cpu_s, self.readings + 1, seen)
+        return Tally(
+            self.observed_s + elapsed_s, self.cpu_s + cpu_s, self.readings + readings, seen
+        )
 
     def shares(self) -> tuple[Share, ...]:
         """The share of each activity, the largest first; their sum is 1. Empty without readings.
@@ -124,7 +129,7 @@ class Tally:
         if self.observed_s <= 0:  # a single reading
             return _ranked({each: weight / found_s for each, weight in self.seen.items()})
         busy = min(1.0, max(0.0, self.cpu_s / self.observed_s))
-        n = max(1, self.readings)
+        n = max(1.0, self.readings)
         error = 2 * sqrt(ready * (1 - ready) / n + 0.25 / (n * n))
         for_core = max(0.0, min(ready - error, 1.0) - busy)
         shares: dict[Activity, float] = {}
@@ -141,12 +146,12 @@ class Tally:
         A share that is estimated from n independent samples has a standard error of at most
         sqrt(1 / 4n).
         """
-        return min(1.0, 0.98 / sqrt(max(1, self.readings)))
+        return min(1.0, 0.98 / sqrt(max(1.0, self.readings)))
 
 
 FIRST_WEIGHT_S = 0.1
 """The weight of a reading before which there was none, in seconds."""
-NOTHING = Tally()
+NOTHING = Tally(0.0, 0.0, 0.0, {})
 
 
 def _divide(
@@ -174,7 +179,7 @@ def _ranked(shares: Mapping[Activity, float]) -> tuple[Share, ...]:
 def together(tallies: Iterable[Tally]) -> Tally:
     """One tally of several stretches of time; at most `WHOLE_LIMIT` activities by name."""
     observed_s = cpu_s = 0.0
-    readings = 0
+    readings = 0.0
     seen: dict[Activity, float] = {}
     for tally in tallies:
         observed_s += tally.observed_s
@@ -199,62 +204,89 @@ class Bucket(NamedTuple):
     tally: Tally
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadAccount:
-    """The time of one thread."""
+class ThreadAccount(NamedTuple):
+    """The time of one thread.
+
+    Most threads do at one reading what they did at the reading before. So the time since
+    `counted_s` is not in the tallies yet: all readings since then have found `now`. That leaves the
+    account of such a thread the same object, and a reading of 65 processes takes a third.
+    """
 
     tid: int
     name: str
     now: Activity
     """What the last reading found."""
-    whole: Tally = NOTHING
+    counted_s: float
+    """Until when the tallies reach."""
+    counted_readings: int
+    """The number of the last reading in the tallies."""
+    counted_ticks: int | None
+    """The cpu time of the thread then."""
+    older: Tally = NOTHING
+    """Before the buckets."""
     buckets: tuple[Bucket, ...] = ()
     """The last ones, at most `BUCKETS`, oldest first."""
-    cpu_ticks: int | None = None
-    """Its cpu time at the last reading."""
+    basis: tuple[object, ...] = ()
+    """What `now` was derived from: the same objects again mean the same."""
 
     def last_minute(self) -> Tally:
-        """The last `LAST_MINUTE_S` seconds, give or take `BUCKET_S`; of an exited process, those
-        before its exit.
+        """The last `LAST_MINUTE_S`, give or take `BUCKET_S`.
+
+        Of an exited process those before its exit.
         """
         return together(bucket.tally for bucket in self.buckets)
 
-    def plus(
-        self,
-        now: Activity,
-        at_s: float,
-        elapsed_s: float,
-        cpu_s: float,
-        *,
-        name: str | None = None,
-        cpu_ticks: int | None = None,
+    def whole(self) -> Tally:
+        """The whole time observed."""
+        return together((self.older, *(bucket.tally for bucket in self.buckets)))
+
+    def counted(
+        self, at_s: float, readings: int, ticks: int | None, ticks_per_s: int
     ) -> ThreadAccount:
-        """The account after one more reading.
+        """The account with the time up to a reading in its tallies.
 
         Args:
-            now: What the reading found.
-            at_s: Its time.
-            elapsed_s: Seconds since the reading before; 0 for the first one of the thread.
-            cpu_s: The cpu time of the thread in these seconds.
-            name: The name of the thread by now.
-            cpu_ticks: Its cpu time by now.
+            at_s: The time of the reading.
+            readings: Its number.
+            ticks: The cpu time of the thread then.
+            ticks_per_s: The unit of cpu times.
         """
-        number = int(at_s // BUCKET_S)
-        last = self.buckets[-1] if self.buckets else None
-        if last is not None and last.number == number:
-            rest, tally = self.buckets[:-1], last.tally
-        else:
-            oldest = number - BUCKETS + 1
-            rest = tuple(bucket for bucket in self.buckets if bucket.number >= oldest)
-            tally = NOTHING
+        more = readings - self.counted_readings
+        if more <= 0:
+            return self
+        elapsed_s = max(0.0, at_s - self.counted_s)
+        cpu_s = 0.0
+        if ticks is not None and self.counted_ticks is not None:
+            cpu_s = min(max(0.0, (ticks - self.counted_ticks) / ticks_per_s), elapsed_s)
+        older, buckets = self._filled(at_s, elapsed_s, cpu_s, more)
         return ThreadAccount(
-            self.tid,
-            name or self.name,
-            now,
-            self.whole.plus(now, elapsed_s, cpu_s, WHOLE_LIMIT),
-            (*rest, Bucket(number, tally.plus(now, elapsed_s, cpu_s))),
-            cpu_ticks,
+            self.tid, self.name, self.now, at_s, readings, ticks, older, buckets, self.basis
         )
+
+    def _filled(
+        self, at_s: float, elapsed_s: float, cpu_s: float, readings: float
+    ) -> tuple[Tally, tuple[Bucket, ...]]:
+        """The tallies with a stretch of the present activity that ends at a time."""
+        buckets = list(self.buckets)
+        last = int(at_s // BUCKET_S)
+        first = int((at_s - elapsed_s) // BUCKET_S)
+        for number in range(max(first, last - BUCKETS), last + 1):
+            begin_s, end_s = number * BUCKET_S, (number + 1) * BUCKET_S
+            if number == max(first, last - BUCKETS):
+                begin_s = at_s - elapsed_s  # also what is older than all buckets
+            within_s = min(end_s, at_s) - max(begin_s, at_s - elapsed_s)
+            part = within_s / elapsed_s if elapsed_s > 0 else 1.0
+            if not part:
+                continue
+            tally = NOTHING
+            if buckets and buckets[-1].number == number:
+                tally = buckets.pop().tally
+            tally = tally.plus(self.now, within_s, cpu_s * part, readings * part)
+            buckets.append(Bucket(number, tally))
+        gone = [bucket.tally for bucket in buckets if bucket.number <= last - BUCKETS]
+        if not gone:
+            return self.older, tuple(buckets)
+        return together((self.older, *gone)), tuple(buckets[len(gone) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +294,33 @@ class ProcessAccount:
     """The time of one process."""
 
     process: ProcessId
-    threads: tuple[ThreadAccount, ...]
-    """Main thread first; of an exited process only that one."""
+    at_s: float
+    """The time of its last reading, monotonic."""
+    readings: int
+    """The number of that reading."""
+    uncounted: tuple[ThreadAccount, ...]
+    """Main thread first; of an exited process only that one. See `ThreadAccount`."""
+    ticks: tuple[int | None, ...]
+    """The cpu times of these threads at the last reading."""
+    ticks_per_s: int = 100
     omitted: int = 0
     """Threads that are not accounted for because the process has very many."""
 
     @property
+    def threads(self) -> tuple[ThreadAccount, ...]:
+        """The threads with all time up to the last reading in their tallies."""
+        return tuple(self.thread(number) for number in range(len(self.uncounted)))
+
+    @property
     def main(self) -> ThreadAccount:
-        """The main thread."""
-        return self.threads[0]
+        """The main thread; as `threads`."""
+        return self.thread(0)
+
+    def thread(self, number: int) -> ThreadAccount:
+        """One of the threads, by its place in `uncounted`; as `threads`."""
+        return self.uncounted[number].counted(
+            self.at_s, self.readings, self.ticks[number], self.ticks_per_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +330,7 @@ class Account:
     since_s: float = 0.0
     at_s: float = float("-inf")
     """Monotonic seconds, as all `at_s`."""
+    readings: int = 0
     processes: Mapping[ProcessId, ProcessAccount] = field(default_factory=dict)
 
     @property

@@ -1,12 +1,13 @@
 """The account of time, one reading after another: what each thread does now, added to before.
 
 It uses what the reading has anyway: states, cpu counters, system calls, the wait graph, and stacks
-that still hold. Its cost for a job of 64 workers is measured by `tests/benchmarks/account_cost.py`.
+that still hold. `tests/benchmarks/diagnosis_cost.py` measures its cost for a job of 64 workers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -17,7 +18,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_in,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE
+from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
 from mpwatch.diagnose.analysis.waits.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.model.account import Account, Activity, ProcessAccount, Target, ThreadAccount
 from mpwatch.model.ids import ProcessId
@@ -82,7 +83,7 @@ _WAITS_BY_SHAPE: Mapping[Shape, tuple[Target, str]] = {
 }
 _RANK_WAITS = (STORE, MACHINES, ITS_RANKS)
 _FAULT_CHANNELS = ("folio_", "__folio_", "wait_on_page", "__lock_page", "do_swap_page")
-"""How kernel functions begin in which a thread waits for a page; mm/filemap.c, Linux 5.4 to 6.18."""
+"""How kernel functions begin in which a thread waits for a page: mm/filemap.c of Linux."""
 
 
 def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
@@ -94,83 +95,97 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
         waits: Its wait graph.
     """
     snapshot = index.snapshot
-    if snapshot.at_s < before.at_s or (
-        before.processes and snapshot.root not in before.processes
-    ):
+    if snapshot.at_s < before.at_s or (before.processes and snapshot.root not in before.processes):
         before = Account()
     elapsed_s = snapshot.at_s - before.at_s
-    is_rare = len(snapshot.processes) >= MANY
-    if before.processes and elapsed_s < (EVERY_S if is_rare else AT_LEAST_S):
+    is_large = len(snapshot.processes) >= MANY
+    if before.processes and elapsed_s < (EVERY_S if is_large else AT_LEAST_S):
         return before
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
+    readings = before.readings + 1
     processes: dict[ProcessId, ProcessAccount] = {}
     for process in snapshot.processes:
         known = before.processes.get(process.process)
-        if process.is_gone or process.sample.state == "Z" or not process.threads:
-            if known is not None:
-                processes[process.process] = _without_threads(known)
-            continue
-        processes[process.process] = _process(index, process, known, elapsed_s, edges)
+        if not (process.is_gone or process.sample.state == "Z" or not process.threads):
+            processes[process.process] = _process(index, process, known, readings, edges)
+        elif known is not None:
+            processes[process.process] = _of_exited(known)
     since_s = before.since_s
     if not before.processes:
         started_at_s = index.history.started_at_s
         since_s = snapshot.at_s if started_at_s is None else started_at_s
-    return Account(since_s, snapshot.at_s, processes)
+    return Account(since_s, snapshot.at_s, readings, processes)
 
 
-def _without_threads(known: ProcessAccount) -> ProcessAccount:
+def _of_exited(known: ProcessAccount) -> ProcessAccount:
     """The account of a process that has exited."""
-    if len(known.threads) == 1:
+    if len(known.uncounted) == 1:
         return known
-    return ProcessAccount(known.process, known.threads[:1])
+    return replace(known, uncounted=known.uncounted[:1], ticks=known.ticks[:1])
 
 
 def _process(
     index: Index,
     process: Process,
     known: ProcessAccount | None,
-    elapsed_s: float,
+    readings: int,
     edges: Mapping[tuple[ProcessId, int], WaitEdge],
 ) -> ProcessAccount:
     """The account of one process after one more reading."""
-    before = {thread.tid: thread for thread in known.threads} if known is not None else {}
-    samples = process.sample.threads or ()
+    at_s, ticks_per_s = index.snapshot.at_s, index.snapshot.ticks_per_s
+    before: dict[int, int] = {}
+    if known is not None:
+        before = {thread.tid: number for number, thread in enumerate(known.uncounted)}
     identity = process.process
-    accounts = []
+    accounts: list[ThreadAccount] = []
+    ticks: list[int | None] = []
+    samples = process.sample.threads or ()
     for thread, sample in zip(process.threads[:THREADS_LIMIT], samples, strict=False):
         if thread.name == HOOK_THREAD:
             continue
-        edge = edges.get((identity, thread.tid))
-        accounts.append(
-            _thread(index, process, thread, sample, edge, before.get(thread.tid), elapsed_s)
+        tid = thread.tid
+        ticks.append(sample.cpu_ticks)
+        edge = edges.get((identity, tid))
+        number = before.get(tid)
+        basis = (
+            thread.waits_on,
+            thread.stack,
+            thread.state,
+            None if edge is None else edge.what,
+            bool(thread.stack) and is_current(thread),
         )
-    omitted = max(0, len(process.threads) - THREADS_LIMIT)
-    return ProcessAccount(identity, tuple(accounts), omitted)
-
-
-def _thread(
-    index: Index,
-    process: Process,
-    thread: Thread,
-    sample: ThreadSample,
-    edge: WaitEdge | None,
-    before: ThreadAccount | None,
-    elapsed_s: float,
-) -> ThreadAccount:
-    """The account of one thread after one more reading."""
-    if before is not None and thread.state == "t" and (thread.waits_s or 0.0) < TRACED_S:
-        now = before.now
-    else:
+        if known is None or number is None:
+            now = activity(index, process, thread, sample, edge)
+            accounts.append(
+                ThreadAccount(
+                    tid, thread.name, now, at_s, readings - 1, sample.cpu_ticks, basis=basis
+                )
+            )
+            continue
+        last = known.uncounted[number]
+        # Equal waits are compared by identity: a thread that has not run keeps its wait.
+        if (
+            last.basis[0] is basis[0] is not None
+            and last.basis[1] is basis[1]
+            and last.basis[2:] == basis[2:]
+        ) or _is_stopped_for_stacks(thread):
+            accounts.append(last)
+            continue
         now = activity(index, process, thread, sample, edge)
-    cpu_s = 0.0
-    if before is None:
-        before, elapsed_s = ThreadAccount(thread.tid, thread.name, now), 0.0
-    elif sample.cpu_ticks is not None and before.cpu_ticks is not None:
-        ticks = sample.cpu_ticks - before.cpu_ticks
-        cpu_s = min(max(0.0, ticks / index.snapshot.ticks_per_s), elapsed_s)
-    return before.plus(
-        now, index.snapshot.at_s, elapsed_s, cpu_s, name=thread.name, cpu_ticks=sample.cpu_ticks
+        if now == last.now:
+            accounts.append(last)
+            continue
+        past = known.thread(number)
+        accounts.append(past._replace(now=now, name=thread.name, basis=basis))
+    omitted = max(0, len(process.threads) - THREADS_LIMIT)
+    return ProcessAccount(
+        identity, at_s, readings, tuple(accounts), tuple(ticks), ticks_per_s, omitted
     )
+
+
+def _is_stopped_for_stacks(thread: Thread) -> bool:
+    """Whether a tracer has stopped it for so short that it may be py-spy, which takes its stack."""
+    return thread.state == "t" and (thread.waits_s or 0.0) < TRACED_S
 
 
 # --- what a thread does --------------------------------------------------------------------------
@@ -198,7 +213,7 @@ def activity(
         return _blocked(thread, sample)
     stack = thread.stack if is_current(thread) else ()
     shape = shape_in(index, stack) if stack else ""
-    known = _batch(process, thread, edge, shape)
+    known = _batch(index, process, thread, edge, shape)
     if known is not None:
         return known
     if edge is not None and _holds(edge, thread) and edge.what.startswith((OTHERS, *_RANK_WAITS)):
@@ -255,28 +270,22 @@ _COMPUTING = Activity("computing")
 
 
 @derived
-def _place(
-    index: Index, stack: tuple[Frame, ...], has_gil: bool | None, is_busy: bool
-) -> Activity:
+def _place(index: Index, stack: tuple[Frame, ...], has_gil: bool | None, is_busy: bool) -> Activity:
     """The line of the program at which a thread runs, and whether it only polls there."""
     own = own_frames(stack)
     user = user_frame(stack)
-    place = _line_of(user if user is not None else own[0] if own else stack[0])
+    place = frame_words(user if user is not None else own[0] if own else stack[0])
     if is_busy and any(calls(own[:4], each) for each in _POLLS):
-        return Activity("spinning", place)
+        return Activity("spinning", place=place)
     if shape_in(index, stack) in _SHAPES_OF_WAITS:
         return _COMPUTING  # the stack is of a wait before
-    words = {True: " (Python)", False: " (native code)", None: ""}[has_gil]
-    return Activity("computing", place + words)
+    words = {True: "Python code", False: "native code", None: ""}[has_gil]
+    return Activity("computing", words, place=place)
 
 
 _SHAPES_OF_WAITS: frozenset[Shape] = frozenset(
     ("worker-idle", "waits-for-batch", "pool-idle", "feeder-idle", "sharer", *_WAITS_BY_SHAPE)
 )
-
-
-def _line_of(frame: Frame) -> str:
-    return frame_words(frame)
 
 
 def _idle(what: str) -> Activity:
@@ -297,20 +306,23 @@ def _blocked(thread: Thread, sample: ThreadSample) -> Activity:
 
 
 def _batch(
-    process: Process, thread: Thread, edge: WaitEdge | None, shape: Shape
+    index: Index, process: Process, thread: Thread, edge: WaitEdge | None, shape: Shape
 ) -> Activity | None:
     """A wait for a batch, or of a DataLoader worker for work; `None` if it is neither."""
-    if edge is not None and edge.what.startswith(("batch", "a batch")) and _holds(edge, thread):
+    is_poll = is_loader_poll(thread.waits_on)
+    is_named = edge is not None and edge.what.startswith(("batch", "a batch"))
+    if edge is not None and is_named and (is_poll or _holds(edge, thread)):
         return Activity("waiting", "batches", "batch", _few(edge))
     if shape == "waits-for-batch":
         return _BATCHES
     if thread.tid != process.pid or shape or thread.waits_on is None:
         return None
     if process.role == "loader-worker":
-        return _WORK if is_loader_poll(thread.waits_on) else None
+        return _WORK if is_poll else None
+    if process.process not in surroundings(index).workers:
+        return None
     # With pinned memory main waits for its pin thread.
-    is_pinned = thread.waits_on.kind == "futex" and bool(loader_wait(process.sample))
-    return _BATCHES if is_pinned else None
+    return _BATCHES if is_poll or loader_wait(process.sample) else None
 
 
 _BATCHES = Activity("waiting", "batches", "batch")
@@ -328,13 +340,13 @@ def _by_stack(index: Index, stack: tuple[Frame, ...], shape: Shape) -> Activity 
     if found is None:
         return None
     target, what = found
-    return Activity("waiting", what + _at(stack), target)
+    return Activity("waiting", what, target, place=_at(stack))
 
 
 def _at(stack: Sequence[Frame]) -> str:
     """The line of the program, for a wait."""
     user = user_frame(stack) if stack else None
-    return f" at {_line_of(user)}" if user is not None else ""
+    return frame_words(user) if user is not None else ""
 
 
 def _in_kernel(wchan: str) -> Activity:
@@ -350,36 +362,44 @@ def _by_call(
     stack: Sequence[Frame],
 ) -> Activity:
     """What the system call of a thread says."""
-    what = edge.what if edge is not None and _holds(edge, thread) else ", ".join(wait.targets[:2])
+    place = _at(stack)
+    kind = wait.kind
+    if kind == "timer" or (kind == "poll" and not wait.targets):
+        return Activity("sleeping", place=place) if place else _SLEEPING
+    if kind == "futex":
+        if _waits_for_gil(process, thread, wait):
+            return Activity("waiting", "the GIL", "gil", (), place)
+        return Activity("waiting", "a lock or condition of its own process", "lock", (), place)
     providers = _few(edge) if edge is not None else ()
-    at = _at(stack)
+    what = edge.what if edge is not None and _holds(edge, thread) else ", ".join(wait.targets[:2])
+    words, target = _words_of_call(wait, what)
+    return Activity("waiting", words, target, providers if target in _PROVIDED else (), place)
+
+
+_SLEEPING = Activity("sleeping")
+_PROVIDED = ("child", "pipe", "socket")
+"""Only here a provider is known to hold the other end. Who maps a semaphore need not hold it."""
+
+
+def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
+    """What a system call waits for, in words, and the kind of that."""
     match wait.kind:
-        case "timer":
-            return Activity("sleeping", f"in a sleep{at}")
-        case "poll" if not wait.targets:
-            return Activity("sleeping", f"in a sleep{at}")
-        case "futex":
-            if _waits_for_gil(process, thread, wait):
-                return Activity("waiting", f"the GIL{at}", "gil")
-            return Activity("waiting", f"a lock or condition of its own process{at}", "lock")
         case "semaphore":
-            return Activity("waiting", f"semaphore {wait.segment}{at}", "lock")
+            return f"semaphore {wait.segment}", "lock"
         case "child":
-            return Activity("waiting", f"the exit of a child{at}", "child", providers)
+            return "the exit of a child", "child"
         case "pipe-write":
-            return Activity("waiting", f"room in a full pipe ({what}){at}", "pipe", providers)
+            return f"room in a full pipe ({what})", "pipe"
         case "socket-write":
-            return Activity("waiting", f"the other end of {what} to read{at}", "socket", providers)
+            return f"the other end of {what} to read", "socket"
         case "accept":
-            return Activity("waiting", f"a connection on {what}{at}", "socket")
+            return f"a connection on {what}", "socket"
         case "pipe-read" | "socket-read" | "poll":
-            target: Target = "socket" if "socket" in f"{wait.targets} {what}" else "pipe"
-            return Activity("waiting", f"data on {what}{at}", target, providers)
+            return f"data on {what}", "socket" if "socket" in f"{wait.targets} {what}" else "pipe"
         case "signal":
-            return Activity("waiting", f"a signal{at}")
-    name = f"the system call {wait.call}" + (f" on {what}" if wait.targets else "")
-    is_file = any(each.startswith("/") for each in wait.targets)
-    return Activity("waiting", name + at, "file" if is_file else "")
+            return "a signal", ""
+    words = f"the system call {wait.call}" + (f" on {what}" if wait.targets else "")
+    return words, "file" if any(each.startswith("/") for each in wait.targets) else ""
 
 
 def _waits_for_gil(process: Process, thread: Thread, wait: WaitedOn) -> bool:
