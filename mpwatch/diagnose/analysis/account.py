@@ -147,13 +147,7 @@ def _process(
         ticks.append(sample.cpu_ticks)
         edge = edges.get((identity, tid))
         number = before.get(tid)
-        basis = (
-            thread.waits_on,
-            thread.stack,
-            thread.state,
-            None if edge is None else edge.what,
-            bool(thread.stack) and is_current(thread),
-        )
+        basis = _basis(thread, edge)
         if known is None or number is None:
             now = activity(index, process, thread, sample, edge)
             accounts.append(
@@ -180,6 +174,17 @@ def _process(
     omitted = max(0, len(process.threads) - THREADS_LIMIT)
     return ProcessAccount(
         identity, at_s, readings, tuple(accounts), tuple(ticks), ticks_per_s, omitted
+    )
+
+
+def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:
+    """What the activity of a waiting thread is derived from."""
+    return (
+        thread.waits_on,
+        thread.stack,
+        thread.state,
+        None if edge is None else edge.what,
+        bool(thread.stack) and is_current(thread),
     )
 
 
