@@ -249,6 +249,7 @@ class Fold:
             log_dropped=self._log.dropped,
             errors=self._log.errors,
             events_per_s=self._event_rate.per_s() if self._hooks else None,
+            ticks_per_s=tree.ticks_per_s,
             problems=(*tree.problems, *tree.host.problems),
         )
 
