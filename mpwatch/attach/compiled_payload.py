@@ -36,7 +36,7 @@ from mpwatch.hook import strip_docs, wire
 _FORMAT = 2
 """Of marshal: from Python 2.5 on."""
 _KEPT = 8
-NOT_IN_IT = ("run.py",)
+NOT_IN_IT = ("run.py", "startup/__init__.py", "startup/sitecustomize.py")
 """What a target does not import."""
 
 

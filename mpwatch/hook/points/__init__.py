@@ -7,6 +7,8 @@ and `Session.note` never raise, and anything else they must survive is caught an
 
 from __future__ import annotations
 
+import sys
+
 from . import (
     cuda,
     cuda_ipc,
@@ -23,6 +25,10 @@ from . import (
     start_method,
     thread_errors,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..lifecycle.patcher import Point
 
 TABLE = (
     *processes.POINTS,
@@ -41,3 +47,12 @@ TABLE = (
     *forking.POINTS,
 )
 """All patch points. Modules that are loaded are patched at once, in this order."""
+
+
+def table() -> tuple[Point, ...]:
+    """The patch points of this process: those of programs only in a job of `mpwatch run`."""
+    if "_mpwatch_startup" not in sys.modules:
+        return TABLE
+    from . import environment
+
+    return TABLE + environment.POINTS
