@@ -352,7 +352,7 @@ class Session:
         # First of all, so that whatever fails after it, nothing is written to the parent's file.
         self.ring.restart()
         self._restart_record()
-        self.items.hurry()
+        self.items.record_next()
         self.ring_copy.restart()
         self.is_on_disk = self.is_saving = self.is_ending = False
         self.server.forget()
@@ -365,7 +365,7 @@ class Session:
         self.identity = Identity(self.system, "fork", self.births.get(self.system.get_ident()))
         self.births.clear()
         self.since_ns = self.system.monotonic_ns()
-        self.loaders.be_child(self.identity.pid)
+        self.loaders.reset_in_child(self.identity.pid)
         self._be_born()
         if wire.disabled_by(os.environ):  # set by the program since the hook was loaded
             self.leave("disabled")
@@ -410,7 +410,7 @@ class Session:
         """
         self.ring.on_new_thread = call
         self._restart_record()
-        self.items.hurry()
+        self.items.record_next()
 
     def resume(self) -> None:
         """Start the thread if a fork left that for later; never blocks."""

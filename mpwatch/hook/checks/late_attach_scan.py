@@ -103,7 +103,7 @@ class LateAttachScan:
             if hasattr(each, "_worker_result_queue"):
                 self._take_iterator(each)
             elif hasattr(each, "_reader"):
-                self._session.items.depths.meet(each)
+                self._session.items.depths.add(each)
                 self.summary["queues"] += 1
 
     def _unregistered(self) -> list[Any]:
