@@ -36,8 +36,8 @@ LEAVING = (
         7,
         "a hook that was struck as it left stays half in",
         HOOK + "session.py",
-        "_STRIKES = (1, 2, 3)\n",
-        "_STRIKES = (1,)\n",
+        "_ATTEMPTS = (1, 2, 3)\n",
+        "_ATTEMPTS = (1,)\n",
         (ENTERING + "test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done",),
     ),
     Mutation(
