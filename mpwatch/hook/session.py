@@ -463,7 +463,7 @@ class Session:
         self.ring_copy.save_if_due(self.ring)
         self.sweeper.work(self.server.is_stopping)
 
-    def patience_ms(self) -> int:
+    def sleep_limit_ms(self) -> int:
         """How long the thread may sleep while no observer is connected.
 
         The sleep is bounded because the program may close the listener and open another file under

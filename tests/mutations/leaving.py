@@ -135,7 +135,7 @@ LEAVING = (
         8,
         "nobody asks who is there",
         HOOK + "transport/server.py",
-        "            if not is_welcome(sock, self._session.system.os.getuid()):\n",
+        "            if not may_connect(sock, self._session.system.os.getuid()):\n",
         "            if False:\n",
         (BAD + "test_another_user_is_told_nothing_even_where_the_door_stands_open",),
     ),
