@@ -73,7 +73,7 @@ QUEUE_PUT = 10
 """key: queue; duration includes time blocked; aux: number of the call in this process, from 1.
 
 Recorded is each call that took 10 ms, the first of a queue, and of the others one in 10 ms and one
-`put` in 16. Calls of `Queue`, `JoinableQueue` and `SimpleQueue` are counted separately, and a forked
+`put` in 16. Calls of `Queue`, `JoinableQueue` and `SimpleQueue` are counted separately. A forked
 child continues the numbers of its parent.
 """
 QUEUE_GET = 11
@@ -158,8 +158,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `protocol`, `pid` and `start_ticks` as the process sees itself, `python` ("3.11.7"), `torch`
   ("2.13.0" or null while it is not loaded), `started_by` (instrument, run, fork, spawn, forkserver,
   attach);
-- `birth`: description by the parent: `parent`, `parent_start_ticks`, `name`, `target`, `daemon`, and for
-  a DataLoader worker `worker_id` and `loader` (the key of its iterator in the parent); or empty;
+- `birth`: description by the parent: `parent`, `parent_start_ticks`, `name`, `target`, `daemon`,
+  and for a DataLoader worker `worker_id` and `loader` (key of its iterator in the parent); or empty;
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `version`: of the hook's sources, see `sources_version`; null while or if that is not known;
@@ -194,8 +194,8 @@ number: a missing one was dropped before it could be sent), and:
   (pid), `loader`;
 - `cuda-init`: `frames`, `tid`: CUDA is being initialised by this call;
 - `fork`: the state of the process at a fork, once for each change: `threads` (in the kernel,
-  without the hook's), `python_threads` (names but the main thread's), `native_threads` (the kernel's
-  names, but for the forking thread), `torch_threads` (that torch uses for one operator),
+  without the hook's), `python_threads` (names without the main thread's), `native_threads` (the
+  kernel's names without the forking thread's), `torch_threads` (that torch uses for one operator),
   `libraries` (modules that keep threads of their own), `cuda`, `omp_num_threads`,
   `multiprocessing` (false: a plain `os.fork`), `loaders` (live iterators), `sharer_tickets` (null
   if the sharer was never started), `frames`;
@@ -204,8 +204,8 @@ number: a missing one was dropped before it could be sent), and:
 - `many-storages`: 200 storages and more were shared to start a process: `storages`, `path` to the
   part that holds nearly all, `object`; once for all workers with equal objects;
 - `dangling-view`: at the start of a process, a numpy array still used memory that its tensor
-  no longer uses since it was shared: `path` (from the process or a variable), `shape`, `dtype`, `bytes`,
-  `frames`;
+  no longer uses since it was shared: `path` (from the process or a variable), `shape`, `dtype`,
+  `bytes`, `frames`;
 - `parameters-not-shared`: an optimizer stepped parameters that other processes do not see: `what`
   (their names), `parameters`, `model`, `how` ("undone": shared when this process started; "never":
   the model was passed to `processes` that run at the same time), `frames`;
@@ -217,12 +217,13 @@ number: a missing one was dropped before it could be sent), and:
   the `put`, `writes`, `shape`; a sample, one `put` in 16;
 - `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory,
   as "collate.py:44", or if the stack has no line of the program, the function or dataset that fills
-  a DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared and
-  at most four a second, not kept in the file;
+  a DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared
+  and at most four a second, not kept in the file;
 - `hook-problem`: `what`, `text`.
 
 GOODBYE is `{"reason": ..., "left": {POINT: WHY}}`: uninstrument, detach or exit; a connection that
-ends without it means that the process was killed. `left` is there if patch points could not be restored when the hook was detached.
+ends without it means that the process was killed. `left` is present if patch points could not be
+restored when the hook was detached.
 """
 REQUEST = 64
 """From the observer: JSON `{"ask": NAME, "id": N, ...}`; see `ASKS`."""

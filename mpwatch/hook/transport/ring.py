@@ -19,8 +19,9 @@ only at the start of a function, at the end of a loop's turn, and after a call.
 
 The cost of the hook is that of its records: 0.36 us each (CPython 3.11, 2.6 GHz, all in the
 caches), of which packing takes 130 ns, the clock 70, number and slot 65, the call 45, the thread's
-id 40. Packing directly into the memory would save 50 ns, but a process killed meanwhile would leave half a record
-under a valid number. `record` is a closure because access to a cell costs a third of an attribute.
+id 40. Packing directly into the memory would save 50 ns, but a process killed meanwhile would leave
+half a record under a valid number. `record` is a closure because access to a cell costs a third of
+an attribute.
 """
 
 from __future__ import annotations
