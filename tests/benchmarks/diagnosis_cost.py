@@ -4,7 +4,8 @@
 
 Cpu time of the diagnosing thread, median over the ticks, of `Fold.snapshot`, of deriving the waits,
 of the account of time and of running all rules; and the mean of `Engine.diagnosed`, which does the
-last two for a large job on every third reading. The ratio is comparable between machines. Nothing is asserted.
+last two for a large job on every third reading. The ratio is comparable between machines. Nothing
+is asserted.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ TABLE = (
         3,
         "a child forked while the hook came in never collects garbage",
         HOOK + "__init__.py",
-        '        _owed["gc"] = gc.enable\n',
+        '        _undo_in_child["gc"] = gc.enable\n',
         "",
         (ENTERING + "test_a_child_that_another_thread_forks_meanwhile_collects_its_garbage",),
     ),

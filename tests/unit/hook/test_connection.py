@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from mpwatch.hook.transport import connection
-from mpwatch.hook.transport.connection import is_welcome
+from mpwatch.hook.transport.connection import may_connect
 
 
 class Peer:
@@ -27,11 +27,11 @@ def test_the_same_user_and_root_are_welcome_and_nobody_else(
 ) -> None:
     monkeypatch.setattr(connection, "_is_nested", lambda: False)
 
-    assert is_welcome(Peer(uid), 1000) is is_let_in
+    assert may_connect(Peer(uid), 1000) is is_let_in
 
 
 def test_the_kernel_is_asked_who_is_there() -> None:
     here, there = socket.socketpair()
     with here, there:
-        assert is_welcome(here, os.getuid())
-        assert is_welcome(here, os.getuid() + 1) is (os.getuid() == 0)
+        assert may_connect(here, os.getuid())
+        assert may_connect(here, os.getuid() + 1) is (os.getuid() == 0)

@@ -139,4 +139,4 @@ def test_something_that_cannot_be_read_leaves_the_rest(monkeypatch: pytest.Monke
 
     _, summary = taken()
 
-    assert summary["problem"] == "_take_instances: AttributeError: _afterfork_registry"
+    assert summary["problem"] == "queues and loaders: AttributeError: _afterfork_registry"

@@ -105,7 +105,7 @@ def test_a_forked_child_neither_shows_nor_holds_what_is_its_parents(readings: Lo
     readings.of(iterator).begin(iterator)
     content = weakref.ref(iterator._worker_result_queue)
 
-    readings.be_child(PID + 1)
+    readings.reset_in_child(PID + 1)
     del iterator
 
     assert content() is None
@@ -129,7 +129,7 @@ def test_what_a_torch_keeps_elsewhere_stays_away_and_takes_nothing_along(
 def test_a_hook_that_left_lets_go_of_all_iterators_and_takes_hold_of_none(
     session: Session,
 ) -> None:
-    undo = loader._gauges(types.ModuleType("torch.utils.data.dataloader"), session)
+    undo = loader.add_gauges(types.ModuleType("torch.utils.data.dataloader"), session)
     one, other = Iterator(), Iterator()
     loader._begin(session, session.loaders.of(one), one)
 

@@ -105,7 +105,7 @@ def test_problems_are_bounded_and_those_not_kept_are_counted() -> None:
     for number in range(PROBLEMS + 5):
         problems.append(f"problem {number}")
 
-    assert problems.tell() == [*(f"problem {n}" for n in range(PROBLEMS)), "and 5 more"]
+    assert problems.sentences() == [*(f"problem {n}" for n in range(PROBLEMS)), "and 5 more"]
 
 
 def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:
