@@ -131,6 +131,8 @@ TABLE = (
       for name in forking.SINGLE_THREADED),
     *(Point(f"os.{name}", "os", attribute(name, forking.wrap_fork), "3.12")
       for name in forking.FORKS),
+
+    # environment.py: under `mpwatch run` only, see `table`; passes the hook on to programs
 )
 # fmt: on
 """All patch points. Modules that are loaded are patched at once, in this order."""
