@@ -64,7 +64,7 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
             providers = joined_names(activity.providers, names)
             return f"waiting for {what}" + (f" from {providers}" if providers else "")
         case "idle":
-            return f"idle, waits for {what}"
+            return f"idle (waits for {what})"
         case "sleeping" | "stopped":
             return f"{verb} {what}"
     return f"unknown ({what})"
