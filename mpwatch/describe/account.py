@@ -64,7 +64,7 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
             providers = joined_names(activity.providers, names)
             return f"waiting for {what}" + (f" from {providers}" if providers else "")
         case "idle":
-            return f"idle, waits for {what}"
+            return f"idle (waits for {what})"
         case "sleeping" | "stopped":
             return f"{verb} {what}"
     return f"unknown ({what})"
@@ -210,17 +210,20 @@ def certainty_words(snapshot: Snapshot) -> str:
             " of time."
         )
     span = " in the last minute" if account.watched_s > LAST_MINUTE_S else ""
-    return (
+    words = (
         f"{watched}, {count}{span}. CPU time is exact; a share of waiting may be off by"
-        f" {round(100 * error)} percentage points. {_stacks_words(snapshot)}"
+        f" {round(100 * error)} percentage points."
     )
+    return f"{words} {_stacks_words(snapshot)}".rstrip()
 
 
 def _stacks_words(snapshot: Snapshot) -> str:
     """From how many processes there are stacks, which tell at which line a process is."""
     python = [p for p in snapshot.living() if p.sample.is_python]
+    if not python:
+        return ""
     with_stacks = sum(any(thread.stack for thread in p.threads) for p in python)
-    if python and with_stacks == len(python):
+    if with_stacks == len(python):
         return "Lines are from stacks."
     if not with_stacks:
         return "Without stacks the lines of the program are unknown."
