@@ -99,7 +99,7 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
         before = Account()
     elapsed_s = snapshot.at_s - before.at_s
     is_large = len(snapshot.processes) >= MANY
-    if before.processes and elapsed_s < (EVERY_S if is_large else AT_LEAST_S):
+    if before.readings and elapsed_s < (EVERY_S if is_large else AT_LEAST_S):
         return before
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
     readings = before.readings + 1
@@ -111,7 +111,7 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
         elif known is not None:
             processes[process.process] = _of_exited(known)
     since_s = before.since_s
-    if not before.processes:
+    if not before.readings:
         started_at_s = index.history.started_at_s
         since_s = snapshot.at_s if started_at_s is None else started_at_s
     return Account(since_s, snapshot.at_s, readings, processes)
