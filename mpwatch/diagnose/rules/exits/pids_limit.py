@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
@@ -60,7 +60,8 @@ def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
     lines = []
     if most:
         total = sum(p.sample.thread_count or 0 for p in snapshot.living())
-        lines.append(f"this job has {total} threads in {len(snapshot.living())} processes")
+        processes = counted(len(snapshot.living()), "process", "processes")
+        lines.append(f"this job has {total} threads in {processes}")
         lines.append("most threads: " + ", ".join(f"{who} {count}" for count, who in most))
     if near is not None:
         lines.append(f"{near.used:.0f} of {near.limit:.0f} pids in use")

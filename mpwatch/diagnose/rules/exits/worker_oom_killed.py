@@ -78,7 +78,9 @@ def _forecast(snapshot: Snapshot, near: Approach) -> Finding:
 
 def _finding(index: Index, process: Process, ended: Ended, reasons: tuple[str, ...]) -> Finding:
     """Describe the kill."""
-    snapshot, was_counted = index.snapshot, bool(oom_kills(index))
+    snapshot, kills = index.snapshot, oom_kills(index)
+    was_counted = bool(kills)
+    counted_words = "" if was_counted else f"{_NO_COUNT if kills is None else _NONE_COUNTED} "
     evidence = [f"{called(process)} ended by {ended.words}", *reasons]
     if process.private_bytes is not None:
         evidence.append(
@@ -102,7 +104,7 @@ def _finding(index: Index, process: Process, ended: Ended, reasons: tuple[str, .
             "ran out"
         ),
         evidence=tuple(evidence),
-        cause=f"{_KILLER if was_counted else _LIKELY} {_CAUSE}",
+        cause=f"{_KILLER if was_counted else _LIKELY} {counted_words}{_CAUSE}",
         advice=_advice(snapshot),
     )
 
@@ -115,9 +117,11 @@ def _advice(snapshot: Snapshot) -> str:
 
 _KILLER = "The kernel's out-of-memory killer chose this process."
 _LIKELY = (
-    "The control group was at its memory limit when this process got SIGKILL, as the kernel's "
-    "out-of-memory killer sends it; no count of its kills was available."
+    "The control group was near its memory limit when this process got SIGKILL, the signal of the "
+    "kernel's out-of-memory killer."
 )
+_NO_COUNT = "The kernel's count of such kills could not be read."
+_NONE_COUNTED = "Up to the last reading the kernel had counted no such kill."
 _CAUSE = (
     "Processes of similar size have similar scores, so the victim is not necessarily the process "
     "that grew. The memory of a control group includes shared memory in /dev/shm."

@@ -48,8 +48,8 @@ def _cause(process: Process, ended: Ended, libraries: tuple[str, ...]) -> str:
     unsafe = [name for name in libraries if any(each in name for each in _FORK_UNSAFE)]
     if process.sample.start_method == "fork" and unsafe:
         cause += (
-            f" It was forked and uses {', '.join(unsafe[:4])}: files, threads and handles of such "
-            "a library that were opened before the fork must not be used after it."
+            f" The process was forked and uses {', '.join(unsafe[:4])}: open its "
+            "files and handles in each process, because they cannot be used after a fork."
         )
     return cause
 
@@ -71,12 +71,10 @@ _CAUSES: Mapping[int, str] = {
 }
 _ADVICE = (
     "Set PYTHONFAULTHANDLER=1 to get the Python line on standard error. The kernel log (dmesg) "
-    "names the library that crashed. Open files, databases and clients in each process, not before "
-    "a fork."
+    "names the library that crashed."
 )
 _ADVICE_LOADER = (
     "To get the Python line, call faulthandler.enable() in worker_init_fn (torch's own handler "
     "replaces one installed earlier), or run once with num_workers=0, which is slow. The kernel "
-    "log (dmesg) names the library that crashed; the line in main's traceback is unrelated. Open "
-    "files and databases in each worker, not before a fork."
+    "log (dmesg) names the library that crashed; the line in main's traceback is unrelated."
 )

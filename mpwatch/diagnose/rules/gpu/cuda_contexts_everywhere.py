@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, counted
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -55,17 +55,18 @@ def _has_stray(process: Process, uses: list[tuple[int, int | None]]) -> bool:
 def _finding(processes: list[Process], summary: str, subject: str) -> Finding:
     """Describe the contexts and their memory."""
     uses = [
-        f"{process.label}: "
+        f"{called(process)}: "
         + ", ".join(f"gpu{u.index} {bytes_text(u.memory_bytes)}" for u in process.gpus)
         for process in processes[:4]
     ]
+    more = (f"and {len(processes) - 4} more",) if len(processes) > 4 else ()
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=processes[0].process,
         subject=subject,
         summary=summary,
-        evidence=(all_called(processes), *uses),
+        evidence=(*uses, *more),
         cause=f"A CUDA context costs 0.3 to 0.6 GiB for each process and GPU. {_CAUSES[subject]}",
         advice=_ADVICE[subject],
     )

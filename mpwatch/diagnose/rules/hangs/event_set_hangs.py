@@ -129,8 +129,8 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
             "arrives (an exception, or less data than the others), the others wait for ever."
         ),
         advice=(
-            "Give the barrier a timeout, which breaks it for all processes, and call "
-            "barrier.abort() where a process fails; or let the parent terminate the others when "
-            "one exits, as torch.multiprocessing.spawn does."
+            "Restart the job: the barrier will not be passed. Give it a timeout, which breaks it "
+            "for all processes, and call barrier.abort() where a process fails; or let the parent "
+            "terminate the others when one exits, as torch.multiprocessing.spawn does."
         ),
     )

@@ -22,9 +22,10 @@ _CAUSE = (
     "thread held at the fork stays locked in the child for ever: the thread that would release it "
     "does not exist there."
 )
-_OR_TWICE = (
-    "No other thread of the parent is known from that time; the line above may instead take a "
-    "plain lock that this same thread holds already."
+_CAUSE_UNKNOWN = (
+    "No other thread of the parent is known from the time of the fork. Either one held the lock at "
+    "that moment (a fork copies the state of all locks, but only the thread that forks), or this "
+    "thread takes a plain lock that it holds already."
 )
 _CAUSE_WOKEN = (
     "A fork copies only the thread that forks. This thread waits on a condition (the result of a "
@@ -75,7 +76,7 @@ def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Findin
     had_threads = any(each.parents_threads for each in alike)
     which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     waits_for = f"a lock that {which}"
-    cause, advice = _CAUSE if had_threads else f"{_CAUSE} {_OR_TWICE}", _ADVICE
+    cause, advice = _CAUSE if had_threads else _CAUSE_UNKNOWN, _ADVICE
     if waits_to_be_woken:
         waits_for = f"a thread that was not forked with {'them' if others else 'it'}"
         cause, advice = _CAUSE_WOKEN, _ADVICE_WOKEN

@@ -54,7 +54,7 @@ def check(index: Index) -> Iterator[Finding]:
             evidence=(
                 f"waiting for a result for {seconds_text(quiet)}{at}",
                 *deaths[:3],
-                f"{counted(len(living), 'living worker')} idle",
+                f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
             ),
             cause=(
                 "A Pool replaces a worker that exited, but does not run the worker's task again. "

@@ -68,7 +68,9 @@ def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child
 
 def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) -> Finding:
     wait = feeder.waits_on
-    queued = "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} unread"
+    queued = (
+        "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} bytes unread"
+    )
     pipe = "" if wait is None else ", ".join(wait.targets)
     return Finding(
         rule=RULE,

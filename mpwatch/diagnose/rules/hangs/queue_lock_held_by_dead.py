@@ -169,7 +169,7 @@ def _is_in_a_queue(process: Process) -> bool:
 _CAUSE_QUEUE = (
     "A reader of a queue holds the queue's lock while it waits for an item. Killed at that "
     "moment (SIGKILL, out of memory, a crash), it never releases the lock: semaphores are "
-    "not released when their holder dies. The same holds for every multiprocessing lock."
+    "not released when their holder dies."
 )
 _ADVICE_QUEUE = (
     "Restart the job: nothing releases this lock. Give each consumer a queue of its own, "

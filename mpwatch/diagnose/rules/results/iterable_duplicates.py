@@ -28,10 +28,10 @@ def check(index: Index) -> Iterator[Finding]:
             index.snapshot,
             RULE,
             summary=(
-                "delivers more samples than its iterable dataset has: each worker iterates "
-                "over all of it"
+                "delivers more samples than the length of its iterable dataset: most likely each "
+                "worker iterates over all of it"
             ),
-            cause=_CAUSE,
+            cause=f"{_CAUSE} Otherwise __len__ of the dataset returns too small a number.",
             advice=_ADVICE,
             severity=Severity.WARNING,
         )
@@ -103,14 +103,14 @@ def _finding(snapshot: Snapshot, head_id: ProcessId, path: str, same: list[LogEn
     workers = [w for w in (snapshot.get(entry.process) for entry in same) if w is not None]
     dataset = same[0].details.get("dataset")
     who = _name(head)
-    where = f"part {path} of the batch" if path else "the batch"
+    where = f"in part {path}" if path else "as a whole"
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=head_id,
         summary=f"{len(same)} workers of {who} deliver the same samples of {dataset}",
         evidence=(
-            f"the first two batches of {all_called(workers)} are the same, by {where}",
+            f"the first two batches of {all_called(workers)} are the same {where}",
             "the hook compared the batches in the workers",
         ),
         cause=_CAUSE,

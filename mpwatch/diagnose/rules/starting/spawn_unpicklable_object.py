@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "spawn-unpicklable-object"
+_OF_LOADER = ": for a DataLoader, the dataset, collate_fn and worker_init_fn"
 _PATH_NAMES = ("path", "paths", "culprit", "what")
 
 
@@ -31,9 +32,9 @@ def check(index: Index) -> Iterator[Finding]:
             summary=f"{who} cannot pickle an argument of a new process{where}",
             evidence=(*evidence_of(entry), *(f"found at {way}" for way in ways[:3])),
             cause=(
-                "Spawn and forkserver (the default from Python 3.14) pickle the target of a new "
-                "process and all its arguments; of a DataLoader, the dataset, collate_fn and "
-                "worker_init_fn. Lambdas, local functions, open files, locks, database handles and "
+                "Spawn and forkserver pickle the target of a new process and all its arguments"
+                + (_OF_LOADER if contains(entry, "dataloader.py") else "")
+                + ". Lambdas, local functions, open files, locks, database handles and "
                 "generators cannot be pickled."
             ),
             advice=(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from mpwatch.diagnose.analysis.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
-from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, Shape, shape_of
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import rate_text
@@ -24,9 +24,10 @@ POOL = 3
 SUSTAINED_S = 5.0
 _TRANSPORT_NAMES = ("QueueFeeder", "gloo_", "pt_gloo", "pt_nccl", "pt_elastic", "grpc", HOOK_THREAD)
 """Beginnings of names of threads that send and receive (CPython 3.14, torch 2.13, gRPC)."""
-_TRANSPORT_SHAPES: frozenset[Shape] = frozenset(
-    ("feeder-idle", "feeder-sending", "sharer", "pin-thread", "collective")
-)
+_TRANSPORT_FUNCTIONS = ("_feed", "_serve", "_pin_memory_loop")
+_TRANSPORT_FILES = ("queues.py", "resource_sharer.py", "pin_memory.py")
+_TARGET = slice(-5, -3)
+"""The frames of a thread's target: `threading` has three frames below it, a wrapper may add one."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -43,16 +44,18 @@ def check(index: Index) -> Iterator[Finding]:
     recent = [point.value for point in runnable if point.at_s >= runnable[-1].at_s - 15]
     if median(recent) < RUNNABLE_PER_CPU * cpus:
         return
-    crowded = [
-        p for p in index.snapshot.living() if p.role in WORK_ROLES and busy_threads(p) >= POOL
+    counts = [
+        (process, count)
+        for process in index.snapshot.living()
+        if process.role in WORK_ROLES and (count := _busy_threads(process)) >= POOL
     ]
-    threads = sum(busy_threads(p) for p in crowded)
-    if len(crowded) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
+    threads = sum(count for _, count in counts)
+    if len(counts) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
         return
-    yield _finding(index, crowded, threads, cpus, median(recent))
+    yield _finding(index, counts, threads, cpus, median(recent))
 
 
-def busy_threads(process: Process) -> int:
+def _busy_threads(process: Process) -> int:
     """The number of threads that compute, or would if they got a cpu."""
     return sum(
         (thread.cpu_percent or 0.0) >= (CROWDED_PERCENT if thread.state == "R" else BUSY_PERCENT)
@@ -66,21 +69,27 @@ def _is_transport(thread: Thread) -> bool:
 
     Before Python 3.14 the kernel does not know the names that Python gives to threads.
     """
-    return thread.name.startswith(_TRANSPORT_NAMES) or shape_of(thread.stack) in _TRANSPORT_SHAPES
+    if thread.name.startswith(_TRANSPORT_NAMES):
+        return True
+    return any(
+        frame.function.endswith(_TRANSPORT_FUNCTIONS) and frame.file.endswith(_TRANSPORT_FILES)
+        for frame in thread.stack[_TARGET]
+    )
 
 
 def _finding(
     index: Index,
-    crowded: list[Process],
+    counts: list[tuple[Process, int]],
     threads: int,
     cpus: int,
     runnable: float,
 ) -> Finding:
-    most = max(crowded, key=busy_threads)
+    crowded = [process for process, _ in counts]
+    most, most_threads = max(counts, key=lambda each: each[1])
     evidence = [
         f"{threads} computing threads in {len(crowded)} workers, {cpus} usable cpus",
         f"{runnable:.0f} threads of the machine are runnable at a time",
-        f"{called(most)} alone has {busy_threads(most)}",
+        f"{called(most)} alone has {most_threads} of them",
     ]
     switches = slope(index.history.of(most.process, "involuntary_switches"), window_s=15)
     if switches:
@@ -131,7 +140,7 @@ def _advice(crowded: list[Process], environment: Mapping[str, str]) -> str:
     calls = f"call cv2.setNumThreads(0), or threadpoolctl.threadpool_limits(1){place}"
     limits = f"{made[0]}=1 does not limit these threads: " if made else ""
     if unset:
-        limits += f"set {' and '.join(unset)} before anything is imported, or {calls}"
+        limits += f"set {', '.join(unset)} before anything is imported, or {calls}"
     else:
         limits += calls
     return (

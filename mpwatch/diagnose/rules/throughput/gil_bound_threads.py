@@ -68,13 +68,14 @@ def _is_machine_full(snapshot: Snapshot, process: Process, mean: float, cpus: in
 
 def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) -> Finding:
     """Describe the threads."""
+    loads = sorted({f"{thread.cpu_percent or 0:.0f}" for thread in threads}, key=int)
     evidence = [
-        f"{len(threads)} threads with {min(t.cpu_percent or 0 for t in threads):.0f} to "
-        f"{max(t.cpu_percent or 0 for t in threads):.0f} % each, together one core of {cpus}",
+        f"{len(threads)} threads with {' to '.join((loads[0], *loads[1:][-1:]))} % each, together "
+        f"one core of {cpus}",
         f"{called(process)} used {mean:.0f} % cpu over the last 10 s",
     ]
     frames = [frame for t in threads if (frame := user_frame(t.stack)) is not None]
-    evidence += [f"at {frame_words(frame)}" for frame in frames[:3]]
+    evidence += list(dict.fromkeys(f"at {frame_words(frame)}" for frame in frames))[:3]
     return Finding(
         rule=RULE,
         severity=Severity.INFO,

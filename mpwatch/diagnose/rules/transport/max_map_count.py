@@ -96,16 +96,21 @@ def _finding(index: Index, process: Process, near: Approach) -> Finding:
         summary=summary,
         evidence=tuple(evidence),
         cause=_CAUSE_TORCH if of_torch >= 0.5 * used else _CAUSE_OTHER,
-        advice=_ADVICE
-        + (
-            ""
-            if process.hook.state == "ready"
-            else " Attach the hook to see which attribute or line holds so many tensors."
-        ),
+        advice=_advice(process) if of_torch >= 0.5 * used else _ADVICE_OTHER,
         eta_s=near.eta_s,
     )
 
 
+def _advice(process: Process) -> str:
+    is_ready = process.hook.state == "ready"
+    return _ADVICE + ("" if is_ready else f" {_HOOK}")
+
+
+_HOOK = "Attach the hook to see which attribute or line holds so many tensors."
+_ADVICE_OTHER = (
+    "See what is mapped (/proc/PID/maps), and map fewer files or start fewer threads. Raising "
+    "vm.max_map_count needs root, holds for the whole host and only postpones the error."
+)
 _CAUSE_TORCH = (
     "Each shared tensor storage is one memory mapping, whatever its size, and the kernel refuses "
     "more than vm.max_map_count: 65,530 tensors of one page are only 250 MB. The error is 'unable "

@@ -33,7 +33,7 @@ _MAKE_ROOM = (
 )
 _FULL = _Failure(
     "/dev/shm is full",
-    "It has no room for another page or file, so a DataLoader or queue cannot even be created.",
+    "There is no room for another page or file, so no DataLoader or queue can be created.",
     _MAKE_ROOM,
 )
 _WAS_FULL = _Failure(

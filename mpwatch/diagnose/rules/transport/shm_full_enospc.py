@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import AT_LIMIT, NEAR_LIMIT, Approach, approach, slope
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -93,6 +93,7 @@ def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
 
 def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -> Finding:
     """The finding for segments that are larger than the free space."""
+    cause, advice = _cause_and_advice(snapshot)
     largest = max(refused, key=lambda s: s.size_bytes or 0)
     made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
     evidence = (
@@ -110,8 +111,8 @@ def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -
             f"{bytes_text(largest.size_bytes)}: {bytes_text(shm.free_bytes)} are free"
         ),
         evidence=evidence,
-        cause=_cause(snapshot),
-        advice=_advice(snapshot),
+        cause=cause,
+        advice=advice,
     )
 
 
@@ -156,7 +157,9 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
     noun = "" if room.subject == "bytes" else " files"
     evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, room)]
     evidence += near.trend_words(room.subject, room.unit)
-    summary = f"{shm.path} is nearly full: {filled}{noun} in use"
+    cause, advice = (_CAUSE_FILES, _ADVICE_FILES) if noun else _cause_and_advice(snapshot)
+    fullness = "full" if room.used >= room.total else "nearly full"
+    summary = f"{shm.path} is {fullness}: {filled}{noun} in use"
     if near.ahead is not None:
         summary = (
             f"{shm.path} ({room.text(room.total)}{noun}) is full in {near.eta_words} "
@@ -168,8 +171,8 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
         subject=room.subject,
         summary=summary,
         evidence=tuple(evidence),
-        cause=_cause(snapshot),
-        advice=_advice(snapshot) if room.subject == "bytes" else _ADVICE_FILES,
+        cause=cause,
+        advice=advice,
         eta_s=near.eta_s,
     )
 
@@ -178,12 +181,15 @@ def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
     """The part that this job holds, and the processes that created most of it."""
     own = [s for s in snapshot.segments if s.kind != "semaphore"]
     if room.subject != "bytes":
-        yield f"{len(own)} segments of this job"
+        yield counted(len(own), "segment of this job", "segments of this job")
         return
     held = segment_bytes(own)
-    yield f"{len(own)} segments of this job hold {bytes_text(held)}"
+    yield (
+        f"{counted(len(own), 'segment of this job holds', 'segments of this job hold')} "
+        f"{bytes_text(held)}"
+    )
     if held < 0.5 * room.used:
-        yield f"the other {bytes_text(room.used - held)} belong to no process of this job"
+        yield f"the other {bytes_text(room.used - held)} are not in segments of this job"
     by_maker: defaultdict[str, list[Segment]] = defaultdict(list)
     for segment in own:
         maker = snapshot.get(segment.creator)
@@ -205,6 +211,15 @@ def _cause(snapshot: Snapshot) -> str:
     return _CAUSE + default + (_CAUSE_LOADER if _has_loader(snapshot) else "")
 
 
+def _cause_and_advice(snapshot: Snapshot) -> tuple[str, str]:
+    """The texts for a living job, by who uses most of the space."""
+    shm = snapshot.host.shm
+    own = segment_bytes(s for s in snapshot.segments if s.kind != "semaphore")
+    if shm is not None and own < 0.5 * used_bytes(shm):
+        return _CAUSE_OTHERS, _ADVICE_OTHERS
+    return _cause(snapshot), _advice(snapshot)
+
+
 def _advice(snapshot: Snapshot) -> str:
     return _ADVICE + (_ADVICE_LOADER if _has_loader(snapshot) else "")
 
@@ -213,7 +228,21 @@ _CAUSE = (
     "Tensors sent between processes occupy /dev/shm until their receivers release them. When it is "
     "full, sharing a tensor fails with 'No space left on device (28)'."
 )
-_CAUSE_DEFAULT = " Its size is 64 MiB, the default of a container."
+_CAUSE_OTHERS = (
+    "Most of what /dev/shm holds is not in segments of this job: other programs use it, or jobs "
+    "that were killed left their files behind. When it is full, sharing a tensor fails with 'No "
+    "space left on device (28)'."
+)
+_ADVICE_OTHERS = (
+    "List the files in /dev/shm: mpwatch clean shows segments that no process maps, and mpwatch "
+    "clean --yes removes them. Or make /dev/shm larger (docker --shm-size); what is used counts as "
+    "memory of the container."
+)
+_CAUSE_FILES = (
+    "Each shared tensor is one file, and the number of files in /dev/shm is limited. At the limit, "
+    "sharing a tensor fails with 'No space left on device (28)' although bytes are free."
+)
+_CAUSE_DEFAULT = " /dev/shm has 64 MiB here, the default of a container."
 _CAUSE_LOST = (
     " Here a queue's feeder thread got the error: the item is lost, and its consumer waits for it "
     "for ever."
@@ -229,6 +258,6 @@ _ADVICE = (
 )
 _ADVICE_LOADER = " Or lower prefetch_factor or num_workers, which reads less ahead."
 _ADVICE_FILES = (
-    "Each shared tensor is one file: collate many small tensors into few, and do not keep received "
-    "ones. The number of files is a mount option of the tmpfs (nr_inodes); raising it needs root."
+    "Collate many small tensors into few, and do not keep received ones. The number of files is a "
+    "mount option of the tmpfs (nr_inodes); raising it needs root."
 )

@@ -7,7 +7,7 @@ from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import ended_python
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import sparse_bytes
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import RoomSample
@@ -74,7 +74,7 @@ def _overcommitted(snapshot: Snapshot) -> Iterator[Finding]:
             f"{bytes_text(shm.free_bytes)} are free: using the rest ends in SIGBUS"
         ),
         evidence=(
-            f"{len(sparse)} segments in {shm.path} are only partly allocated",
+            f"{counted(len(sparse), 'segment')} in {shm.path} only partly allocated",
             f"the largest: {largest.path}, {bytes_text(largest.allocated_bytes)} of "
             f"{bytes_text(largest.size_bytes)} allocated",
             f"{bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",

@@ -93,14 +93,23 @@ def test_threads_are_put_down_to_the_libraries_and_quota_that_there_are() -> Non
     assert "quota" in unknown.cause
 
 
+THREAD = ("threading.py:run", "threading.py:_bootstrap_inner", "threading.py:_bootstrap")
+
+
 @pytest.mark.parametrize(
     "helper",
     [
         {"name": "QueueFeederThre"},
         {"name": "gloo_runloop"},
         {"name": "grpcpp_sync_ser"},
-        {"stack": ("multiprocessing/connection.py:_send", "multiprocessing/queues.py:_feed")},
-        {"stack": ("multiprocessing/resource_sharer.py:_serve",)},
+        {
+            "stack": (
+                "multiprocessing/connection.py:_send",
+                "multiprocessing/queues.py:_feed",
+                *THREAD,
+            )
+        },
+        {"stack": ("multiprocessing/resource_sharer.py:_serve", *THREAD)},
     ],
 )
 def test_threads_that_send_and_receive_do_not_crowd_the_cpus(helper: dict[str, Any]) -> None:

@@ -173,7 +173,11 @@ def test_a_kill_at_the_limit_that_nothing_counted_is_only_probably_due_to_it() -
 
     assert "probably" in finding.summary
     assert "chose this process" not in finding.cause
+    assert "could not be read" in finding.cause
     assert "prefetch_factor" not in finding.advice
+    counted = history(host={"cgroup_oom_kills": line(2)})
+    none = only(worker_oom_killed.check, world(main(), dead, cgroup=full), counted)
+    assert "counted no such kill" in none.cause
 
 
 def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:

@@ -187,7 +187,7 @@ def test_of_a_job_that_has_ended_no_threads_are_counted() -> None:
     assert "0 threads" not in " ".join(
         only(CHECKS["pids-limit"], world(over, log=(entry,))).evidence
     )
-    assert "threads in 1 processes" in " ".join(
+    assert "threads in 1 process" in " ".join(
         only(CHECKS["pids-limit"], world(main(), log=(entry,))).evidence
     )
 

@@ -89,7 +89,7 @@ def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
     )
 
     assert finding.severity is Severity.INFO
-    assert "1 named semaphores are left" in finding.evidence
+    assert "1 named semaphore left" in finding.evidence
 
 
 def test_a_tracker_at_work_or_after_a_normal_end_is_ordinary() -> None:

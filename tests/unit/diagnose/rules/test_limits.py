@@ -111,7 +111,8 @@ def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: Role) -> None:
-    job = world(main(), process(200, role), shm=room(64 * MIB, MIB))
+    own = segment(1, 200, allocated_bytes=60 * MIB)
+    job = world(main(), process(200, role), shm=room(64 * MIB, MIB), segments=(own,))
 
     finding = only(shm_full_enospc.check, job)
 
@@ -122,7 +123,10 @@ def test_a_dev_shm_filled_by_others_says_so() -> None:
     own = (segment(1, None, allocated_bytes=MIB),)
     finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 0), segments=own))
 
-    assert any("63.0M belong to no process of this job" in each for each in finding.evidence)
+    assert "is full" in finding.summary
+    assert "not in segments of this job" in finding.cause
+    assert "mpwatch clean" in finding.advice
+    assert any("63.0M are not in segments of this job" in each for each in finding.evidence)
     assert any("an unknown process: 1.0M" in each for each in finding.evidence)
 
 

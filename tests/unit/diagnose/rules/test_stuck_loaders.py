@@ -154,6 +154,8 @@ def blocked(
 def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
     finding = only(stuck_worker_io.check, world(main(), blocked("socket-read", *FETCHING_WORKER)))
 
+    assert finding.summary.endswith("blocked for 60 s, at data.py:31 decode")
+
     assert finding.severity is Severity.CRITICAL
     assert "at data.py:31 decode" in finding.evidence
     assert "in recvfrom on socket:[9]" in finding.evidence
