@@ -17,7 +17,7 @@ AT_ONCE = 20_000
 
 
 def count(words, seed):
-    own = {}
+    own: dict[int, int] = {}
     is_mended = mended()
     generator = torch.Generator().manual_seed(seed)
     while True:

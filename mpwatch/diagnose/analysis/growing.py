@@ -86,9 +86,7 @@ class Growing:
     @property
     def process(self) -> Process:
         """The process in which it rises fastest."""
-        return max(zip(self.growths, self.processes, strict=True), key=lambda each: each[0].per_s)[
-            1
-        ]
+        return self.processes[self.growths.index(self.growth)]
 
     @property
     def growth(self) -> Growth:
@@ -147,7 +145,7 @@ def _of_process(index: Index, process: Process) -> Iterator[Growing]:
         return
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
     if _is_starting(index, process):
-        rising.pop("child processes", None)
+        rising.pop("child processes", None)  # not told, and neither is what comes with them
     for resource, growth in rising.items():
         if resource not in carried:
             with_it = CARRIES.get(resource, frozenset())
