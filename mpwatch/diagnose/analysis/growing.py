@@ -208,6 +208,8 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
             if room is None:
                 return None
             per_s = found.per_s if found.resource == "memory" else _carried_per_s(found, "memory")
+            if per_s <= 0:
+                return None
             return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
         case "descriptors":
             limit, fds = fd_limit(process), process.sample.fds
