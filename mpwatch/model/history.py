@@ -166,7 +166,7 @@ def rise(series: Series, part: float = 1.0, within_s: float = math.inf) -> float
     if not series:
         return 0.0
     span_s = min(within_s, series[-1].at_s - series[0].at_s)
-    first = bisect_left(series, series[-1].at_s - part * span_s, key=_AT_S)
+    first = bisect_left(series, series[-1].at_s - part * span_s, 0, len(series) - 1, key=_AT_S)
     return series[-1].value - series[first].value
 
 
