@@ -88,6 +88,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "straggler-worker",
         "stuck-worker-io",
         "unreused-buffers-copied",
+        "bottleneck-process",
     ),
     "straggler-worker": ("stuck-worker-io",),
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),

@@ -31,6 +31,7 @@ ProcessMetric: TypeAlias = Literal[
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
     "read_bytes",  # by system calls, pipes included; only of resource trackers
     "queue_backlog",  # items in its queues without a bound, counted by the hook
+    "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
     "looks",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
@@ -165,7 +166,7 @@ def rise(series: Series, part: float = 1.0, within_s: float = math.inf) -> float
     if not series:
         return 0.0
     span_s = min(within_s, series[-1].at_s - series[0].at_s)
-    first = bisect_left(series, series[-1].at_s - part * span_s, key=_AT_S)
+    first = bisect_left(series, series[-1].at_s - part * span_s, 0, len(series) - 1, key=_AT_S)
     return series[-1].value - series[first].value
 
 

@@ -222,7 +222,7 @@ def _floors(
     """The minimum of each sixth of the time from then on; `None` if one of them has no point."""
     sixth_s = (moments[-1] - from_s) / SIXTHS
     ends = [bisect_left(moments, from_s + n * sixth_s) for n in range(SIXTHS)] + [len(moments)]
-    if any(first == end for first, end in pairwise(ends)):
+    if any(first >= end for first, end in pairwise(ends)):
         return None
     return [min(values[first:end]) for first, end in pairwise(ends)]
 

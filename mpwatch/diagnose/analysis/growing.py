@@ -86,9 +86,7 @@ class Growing:
     @property
     def process(self) -> Process:
         """The process in which it rises fastest."""
-        return max(zip(self.growths, self.processes, strict=True), key=lambda each: each[0].per_s)[
-            1
-        ]
+        return self.processes[self.growths.index(self.growth)]
 
     @property
     def growth(self) -> Growth:
@@ -147,7 +145,7 @@ def _of_process(index: Index, process: Process) -> Iterator[Growing]:
         return
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
     if _is_starting(index, process):
-        rising.pop("child processes", None)
+        rising.pop("child processes", None)  # not told, and neither is what comes with them
     for resource, growth in rising.items():
         if resource not in carried:
             with_it = CARRIES.get(resource, frozenset())
@@ -210,6 +208,8 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
             if room is None:
                 return None
             per_s = found.per_s if found.resource == "memory" else _carried_per_s(found, "memory")
+            if per_s <= 0:
+                return None
             return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
         case "descriptors":
             limit, fds = fd_limit(process), process.sample.fds

@@ -205,6 +205,11 @@ def newest_children_words(index: Index, process: Process, gained: float) -> tupl
     return tuple(lines)
 
 
+def has_zombies(index: Index, process: Process) -> bool:
+    """Whether any child of a process has exited and is not joined."""
+    return any(each.sample.state == "Z" for each in children_of(index, process))
+
+
 def children_of(index: Index, process: Process) -> Iterator[Process]:
     """The children of a process that the kernel still lists, zombies included."""
     return (

@@ -95,6 +95,8 @@ class HistoryKeeper:
             values = _process_values(sample)
             values.update(numbers.get(process, {}))
             values["children"] = children[process.pid]
+            if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
+                values["answer_wait"] = is_reading
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is no new point.
@@ -141,6 +143,12 @@ class HistoryKeeper:
             {metric: Track(line.moments, line.values) for metric, line in self._host.items()},
             self._started_at_s,
         )
+
+
+def reads_socket(sample: ProcSample) -> bool:
+    """Whether the main thread waits for data on a socket, as for the answer of a server."""
+    wait = sample.threads[0].waits_on if sample.threads else None
+    return wait is not None and wait.kind == "socket-read"
 
 
 def _recent(line: _Line | None) -> Sequence[float]:

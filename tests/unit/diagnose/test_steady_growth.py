@@ -125,3 +125,10 @@ def test_every_clean_line_is_steady(per_s: float, base: float, step_s: float) ->
 
     assert found is not None
     assert found.per_s == pytest.approx(per_s, rel=0.05)
+
+
+@given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 1e9)), max_size=60))
+def test_points_in_any_order_raise_nothing(points: list[tuple[float, float]]) -> None:
+    found = steady_growth([Point(*point) for point in points], COUNT)
+
+    assert found is None or found.per_s > 0

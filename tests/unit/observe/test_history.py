@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mpwatch.model.history import Point, rise
 from mpwatch.model.host import NewFiles
-from mpwatch.model.samples import MemorySample
+from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 
 from .worlds import MAIN, WORKER_0, job, sample, tree
@@ -54,6 +54,30 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
     assert [point.value for point in past.of_host("tmp_files")] == [9, 9]
 
 
+def test_reads_of_a_socket_are_remembered_from_the_first_one_on() -> None:
+    keeper = HistoryKeeper()
+    reads = WaitedOn("socket-read", "read", ("socket:[7]",))
+    for second, wait in enumerate((None, reads, None, reads)):
+        at_s = float(second)
+        threads = (ThreadSample(MAIN.pid, "python", "S", 0, waits_on=wait),)
+        keeper.add(tree(at_s, sample(MAIN, at_s, threads=threads)), (), {})
+
+    past = keeper.history()
+
+    assert [tuple(point) for point in past.of(MAIN, "answer_wait")] == [(1, 1), (2, 0), (3, 1)]
+
+
+def test_what_was_read_is_remembered_of_resource_trackers_only() -> None:
+    keeper = HistoryKeeper()
+    tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
+    keeper.add(tree(0.0, replace(sample(MAIN, 0.0), read_bytes=99), tracker), (), {})
+
+    past = keeper.history()
+
+    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37]
+    assert list(past.of(MAIN, "read_bytes")) == []
+
+
 def test_the_rise_of_a_series_is_that_of_its_points() -> None:
     keeper = HistoryKeeper()
     for second, used in enumerate((20, 29, 24)):
@@ -61,6 +85,8 @@ def test_the_rise_of_a_series_is_that_of_its_points() -> None:
     kept = keeper.history().of(MAIN, "fds")
 
     assert rise(kept) == rise(list(kept)) == 4
+    assert rise(kept, 0.5) == rise(list(kept), 0.5) == -5
+    assert rise(kept, within_s=1.0) == rise(list(kept), within_s=1.0) == -5
     assert rise(keeper.history().of(WORKER_0, "fds")) == rise(kept[:0]) == 0
 
 

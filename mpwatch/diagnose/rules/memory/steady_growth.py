@@ -24,6 +24,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
     blocked_feeder,
     descriptor_words,
+    has_zombies,
     newest_children_words,
     newest_kind,
     newest_threads_words,
@@ -63,11 +64,15 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each resource that rises steadily in a process or a set of workers."""
     for found in growing(index):
         yield _finding(index, found)
-    segments = growing_segments(index)
-    if segments is not None and not _are_descriptors_told(index):
-        yield _finding_of_segments(index, segments)
-    for files in growing_files(index):
+    piles = list(growing_files(index))
+    for files in piles:
         yield _finding_of_files(index, files)
+    segments = growing_segments(index)
+    if segments is None or _are_descriptors_told(index):
+        return
+    is_psm = all(segment.kind == "psm" for segment in segments.newest)
+    if not (is_psm and any(files.kind == "shared-memory files" for files in piles)):
+        yield _finding_of_segments(index, segments)
 
 
 def _finding(index: Index, found: Growing) -> Finding:
@@ -157,7 +162,9 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     if found.kind == "temporary files":
         evidence.append("other jobs of the user with the same TMPDIR are counted as well")
     else:
-        evidence.append("the resource tracker of this job has read messages about as many")
+        evidence.append(
+            "the resource tracker of this job has read enough messages to have registered them"
+        )
     if found.kind == "shared-memory files":
         mapped = sum(s.kind == "psm" and s.is_linked for s in snapshot.segments)
         evidence.append(f"{mapped} of them are mapped or open in processes of this job")
@@ -225,7 +232,9 @@ def _of_children(index: Index, found: Growing) -> _Story:
     return _Story(
         "child processes",
         newest_children_words(index, found.process, found.growth.gained),
-        "It starts processes faster than they end, or does not join those that have ended.",
+        "It starts processes and does not join them: those that have exited stay as zombies."
+        if has_zombies(index, found.process)
+        else "It starts processes faster than they end.",
         "Join each process, or reuse a fixed number of them: a Pool, a ProcessPoolExecutor, "
         "persistent DataLoader workers.",
     )

@@ -190,6 +190,25 @@ def test_children_that_stay_are_told_with_what_they_are() -> None:
 
     assert "30 of its 30 newest children: ffprobe" in told.evidence
     assert "together with it: open descriptors +1.0/s" in told.evidence
+    assert "zombies" not in told.cause
+
+
+def test_children_that_are_not_joined_are_told_as_zombies() -> None:
+    exited = [process(200 + n, "other", label="ffprobe", state="Z") for n in range(30)]
+
+    told = only(check, world(main(), *exited), history(rising("children", 30, 0.5)))
+
+    assert "30 of them have exited and are not joined (zombies)" in told.evidence
+    assert "zombies" in told.cause
+
+
+def test_a_queue_whose_items_take_no_memory_here_has_no_limit() -> None:
+    counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
+    seen = world(main(more=counted), memory_total_bytes=GIB, memory_available_bytes=GIB)
+
+    told = only(check, seen, history(rising("queue_backlog", 9000, 100)))
+
+    assert told.evidence[-1] == "no limit is known"
 
 
 def feeder(inode: int) -> Process:
