@@ -8,6 +8,7 @@ and `Session.note` never raise, and anything else they must survive is caught an
 from __future__ import annotations
 
 from . import (
+    collectives,
     cuda,
     cuda_ipc,
     forking,
@@ -38,6 +39,7 @@ TABLE = (
     *cuda.POINTS,
     *cuda_ipc.POINTS,
     *rendezvous.POINTS,
+    *collectives.POINTS,
     *forking.POINTS,
 )
 """All patch points. Modules that are loaded are patched at once, in this order."""
