@@ -40,7 +40,7 @@ def is_in_backward(process: Process) -> bool:
     """
     thread = main_thread(process)
     own = own_frames(thread.stack) if thread is not None else ()
-    return bool(own) and own[0].function == _BACKWARD and _has_group(process)
+    return bool(own) and own[0].function == _BACKWARD and has_group(process)
 
 
 BACKWARD = "the backward pass"
@@ -95,7 +95,7 @@ def rank_groups(index: Index) -> Iterator[tuple[Process, ...]]:
     being siblings, and by what they call.
     """
     for family in _families(index):
-        members = tuple(filter(has_joined, family)) if any(map(_has_group, family)) else family
+        members = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
         if any(in_collective(p) or is_in_backward(p) for p in members):
             yield members
 
@@ -121,7 +121,7 @@ def joining_groups(index: Index) -> Iterator[Joining]:
             yield Joining(ranks, late)
 
 
-def _has_group(process: Process) -> bool:
+def has_group(process: Process) -> bool:
     """Whether a process has the threads of a process group."""
     return any(thread.name.startswith(_THREADS_OF_A_GROUP) for thread in process.threads)
 
@@ -130,7 +130,7 @@ def has_joined(process: Process) -> bool:
     """Whether a process may be in a process group: a spawned helper beside the ranks is not."""
     return (
         process.role != "spawned"
-        or _has_group(process)
+        or has_group(process)
         or "collectives" in process.gauges
         or in_collective(process) is not None
     )

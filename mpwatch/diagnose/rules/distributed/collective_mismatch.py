@@ -8,7 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from mpwatch.diagnose.analysis.collectives import ONE_SHAPE, Recorded, number_of, unfinished
 from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
+from mpwatch.diagnose.analysis.rank_exits import (
+    aborted_in_collective,
+    last_place,
+    ranks_beside,
+)
 from mpwatch.diagnose.analysis.ranks import BACKWARD, called_at, place_of, rank_groups
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -37,6 +42,45 @@ def check(index: Index) -> Iterator[Finding]:
             groups[place].append(rank)
         if len(groups) > 1:
             yield _finding(groups, since_s)
+    yield from _aborted(index)
+
+
+def _aborted(index: Index) -> Iterator[Finding]:
+    """Yield a finding for the first rank of each parent that was aborted in a collective."""
+    seen: list[Process | None] = []
+    for process in index.snapshot.processes:
+        if aborted_in_collective(index, process):
+            head = family_head(index, process)
+            if head in seen:
+                continue
+            seen.append(head)
+            ranks = [process, *ranks_beside(index, process)]
+            yield Finding(
+                rule=RULE,
+                severity=Severity.CRITICAL,
+                process=process.process,
+                summary=f"{called(process)} was aborted (SIGABRT) during a collective of the ranks",
+                evidence=tuple(_last_words(rank) for rank in ranks[:8]),
+                cause=(
+                    "Native code of the collective called abort(). Gloo does that to a rank that "
+                    "receives more bytes than its own tensor holds: likely the ranks gave tensors "
+                    "of a different size or type to one collective, or called different ones. The "
+                    "reason is on the standard error of that rank."
+                ),
+                advice=(
+                    "Compare the calls at the lines above and the shapes of their tensors: pad or "
+                    "drop a last batch that is smaller. TORCH_DISTRIBUTED_DEBUG=DETAIL compares "
+                    "shapes before each collective and raises an error instead, at a cost in speed."
+                ),
+            )
+
+
+def _last_words(rank: Process) -> str:
+    """Where a rank was last seen, and how it ended."""
+    place, line = last_place(rank), called_at(rank)
+    seen = " ".join(filter(None, (place and f"in {place}", line and f"at {line}")))
+    ended = f"ended: {rank.ended.words}" if rank.ended is not None else "still runs"
+    return f"{called(rank)} {ended}" + (f"; last seen {seen}" if seen else "")
 
 
 def _told_apart(ranks: Sequence[Process], places: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.ranks import (
     rank_groups,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape
+from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.rank_waits import world_size
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -39,6 +39,7 @@ WORKING_S = 300.0
 torch 2.1 to 2.13): until then a rank that works is worth knowing, and no more."""
 WORKING_PERCENT = 10.0
 """CPU use of a rank that works; one that polls stays below it."""
+WORKING_OVER_S = 6.0
 _SAME_STEPS = (
     "Give all ranks the same number of steps (drop_last, or the Join context of "
     "DistributedDataParallel)."
@@ -197,7 +198,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
             "download, a validation) has to end before the timeout of the process group, and a "
             "collective that the others call has to be called by this rank as well.",
         )
-    if (mean_cpu_percent(rank, index.history) or 0.0) < WORKING_PERCENT:
+    if not _is_working(rank, index):
         return _Whereabouts(
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
             " then.",
@@ -209,6 +210,15 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         is_working=True,
     )
+
+
+def _is_working(rank: Process, index: Index) -> bool:
+    """Whether a rank uses the cpu, over the last seconds or, if that is not known, just now."""
+    percent = mean_cpu_percent(rank, index.history, WORKING_OVER_S)
+    if percent is None:
+        thread = main_thread(rank)
+        return thread is not None and thread.state == "R"
+    return percent >= WORKING_PERCENT
 
 
 def _record_words(ranks: Sequence[Process]) -> list[str]:
