@@ -20,7 +20,7 @@ AFTER_S = 20.0
 """Seconds after the exit of a rank in which others fail because of it: a closed connection
 is noticed at once, and a rank that computes calls its next collective later."""
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer")
-"""What gloo says where another rank has ended (third_party/gloo, tcp/pair.cc, torch 2.1 to 2.13)."""
+"""What gloo says where another rank has ended (gloo, tcp/pair.cc, torch 2.1 to 2.13)."""
 
 
 def is_rank_with_group(process: Process) -> bool:
@@ -110,7 +110,9 @@ def aborted_in_collective(index: Index, process: Process) -> bool:
     if ended is None or ended.signal != Signals.SIGABRT or not is_rank_with_group(process):
         return False
     ranks = ranks_beside(index, process)
-    return bool(ranks) and any(last_place(rank) is not None for rank in (process, *ranks))
+    return bool(ranks) and any(
+        last_place(rank) is not None or failed_for_a_peer(index, rank) for rank in (process, *ranks)
+    )
 
 
 def _frames_of(entry: LogEntry) -> tuple[Frame, ...]:

@@ -29,7 +29,7 @@ def findings(job: Program, watched_s: float = WATCHED_S) -> list[dict[str, Any]]
         check=True,
     )
     found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    return [each for each in found if each.get("resolved_s") is None]
+    return [each for each in found if not each["resolved"]]
 
 
 def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Program:

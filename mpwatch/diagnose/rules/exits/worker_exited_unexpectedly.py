@@ -319,12 +319,13 @@ def _in_a_row(
 
 
 def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
-    """The last exception or explicit exit that the hook reported, with the line."""
-    told = [
-        entry
-        for entry in snapshot.log
-        if entry.process == process.process
-        and (entry.kind == "exception" or (entry.kind == "exit" and entry.details.get("how")))
+    """The last exception that the hook reported, else an explicit exit, with the line.
+
+    A launcher's wrapper may turn an exception into `SystemExit`, which is the later of the two.
+    """
+    own = [entry for entry in snapshot.log if entry.process == process.process]
+    told = [entry for entry in own if entry.kind == "exception"] or [
+        entry for entry in own if entry.kind == "exit" and entry.details.get("how")
     ]
     return evidence_of(told[-1]) if told else ()
 
