@@ -12,6 +12,7 @@ import sys
 
 from ..lifecycle.patcher import Point, attribute
 from . import (
+    collectives,
     cuda,
     cuda_ipc,
     forking,
@@ -125,6 +126,9 @@ TABLE = (
 
     # rendezvous.py: notes exception; gauges rendezvous
     Point("rendezvous store", "torch.distributed.rendezvous", rendezvous.install),
+
+    # collectives.py: gauges collectives
+    Point("process groups", "torch.distributed.distributed_c10d", collectives.install),
 
     # forking.py: ends the hook's thread before a call and starts it again afterwards
     *(Point(f"os.{name}", "os", attribute(name, forking.wrap_single_threaded), "3.12")
