@@ -19,6 +19,7 @@ from mpwatch.model.samples import (
     ThreadSample,
     WaitedOn,
 )
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, Process, Thread, Trends, WorkerLoad
 from mpwatch.model.units import seconds_text
 from mpwatch.observe.state.hook_state import HookRecord
@@ -36,11 +37,13 @@ def label(sample: ProcSample, task: Task | None = None) -> str:
         sample: Of the process.
         task: What it runs and its number, if it was started by multiprocessing.
     """
-    if task is not None and sample.role in ("spawned", "pool-worker"):
+    if task is not None and sample.role in ("spawned", "pool-worker", "other"):
         target, number = task
         return target.label(number)
     if sample.role != "other":
         return role_name(sample.role, sample.worker_id, sample.rank)
+    if sample.is_python and len(sample.cmdline) == 1 and "/" not in sample.cmdline[0]:
+        return clean(sample.cmdline[0], 60)  # a title that the program has set: `ray::Actor.step`
     program = python_program(sample.cmdline) if sample.is_python else None
     return program.name if program and program.kind in ("script", "module") else sample.name
 
@@ -66,7 +69,7 @@ def build_process(
 ) -> Process:
     """The process as snapshots show it."""
     sample = record.sample
-    if task is not None and sample.role == "spawned":
+    if task is not None and sample.role in ("spawned", "other"):
         target, number = task
         rank = number if target.is_rank and sample.rank is None else sample.rank
         sample = replace(sample, role=target.role or "spawned", rank=rank)

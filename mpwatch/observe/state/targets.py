@@ -155,9 +155,10 @@ class TargetTable:
         """
         changed: list[ProcessId] = []
         for process, record in records.items():
-            if record.sample.role != "spawned" or record.ended is not None:
-                continue
-            if process in self._targets:
+            # loky starts its workers as programs of their own, whose role is `other`.
+            sample = record.sample
+            is_child = sample.role == "spawned" or (sample.role == "other" and sample.is_python)
+            if not is_child or record.ended is not None or process in self._targets:
                 continue
             target = self._search(process, records, birth_of(process))
             if target is not None:
