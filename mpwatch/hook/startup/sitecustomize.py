@@ -26,9 +26,9 @@ VARIABLE = "PYTHONPATH"
 _BEFORE_NOTHING = DIRECTORY
 _BEFORE_EMPTY = DIRECTORY + "/"
 _BEFORE_TEXT = DIRECTORY + "/."
-_HELPERS = "from multiprocessing."
-"""The code of multiprocessing's own processes. Spawned children get the hook from their parent,
-which knows more about them; forkserver and resource tracker do without."""
+_HELPERS = ("from multiprocessing.", ".resource_tracker import main", ".forkserver import main")
+"""The code of multiprocessing's own processes, and of its copies in loky and multiprocess. Spawned
+children get the hook from their parent, which knows more about them; the others do without."""
 _COMPILE_WORKER = "torch/_inductor/compile_worker/"
 _RUNNER = os.path.join(os.path.dirname(DIRECTORY), "run.py")
 _PYTHONS = ((3, 10), (3, 15))
@@ -101,7 +101,7 @@ def wants_hook():  # type: () -> bool
     if not os.path.basename(os.path.realpath("/proc/self/exe")).startswith("python"):
         return False
     words = sys.orig_argv[1:]
-    if any(word.startswith(_HELPERS) for word in words[:8]):
+    if any(helper in word for word in words[:8] for helper in _HELPERS):
         return False
     if any(_COMPILE_WORKER in word or word == _RUNNER for word in words[:8]):
         return False

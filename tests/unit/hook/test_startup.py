@@ -41,6 +41,8 @@ def test_a_value_without_the_folder_is_left_alone() -> None:
         (["/venv/bin/mpwatch", "run", "x"], False),
         (["-c", "from multiprocessing.spawn import spawn_main; spawn_main()"], False),
         (["-s", "-c", "from multiprocessing.resource_tracker import main;main(3)"], False),
+        (["-c", "from joblib.externals.loky.backend.resource_tracker import main; main(4)"], False),
+        (["-c", "from multiprocess.spawn import spawn_main; spawn_main()"], True),
         (["/x/torch/_inductor/compile_worker/__main__.py", "--kind=fork"], False),
         (["-m", "joblib.externals.loky.backend.popen_loky_posix"], True),
         ([], True),
