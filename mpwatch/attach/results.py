@@ -82,7 +82,7 @@ class Detached:
     fix: str = ""
     took_s: float = 0.0
     method: str = ""
-    """`socket` (the hook was asked), `remote_exec`, `pending call`, or `called off` (the hook was
+    """`socket` (by a request to the hook), `remote_exec`, `pending call`, or `called off` (the hook was
     not loaded yet); empty if there was nothing to detach."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
@@ -90,6 +90,11 @@ class Detached:
     """Whether the process had a hook before the detach."""
     left: tuple[str, ...] = ()
     """Changes of the hook that could not be undone, one sentence each."""
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the process still has the hook, possibly until a queued detach runs."""
+        return self.state not in ("absent", "gone")
 
 
 class Refused(Exception):
