@@ -187,7 +187,9 @@ class AttachSession:
         if not done and not staying and not pending:
             words = "The processes that had the hook have ended, or it was detached before."
         if pending:
-            words += f" It will be detached from {_processes(pending)} when they run Python code again."
+            words += (
+                f" It will be detached from {_processes(pending)} when they run Python code again."
+            )
         if staying:
             first = staying[0]
             words += (

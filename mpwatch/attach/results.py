@@ -82,8 +82,8 @@ class Detached:
     fix: str = ""
     took_s: float = 0.0
     method: str = ""
-    """`socket` (by a request to the hook), `remote_exec`, `pending call`, or `called off` (the hook was
-    not loaded yet); empty if there was nothing to detach."""
+    """`socket` (by a request to the hook), `remote_exec`, `pending call`, or `called off` (the hook
+    was not loaded yet); empty if there was nothing to detach."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
     had_hook: bool = True

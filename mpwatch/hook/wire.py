@@ -158,8 +158,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `protocol`, `pid` and `start_ticks` as the process sees itself, `python` ("3.11.7"), `torch`
   ("2.13.0" or null while it is not loaded), `started_by` (instrument, run, fork, spawn, forkserver,
   attach);
-- `birth`: description by the parent: `parent`, `parent_start_ticks`, `name`, `target`, `daemon`,
-  and for a DataLoader worker `worker_id` and `loader` (key of its iterator in the parent); or empty;
+- `birth`: description by the parent, or empty: `parent`, `parent_start_ticks`, `name`, `target`,
+  `daemon`, and for a DataLoader worker `worker_id` and `loader` (key of its iterator there);
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `version`: of the hook's sources, see `sources_version`; null while or if that is not known;

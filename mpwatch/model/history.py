@@ -27,7 +27,7 @@ ProcessMetric: TypeAlias = Literal[
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
-    "looks",  # a point for each time py-spy took stacks, which stops and wakes the process
+    "stack_stops",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[
     "shm_used_bytes",

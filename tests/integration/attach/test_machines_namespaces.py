@@ -106,5 +106,5 @@ def test_an_observer_without_rights_is_told_of_the_other_user_namespace(inner: P
     )  # fmt: skip
     if "Permission denied" in done.stderr or "No module named" in done.stderr:
         pytest.skip("this installation cannot be read by others")
-    assert done.stdout.splitlines()[0] == "it lives in another user namespace"
+    assert done.stdout.splitlines()[0] == "it is in another user namespace"
     assert "or run mpwatch inside that container" in done.stdout
