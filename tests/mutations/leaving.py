@@ -32,7 +32,10 @@ LEAVING = (
         "_begin",
         'session.leave("failed")',
         "",
-        (ENTERING + "test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done",),
+        (
+            ENTERING
+            + "test_a_handler_that_raises_at_any_point_leaves_the_hook_attached_or_detached",
+        ),
     ),
     Mutation(
         7,
@@ -41,7 +44,10 @@ LEAVING = (
         "",
         "_ATTEMPTS = (1, 2, 3)",
         "_ATTEMPTS = (1,)",
-        (ENTERING + "test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done",),
+        (
+            ENTERING
+            + "test_a_handler_that_raises_at_any_point_leaves_the_hook_attached_or_detached",
+        ),
     ),
     Mutation(
         7,
@@ -50,10 +56,7 @@ LEAVING = (
         "Session.__init__",
         "weakref.proxy(self)",
         "self",
-        (
-            ENDS
-            + "test_a_hook_that_left_is_gone_at_once_with_its_ring_though_gc_is_off[uninstrument]",
-        ),
+        (ENDS + "test_a_detached_hook_and_its_ring_are_freed_at_once_without_gc[uninstrument]",),
     ),
     Mutation(
         7,
@@ -89,7 +92,7 @@ LEAVING = (
         "Server.remove_socket",
         "runtime_dir.remove(self._session.system, self.path)",
         "",
-        (GUEST + "test_detach_answers_and_leaves_nothing",),
+        (GUEST + "test_detach_answers_and_removes_everything",),
     ),
     Mutation(
         7,
@@ -152,7 +155,7 @@ LEAVING = (
         "Server._accept",
         "not may_connect(sock, self._session.system.os.getuid())",
         "False",
-        (BAD + "test_another_user_is_told_nothing_even_where_the_door_stands_open",),
+        (BAD + "test_another_user_gets_no_data_even_if_the_socket_is_open_to_all",),
     ),
     Mutation(
         8,
@@ -188,7 +191,7 @@ LEAVING = (
         "replace_reducer",
         "for kind in types:\n    pickler.register(kind, ours)",
         "module.reductions.reduce_storage = ours",
-        (TENSORS + "test_each_worker_carries_the_hook_and_its_tensors_are_followed_to_main[fork]",),
+        (TENSORS + "test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main[fork]",),
     ),
     Mutation(
         9,

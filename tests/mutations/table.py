@@ -86,7 +86,7 @@ TABLE = (
         "ForkSteps._deliver_again",
         "_thread.interrupt_main",
         "id",
-        (GUEST + "test_exceptions_of_signal_handlers_reach_the_program_wherever_they_strike",),
+        (GUEST + "test_exceptions_of_signal_handlers_reach_the_program_at_any_point",),
     ),
     Mutation(
         1,
@@ -140,7 +140,7 @@ TABLE = (
         "memory_device",
         "system.os.makedev(int(major), int(minor)) if kind in _IN_MEMORY else None",
         "system.os.makedev(int(major), int(minor))",
-        (FROZEN + "test_a_job_goes_on_while_the_disk_under_its_runtime_directory_is_frozen",),
+        (FROZEN + "test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen",),
     ),
     Mutation(
         2,
@@ -149,7 +149,7 @@ TABLE = (
         "Session._open_in",
         "self.is_on_disk",
         "False",
-        (FROZEN + "test_a_job_goes_on_while_the_disk_under_its_runtime_directory_is_frozen",),
+        (FROZEN + "test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen",),
     ),
     Mutation(
         2,
@@ -177,7 +177,7 @@ TABLE = (
         "Server._accept",
         "sock.setblocking(False)",
         "",
-        (BAD + "test_what_an_observer_does_not_read_is_not_kept_for_it",),
+        (BAD + "test_data_that_an_observer_does_not_read_is_not_kept",),
     ),
     Mutation(
         2,
@@ -251,7 +251,7 @@ TABLE = (
         "Session.enter",
         "self.patcher.install(points)",
         "import multiprocessing.queues\nself.patcher.install(points)",
-        (GUEST + "test_coming_in_imports_neither_torch_nor_what_it_listens_to",),
+        (GUEST + "test_attaching_imports_neither_torch_nor_the_patched_modules",),
     ),
     Mutation(
         4,
@@ -269,7 +269,7 @@ TABLE = (
         "_enter_uncollected",
         "gc.disable()",
         "",
-        (GUEST + "test_coming_in_collects_no_garbage_and_leaves_collecting_as_it_was",),
+        (GUEST + "test_attaching_collects_no_garbage_and_keeps_the_setting_of_gc",),
     ),
     Mutation(
         3,
@@ -342,7 +342,7 @@ TABLE = (
         "connection = Connection(sock, self._session)",
         "self._session.system.os.set_inheritable(fd, True)\n"
         "connection = Connection(sock, self._session)",
-        (GUEST + "test_no_descriptor_of_a_hook_that_is_visited_would_survive_an_exec",),
+        (GUEST + "test_no_descriptor_of_a_connected_hook_survives_an_exec",),
     ),
     Mutation(
         5,
@@ -361,8 +361,7 @@ TABLE = (
         "session.call_with_next_record(self.start_again)",
         "",
         (
-            REFUSED
-            + "test_where_neither_fork_nor_thread_is_to_be_had_the_hook_is_back_once_there_is_"
+            REFUSED + "test_after_refused_forks_and_threads_the_hook_answers_once_there_is_"
             "room[memory-12]",
         ),
     ),
@@ -400,7 +399,7 @@ TABLE = (
         "Connection.push",
         "not self._outbox",
         "True",
-        (BAD + "test_what_an_observer_does_not_read_is_not_kept_for_it",),
+        (BAD + "test_data_that_an_observer_does_not_read_is_not_kept",),
     ),
     Mutation(
         6,
@@ -409,7 +408,7 @@ TABLE = (
         "Server._wait_and_serve",
         "len(self._connections) < CONNECTIONS",
         "True",
-        (BAD + "test_more_observers_than_there_is_room_for_wait_until_one_leaves",),
+        (BAD + "test_more_observers_than_allowed_wait_until_one_disconnects",),
     ),
     Mutation(
         6,
@@ -427,10 +426,7 @@ TABLE = (
         "ForkSteps._bring_back",
         "session.sweeper.count_fork()",
         "",
-        (
-            FORKS + "test_what_children_leave_that_end_without_ceremony_is_bounded_while_their_"
-            "parent_runs",
-        ),
+        (FORKS + "test_files_of_killed_children_are_bounded_while_their_parent_runs",),
     ),
     *LEAVING,
 )

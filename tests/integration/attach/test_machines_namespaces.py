@@ -91,7 +91,9 @@ def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: 
     assert list(folder.iterdir()) == []
 
 
-def test_an_observer_without_rights_is_told_of_the_other_user_namespace(inner: ProcessId) -> None:
+def test_an_observer_without_rights_gets_the_other_user_namespace_as_reason(
+    inner: ProcessId,
+) -> None:
     done = subprocess.run(
         [
             "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs",
