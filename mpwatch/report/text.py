@@ -357,7 +357,7 @@ def host_lines(host: HostSample, style: TextStyle) -> list[str]:
 def segment_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """A row for the segments that one process created and the same processes map."""
     columns = [
-        Column("MADE BY", is_flexible=True),
+        Column("CREATOR", is_flexible=True),
         Column("KIND"),
         Column("COUNT", is_number=True),
         Column("SIZE", is_number=True),

@@ -185,7 +185,7 @@ class Fold:
             return
         self._processes.changed(taken.process, self._at_s)
         if taken.source != "hook":
-            self._history.add_point(taken.process, "looks", taken.at_s, 1)
+            self._history.add_point(taken.process, "stack_stops", taken.at_s, 1)
         record.stacks_problem, record.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             record.stacks = _by_thread(taken.stacks, self._equal_stacks)

@@ -104,7 +104,7 @@ def test_the_stack_that_initialises_cuda_is_noted_without_initialising_it() -> N
     assert module._queued_calls == []
 
 
-def test_a_program_that_leaves_cuda_alone_is_asked_nothing_of_it() -> None:
+def test_without_cuda_in_use_no_gauge_is_read() -> None:
     session: Any = Session()
     module: Any = ModuleType("torch.cuda")
     module._initialized = False

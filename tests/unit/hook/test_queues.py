@@ -132,7 +132,7 @@ def test_after_a_fork_the_next_call_is_recorded_in_either_process(
     assert session.ring.handed_out() == before + 1
 
 
-def test_a_function_that_somebody_put_in_its_place_is_called_as_the_program_calls_it(
+def test_a_replacement_by_a_library_is_called_with_the_programs_arguments(
     session: Session,
 ) -> None:
     calls: list[Any] = []
