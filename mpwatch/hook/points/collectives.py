@@ -71,6 +71,7 @@ class Groups:
 
 
 def install(module: ModuleType, session: Context) -> Undo:
+    """Follow the process groups that are made, and those that exist."""
     groups = Groups()
 
     def wrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:

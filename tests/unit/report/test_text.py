@@ -308,7 +308,8 @@ def test_a_diagnosis_ends_with_what_the_job_is_doing() -> None:
     assert text.split("\n\n")[-1] == (
         "WHAT THE JOB IS DOING\n"
         "  main: 100 % waiting for batches from worker 0\n"
-        "  Watched for 30 s, 60 readings. CPU time is exact; a share of waiting may be off by 13 percentage\n"
+        "  Watched for 30 s, 60 readings. CPU time is exact; a share of waiting may be off by 13 "
+        "percentage\n"
         "  points."
     )
 
