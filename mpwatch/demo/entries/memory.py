@@ -37,6 +37,13 @@ SCENARIOS = (
         memory_mib=150,
     ),
     Scenario(
+        name="steady-growth",
+        title="make a pipe for each request to a worker and close none of them",
+        neighbour="closes the pipe after the answer",
+        expected=("steady-growth",),
+        shows_s=40,
+    ),
+    Scenario(
         name="compile-worker-pool",
         title="compile a function and keep the pool of compile workers",
         neighbour="shuts the pool down after the compilation",

@@ -42,6 +42,15 @@ SCENARIOS = (
         is_alone=True,
     ),
     Scenario(
+        name="bottleneck-process",
+        title="keep the statistics of all workers in the dict of one Manager",
+        neighbour="each worker counts for itself and reports now and then",
+        expected=("bottleneck-process",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
+    Scenario(
         name="gil-bound-threads",
         title="tokenize in four Python threads, of which one at a time can run",
         neighbour="the threads call operators that release the interpreter lock",

@@ -8,6 +8,7 @@ from signal import Signals
 from mpwatch.diagnose.analysis.exits import CRASH_SIGNALS, ended_python, last_seen
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.rank_exits import aborted_in_collective
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
@@ -20,7 +21,8 @@ _SIGNALS = CRASH_SIGNALS - {Signals.SIGBUS}
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each Python process that ended by a crash signal."""
     for process, ended in ended_python(index.snapshot):
-        if ended.signal in _SIGNALS:
+        # Gloo and NCCL abort a rank on purpose: that is told of the collective.
+        if ended.signal in _SIGNALS and not aborted_in_collective(index, process):
             yield _finding(process, ended)
 
 

@@ -46,6 +46,17 @@ def test_a_worker_that_outlives_its_parent_is_named_with_what_it_holds() -> None
     assert "kill 200" in finding.advice
 
 
+def test_the_cause_tells_of_a_loader_only_where_there_is_one() -> None:
+    call = thread(200, "torch/distributed/distributed_c10d.py:all_reduce", "train.py:step:4")
+    rank = replace(orphan(threads=[call]), role="spawned")
+
+    finding = only(orphaned_workers.check, world(dead_main(NOW_S - 30, signal=9), rank))
+
+    assert "DataLoader" not in finding.cause
+    assert "last seen in all_reduce" in finding.cause
+    assert "worker_init_fn" not in finding.advice
+
+
 @pytest.mark.parametrize("holding", [{"fds": fds(20, gpu=3)}, {"more": {"gpus": (GpuUse(0, 1),)}}])
 def test_a_survivor_that_holds_a_gpu_is_critical(holding: dict[str, object]) -> None:
     job = world(dead_main(NOW_S - 30, signal=9), orphan(**holding))
