@@ -10,7 +10,7 @@ from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
-STANDING_S = 8.0
+STALLED_S = 8.0
 """A process without progress for this long is stalled. Longer than a DataLoader's polls of 5 s."""
 TICK_S = 0.02
 """CPU time between two readings that counts as progress: a poll costs less."""
@@ -18,7 +18,7 @@ TICK_S = 0.02
 SAMPLES = 8
 """With fewer points a share means nothing."""
 SHARE_SPAN_S = 12.0
-"""Longer than `STANDING_S`: a job that is stalled from its start has a finding about that alone."""
+"""Longer than `STALLED_S`: a job that is stalled from its start has a finding about that alone."""
 WAKES = 3
 WAKES_PER_S = 0.6
 """Wake-ups of the main thread that still count as stalled: a DataLoader polls every 5 s."""
@@ -127,15 +127,15 @@ def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> 
     return False
 
 
-def stands(process: Process, index: Index, at_least_s: float = STANDING_S) -> bool:
+def is_stalled(process: Process, index: Index, at_least_s: float = STALLED_S) -> bool:
     """Whether a process is stalled: without progress for at least some seconds."""
     quiet = quiet_s(process, index)
     return quiet is not None and quiet >= at_least_s
 
 
-def all_stand(processes: Iterable[Process], index: Index) -> bool:
+def are_stalled(processes: Iterable[Process], index: Index) -> bool:
     """Whether all of some processes are stalled; true of no processes."""
-    return all(stands(process, index) for process in processes)
+    return all(is_stalled(process, index) for process in processes)
 
 
 def mean_cpu_percent(process: Process, history: History, over_s: float = 15.0) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.idle_time import stands
+from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import family_head
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -49,7 +49,7 @@ BACKWARD = "the backward pass"
 def place_of(rank: Process, index: Index) -> str | None:
     """The collective a rank is in; the backward pass, if it has been stalled in it."""
     name = in_collective(rank)
-    if name is None and is_in_backward(rank) and stands(rank, index):
+    if name is None and is_in_backward(rank) and is_stalled(rank, index):
         return BACKWARD
     return name
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import pytest
 
 from mpwatch.diagnose.analysis.idle_time import (
-    STANDING_S,
+    STALLED_S,
+    is_stalled,
     mean_cpu_percent,
     quiet_s,
-    stands,
     watched_s,
 )
 from mpwatch.diagnose.analysis.index import Index
@@ -51,12 +51,12 @@ def seen(process: Process, past: History) -> tuple[Process, Index]:
     return process, Index(world(process), past)
 
 
-def test_who_never_wakes_up_stands() -> None:
-    assert stands(*seen(STANDING, past([40.0] * 31)))
+def test_a_process_that_never_wakes_up_is_stalled() -> None:
+    assert is_stalled(*seen(STANDING, past([40.0] * 31)))
 
 
 def test_a_poll_every_five_seconds_is_standing() -> None:
-    assert stands(*seen(STANDING, past(bursts(5, of=2))))
+    assert is_stalled(*seen(STANDING, past(bursts(5, of=2))))
 
 
 def test_who_wakes_up_often_works_though_it_uses_no_cpu() -> None:
@@ -67,8 +67,8 @@ def test_that_somebody_looked_at_it_does_not_wake_a_standing_process() -> None:
     woken_by_looks = bursts(3, of=10)
     looked_at = [0.5 + 3 * n for n in range(10)]
 
-    assert not stands(*seen(STANDING, past(woken_by_looks)))
-    assert stands(*seen(STANDING, past(woken_by_looks, sorted(looked_at, reverse=True))))
+    assert not is_stalled(*seen(STANDING, past(woken_by_looks)))
+    assert is_stalled(*seen(STANDING, past(woken_by_looks, sorted(looked_at, reverse=True))))
 
 
 @pytest.mark.parametrize("later_s", [0, 1, 2, 3])
@@ -85,7 +85,7 @@ def test_looks_do_not_hide_that_it_works_between_them() -> None:
     quiet = quiet_s(*seen(STANDING, past(bursts(1, of=3), looks=(25.5, 19.5, 13.5, 7.5, 1.5))))
 
     assert quiet is not None
-    assert quiet < STANDING_S
+    assert quiet < STALLED_S
 
 
 def test_one_reading_of_the_switches_says_nothing() -> None:
@@ -99,7 +99,7 @@ def test_who_works_is_seen_to_although_somebody_looks_at_it_all_the_time() -> No
 
     assert quiet is not None
     assert quiet < 2
-    assert stands(*seen(STANDING, past(bursts(1, of=8), looks)))
+    assert is_stalled(*seen(STANDING, past(bursts(1, of=8), looks)))
 
 
 def test_who_went_over_to_another_wait_has_moved_though_it_took_no_cpu() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
+from mpwatch.diagnose.analysis.idle_time import STALLED_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import loader_owners
@@ -34,7 +34,7 @@ class LoaderStall:
         return f"batch {self.loader.next_task}"
 
 
-def loader_stalls(index: Index, at_least_s: float = STANDING_S) -> Iterator[LoaderStall]:
+def loader_stalls(index: Index, at_least_s: float = STALLED_S) -> Iterator[LoaderStall]:
     """All loaders whose main process is stalled waiting for a batch."""
     writers: Mapping[int, tuple[ProcessId, ...]] | None = None
     for owner, workers in loader_owners(index):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.collectives import ONE_SHAPE, Recorded, number_of, unfinished
-from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
+from mpwatch.diagnose.analysis.idle_time import STALLED_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.rank_exits import (
@@ -30,7 +30,7 @@ def check(index: Index) -> Iterator[Finding]:
     """
     for ranks in rank_groups(index):
         waits = {rank.process: quiet_s(rank, index) for rank in ranks}
-        if any((wait or 0.0) < STANDING_S for wait in waits.values()):
+        if any((wait or 0.0) < STALLED_S for wait in waits.values()):
             continue
         places = [place_of(rank, index) for rank in ranks]
         if any(place is None for place in places):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.collectives import recorded
 from mpwatch.diagnose.analysis.exits import death_of
-from mpwatch.diagnose.analysis.idle_time import STANDING_S, mean_cpu_percent, quiet_s, stands
+from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
 from mpwatch.diagnose.analysis.ranks import (
@@ -61,7 +61,7 @@ def check(index: Index) -> Iterator[Finding]:
         if len(inside) < len(late) and not _all_stand(late, index):
             continue
         waits = [quiet for rank in inside if (quiet := quiet_s(rank, index)) is not None]
-        if not waits or len(waits) < len(inside) or min(waits) < STANDING_S:
+        if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
             continue
         gone = [] if late else _gone(ranks, index)
         names = sorted({f"{places[rank.process]}" for rank in inside})
@@ -88,7 +88,7 @@ def _joining(index: Index) -> Iterator[Finding]:
 
 def _all_stand(late: Sequence[Process], index: Index) -> bool:
     """Whether those that are elsewhere have not moved for long either."""
-    return all(stands(rank, index, ALL_STAND_S) for rank in late)
+    return all(is_stalled(rank, index, ALL_STAND_S) for rank in late)
 
 
 def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
@@ -191,7 +191,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
             f"{name} waits for a batch of its DataLoader.",
             "Look at the workers of that rank: what they wait for keeps all ranks waiting.",
         )
-    if stands(rank, index):
+    if is_stalled(rank, index):
         return _Whereabouts(
             f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}.",
             f"Find out what {name} waits for{at}. What only one rank does (a checkpoint, a "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.forecast import growth
-from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
+from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.model.findings import Finding, Severity
@@ -55,19 +55,19 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     """Put into words that children of a process have failed, and that it has not joined them."""
     ordered = sorted(children, key=lambda pair: (pair[1].at_s, pair[0].process.start_ticks))
     first, ended = ordered[0]
-    is_stalled = stands(parent, index)
+    has_stalled = is_stalled(parent, index)
     names = all_called(child for child, _ in ordered)
     evidence = [f"{called(child)} ended: {end.words}" for child, end in ordered[:4]]
     evidence.append(
         f"{called(parent)} has not collected the exit status for at least "
         f"{seconds_text(index.snapshot.at_s - ended.at_s)}"
     )
-    if is_stalled:
+    if has_stalled:
         quiet = seconds_text(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING if is_stalled else Severity.INFO,
+        severity=Severity.WARNING if has_stalled else Severity.INFO,
         process=first.process,
         subject="failed",
         summary=f"{called(parent)} has not joined {names}: {ended.words}",
@@ -77,7 +77,7 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
             f"{called(parent)} has not asked."
             + (
                 " Possible: it waits for something that this child was to send or to do."
-                if is_stalled
+                if has_stalled
                 else ""
             )
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.idle_time import all_stand
+from mpwatch.diagnose.analysis.idle_time import are_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.waits.loader_waits import (
@@ -33,7 +33,7 @@ def check(index: Index) -> Iterator[Finding]:
     for stall in loader_stalls(index):
         if not all(is_idle(worker) and not has_unsent(worker) for worker in stall.workers):
             continue
-        if all_stand(stall.workers, index):
+        if are_stalled(stall.workers, index):
             yield _lost(stall, losses)
 
 

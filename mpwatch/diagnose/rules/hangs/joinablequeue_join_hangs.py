@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.idle_time import all_stand, quiet_s
+from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
@@ -26,7 +26,7 @@ def check(index: Index) -> Iterator[Finding]:
         quiet = quiet_s(process, index)
         children = list(children_started_by(index, process))
         living = [p for p in children if not p.is_gone and p.role != "resource-tracker"]
-        if quiet is None or quiet < STUCK_S or not all_stand(living, index):
+        if quiet is None or quiet < STUCK_S or not are_stalled(living, index):
             continue
         if any(_wakes_by_itself(consumer) for consumer in living):
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
-from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
+from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
 from mpwatch.diagnose.analysis.stack_patterns import calls, shape_in, shape_of, user_frame
@@ -41,7 +41,7 @@ def check(index: Index) -> Iterator[Finding]:
         lost = list(_lost(pools or (), living))
         seen = list(_seen_deaths(children))
         deaths = [*seen, *_replaced(living), *lost]
-        if not deaths or not all(stands(p, index, STUCK_S / 2) for p in living):
+        if not deaths or not all(is_stalled(p, index, STUCK_S / 2) for p in living):
             continue
         frame = user_frame(own_frames(waits[0].stack))
         at = "" if frame is None else f", at {frame_words(frame)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import memory_room
-from mpwatch.diagnose.analysis.idle_time import stands
+from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import of_role
 from mpwatch.model.findings import Finding, Severity
@@ -20,7 +20,7 @@ OF_MEMORY = 0.05
 def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for `MANY` or more idle compile workers."""
     workers = list(of_role(index.snapshot, "compile-worker"))
-    if len(workers) < MANY or not all(stands(w, index, IDLE_S) for w in workers):
+    if len(workers) < MANY or not all(is_stalled(w, index, IDLE_S) for w in workers):
         return
     held = sum(worker.private_bytes or 0 for worker in workers)
     room = memory_room(index.snapshot)

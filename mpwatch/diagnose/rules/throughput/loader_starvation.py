@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.idle_time import all_stand, mean_cpu_percent, wait_share, waiting_s
+from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.stack_merge import merge
@@ -58,7 +58,7 @@ def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> 
 def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> bool:
     """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
     main = wait_share(owner, index.history)
-    if main is None or main < WAIT_SHARE or all_stand(workers, index):
+    if main is None or main < WAIT_SHARE or are_stalled(workers, index):
         return False
     # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
     waited_s = waiting_s(owner, index.history)
