@@ -28,7 +28,7 @@ from mpwatch.model.commands import Pause, Seek
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import Recording
-from mpwatch.observe.recording.timeline import Tape
+from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.replay import ReplaySource
 from mpwatch.tui.app import MpwatchApp
 
@@ -113,13 +113,13 @@ def best_moment(path: str, rules: Sequence[str]) -> float:
         named = is_alive * (1 + len(unresolved.intersection(rules)))
         # On a busy machine a hook may answer late for a moment, which is not what is to be shown.
         are_answering = all(p.hook.state != "silent" for p in snapshot.living())
-        found.append(((named, are_answering), tape.at_s))
+        found.append(((named, are_answering), timeline.at_s))
 
     with Recording(path) as recording:
-        tape = Tape(recording, keeps=False)
-        while not tape.is_at_end:
-            tape.step(1)
-            judge(tape.snapshot())
+        timeline = Timeline(recording, keeps=False)
+        while not timeline.is_at_end:
+            timeline.step(1)
+            judge(timeline.snapshot())
     best = max(score for score, _ in found)
     if best[0] < 2:
         raise SystemExit(f"{path}: none of {', '.join(rules)} was found; is the machine busy?")

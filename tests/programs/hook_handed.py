@@ -1,4 +1,8 @@
-"""What processes are handed and how it goes wrong: `hook_handed.py MISTAKE`."""
+"""What processes are handed and how it goes wrong: `hook_handed.py MISTAKE...`.
+
+Each mistake is made in a forked process of its own, which is instrumented there: so torch and the
+module that its optimizers import are loaded once.
+"""
 
 from __future__ import annotations
 
@@ -211,6 +215,19 @@ def show() -> None:
         os.write(1, "".join(f"{line}\n" for line in lines).encode())
 
 
+def make(mistake: str) -> int:
+    """Make one mistake in a process of its own, and return its exit code."""
+    print(f"mistake {mistake}", flush=True)
+    pid = os.fork()
+    if pid == 0:
+        mpwatch.instrument()
+        globals()[mistake]()
+        sys.exit()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 if __name__ == "__main__":
-    mpwatch.instrument()
-    globals()[sys.argv[1]]()
+    torch.optim.SGD([torch.zeros(1)])  # imports torch._dynamo
+    for name in sys.argv[1:]:
+        if make(name) != 0:
+            sys.exit(f"{name} failed")

@@ -77,6 +77,9 @@ def refused() -> None:
 def processes() -> None:
     """EAGAIN: as many processes and threads as RLIMIT_NPROC allows, which root may exceed."""
 
+    # That user may not be allowed to read the installation.
+    import mpwatch.hook.session  # noqa: F401
+
     user = 61_000 + os.getpid() % 4000
     folder = tempfile.mkdtemp()
     os.chown(folder, user, user)

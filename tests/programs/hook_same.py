@@ -166,6 +166,10 @@ def opened() -> Iterator[str]:
             yield os.readlink(f"/proc/self/fd/{fd}")
 
 
+def kept_open() -> list[str]:
+    return [path for path in opened() if path.endswith((".notes", "/comm", "/stat"))]
+
+
 def put_in_vain(fifo: Any, until_s: float) -> None:
     """Put into a closed queue until an alarm; a function, for jumps back are not in every `try`."""
     ends_s = time.monotonic() + 5
@@ -192,7 +196,11 @@ def kinds() -> None:
             except kind:
                 struck += 1
         say(kind, struck)
-    say("files", [path for path in opened() if path.endswith((".notes", "/comm", "/stat"))])
+    # The hook's own thread may be writing the last notes now.
+    ends_s = time.monotonic() + 5
+    while (left := kept_open()) and time.monotonic() < ends_s:
+        time.sleep(0.01)
+    say("files", left)
 
 
 def interrupted() -> None:

@@ -97,9 +97,9 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
         assert eventually(lambda: inject(running.process).state == "ready")
 
 
-def test_vector_registers_survive_a_hundred_attaches(start: Start) -> None:
+def test_vector_registers_survive_thirty_attaches(start: Start) -> None:
     running = start("attach_vectors")
-    for _ in range(100):
+    for _ in range(30):
         assert inject(running.process, timeout_s=20).state == "ready"
         assert detach(running.process, timeout_s=20).state == "absent"
     running.lines.clear()
@@ -124,7 +124,7 @@ def resident_kib(pid: int) -> int:
     return int(status(pid, "VmRSS").split()[0])
 
 
-def test_two_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> None:
+def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> None:
     running = start("attach_plain", "busy")
     stderr_before = os.readlink(f"/proc/{running.pid}/fd/2")
 
@@ -145,17 +145,17 @@ def test_two_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> N
         attach_and_detach()
     before, memory_before = settled(), resident_kib(running.pid)
     anonymous_before = anonymous_count(running.pid)
-    for _ in range(200):
+    for _ in range(100):
         attach_and_detach()
     assert settled() == before
     assert resident_kib(running.pid) - memory_before < 2048
-    assert anonymous_count(running.pid) - anonymous_before < 20
+    assert anonymous_count(running.pid) - anonymous_before < 10
     assert os.readlink(f"/proc/{running.pid}/fd/2") == stderr_before
 
 
 def test_threads_other_than_the_stopped_one_keep_running(start: Start) -> None:
     running = start("attach_plain", "threads")
-    for _ in range(20):
+    for _ in range(10):
         assert inject(running.process, timeout_s=5).state == "ready"
         assert detach(running.process, timeout_s=5).state == "absent"
     # Four threads take turns of 5 ms each; on a busy machine not all come by in every look.

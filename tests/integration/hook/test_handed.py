@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -9,20 +10,51 @@ import pytest
 
 from tests.conftest import PROGRAMS
 
-pytestmark = pytest.mark.slow
+# One worker has all of them, because the mistakes are made by one program.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("handed")]
+
+TRAINED_APART = ("on_self", "by_a_method", "by_a_partial")
+TRAINED_WELL = (
+    "shared",
+    "with_a_way_back",
+    "one_after_another",
+    "on_self_shared",
+    "on_self_with_a_way_back",
+    "by_a_method_with_a_way_back",
+)
+VIEWS_LEFT_ALONE = ("view_taken_afterwards", "view_of_what_stays")
+MISTAKES = (
+    "never",
+    *TRAINED_APART,
+    "on_self_undone",
+    "undone",
+    *TRAINED_WELL,
+    "many",
+    "few",
+    "view_in_an_argument",
+    "view_in_a_variable",
+    *VIEWS_LEFT_ALONE,
+)
 
 
-def notes_of(mistake: str, kind: str) -> list[dict[str, Any]]:
-    """The notes of a kind that a mistake leaves in any process of the program."""
+@functools.cache
+def lines_of_all() -> dict[str, list[str]]:
+    """What the program prints about each mistake."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_handed.py"), mistake],
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_handed.py"), *MISTAKES],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=180,
         check=True,
     )
-    lines = done.stdout.splitlines()
+    parts = done.stdout.split("mistake ")[1:]
+    return {part.split("\n", 1)[0]: part.splitlines()[1:] for part in parts}
+
+
+def notes_of(mistake: str, kind: str) -> list[dict[str, Any]]:
+    """The notes of a kind that a mistake leaves in any process of the program."""
+    lines = lines_of_all()[mistake]
     assert "missing {} []" in lines
     notes = [json.loads(line[5:]) for line in lines if line.startswith("note ")]
     return [note for note in notes if note["kind"] == kind]
@@ -38,7 +70,7 @@ def test_a_model_that_several_processes_train_each_for_itself_is_named() -> None
     assert "train" in [frame[0] for frame in notes[0]["frames"]]
 
 
-@pytest.mark.parametrize("way", ["on_self", "by_a_method", "by_a_partial"])
+@pytest.mark.parametrize("way", TRAINED_APART)
 def test_a_model_that_comes_without_being_an_argument_is_found(way: str) -> None:
     notes = notes_of(way, "parameters-not-shared")
 
@@ -59,17 +91,7 @@ def test_parameters_whose_sharing_was_undone_in_the_child_are_named_by_each() ->
     assert [(note["what"], note["how"]) for note in notes] == [("weight, bias", "undone")] * 2
 
 
-@pytest.mark.parametrize(
-    "healthy",
-    [
-        "shared",
-        "with_a_way_back",
-        "one_after_another",
-        "on_self_shared",
-        "on_self_with_a_way_back",
-        "by_a_method_with_a_way_back",
-    ],
-)
+@pytest.mark.parametrize("healthy", TRAINED_WELL)
 def test_models_that_are_shared_or_sent_back_or_trained_in_turn_are_left_alone(
     healthy: str,
 ) -> None:
@@ -102,6 +124,6 @@ def test_an_array_left_behind_is_found_in_a_variable() -> None:
     assert [note["path"] for note in notes_of("view_in_a_variable", "dangling-view")] == ["view"]
 
 
-@pytest.mark.parametrize("healthy", ["view_taken_afterwards", "view_of_what_stays"])
+@pytest.mark.parametrize("healthy", VIEWS_LEFT_ALONE)
 def test_arrays_that_look_at_the_memory_of_their_tensor_are_left_alone(healthy: str) -> None:
     assert notes_of(healthy, "dangling-view") == []

@@ -12,6 +12,7 @@ import pytest
 import mpwatch
 from tests.conftest import PROGRAMS
 from tests.integration.hook.test_fork_warnings import INTERPRETERS, version_of
+from tests.integration.hook.tracebacks import without_wrappers
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,7 @@ def outcome(python: Path, program: str, has_hook: str, case: str, *options: str)
     )
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", done.stdout)
     text = NOBODY_LISTENS.sub("NOBODY LISTENS", re.sub(r"\b\d{2,}\b", "N", text))
-    return done.returncode, text
+    return done.returncode, without_wrappers(text, version_of(python))
 
 
 def difference(python: Path, program: str, case: str, *options: str) -> str:
