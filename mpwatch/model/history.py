@@ -33,7 +33,7 @@ ProcessMetric: TypeAlias = Literal[
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
-    "looks",  # a point for each time py-spy took stacks, which stops and wakes the process
+    "stack_stops",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[
     "shm_used_bytes",

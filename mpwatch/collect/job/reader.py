@@ -288,13 +288,13 @@ class _ProcessReaders:
             rollups = _most_urgent(dues, lambda due: due.memory, request.memory_count)
         found = {}
         for process, due in dues.items():
-            is_looked_at = process == request.looked_at
-            has_listing = is_looked_at and due.descriptors is not None
+            is_followed = process == request.followed
+            has_listing = is_followed and due.descriptors is not None
             found[process] = Probes(
-                threads=is_looked_at or (request.threads and due.threads is not None),
+                threads=is_followed or (request.threads and due.threads is not None),
                 descriptors=has_listing or process in descriptors,
-                mappings=process in mappings or (is_looked_at and due.mappings is not None),
-                memory=process in rollups or (is_looked_at and due.memory is not None),
+                mappings=process in mappings or (is_followed and due.mappings is not None),
+                memory=process in rollups or (is_followed and due.memory is not None),
             )
         return found
 
@@ -332,8 +332,8 @@ class ReadRequest:
     memory_ahead: bool = False
     """Begin to read the memory of all processes in the background, for the next reading."""
     gpu: bool = True
-    looked_at: ProcessId | None = None
-    """The process a person looks at: always read in full."""
+    followed: ProcessId | None = None
+    """The process that the user follows: it is read in full each time."""
     is_full: bool = False
     """Read everything anew, whatever it costs; memory only if its count is `None`."""
 

@@ -316,7 +316,7 @@ class ProcessReader:
         return found
 
     def _note(self, part: str, error: OSError) -> None:
-        """Remember why a part is missing; that the process has gone is no problem of a part."""
+        """Remember why a part is missing; that the process has exited is no problem of a part."""
         if not isinstance(error, procfs.GONE):
             self._problems[part] = f"{part}: {error.strerror or 'unreadable'}"
 

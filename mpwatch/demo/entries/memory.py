@@ -8,7 +8,7 @@ SCENARIOS = (
     Scenario(
         name="copy-on-write-growth",
         title="read a large list of Python objects in forked workers",
-        neighbour="holds the list as one numpy array",
+        neighbour="stores the samples in one numpy array",
         expected=("copy-on-write-growth",),
         shows_s=20,
         memory_mib=300,
@@ -23,15 +23,15 @@ SCENARIOS = (
     ),
     Scenario(
         name="prefetch-memory-blowup",
-        title="let workers run twenty batches ahead",
+        title="prefetch twenty batches in each worker",
         neighbour="prefetches two batches a worker",
         expected=("prefetch-memory-blowup",),
         memory_mib=200,
     ),
     Scenario(
         name="loader-iterator-leak",
-        title="make a new iterator for every look at the data and keep them all",
-        neighbour="keeps what it has seen, not the iterators",
+        title="create a new iterator each time the data is read and keep them all",
+        neighbour="keeps the data, not the iterators",
         expected=("loader-iterator-leak",),
         shows_s=15,
         memory_mib=150,
@@ -45,8 +45,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="compile-worker-pool",
-        title="compile a function and keep the pool of compilers",
-        neighbour="shuts the pool down when the work is done",
+        title="compile a function and keep the pool of compile workers",
+        neighbour="shuts the pool down after the compilation",
         expected=("compile-worker-pool",),
         memory_mib=250,
     ),

@@ -8,7 +8,7 @@ SCENARIOS = (
     Scenario(
         name="loader-starvation",
         title="train faster than the workers can load",
-        neighbour="loads samples that were decoded before",
+        neighbour="loads samples that are decoded already",
         expected=("loader-starvation",),
         layer="stacks",
         shows_s=30,
@@ -17,7 +17,7 @@ SCENARIOS = (
     Scenario(
         name="straggler-worker",
         title="wait for one slow worker while the others have long finished",
-        neighbour="takes the batches in the order they come",
+        neighbour="takes the batches in the order in which they finish",
         expected=("straggler-worker",),
         also=("loader-starvation",),
         layer="stacks",
@@ -26,7 +26,7 @@ SCENARIOS = (
     Scenario(
         name="cpu-oversubscription",
         title="give every worker a pool of threads on too few cores",
-        neighbour="one thread a worker, and a trainer that takes its time",
+        neighbour="uses one thread per worker, and a slow trainer",
         expected=("cpu-oversubscription",),
         also=("loader-starvation",),
         shows_s=15,
@@ -34,8 +34,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="cpu-affinity-collapse",
-        title="run all workers on the one core the main process was bound to",
-        neighbour="leaves the cores as they are, and takes its time",
+        title="run all workers on the one core to which main was bound",
+        neighbour="uses all cores, and a slow trainer",
         expected=("cpu-affinity-collapse",),
         also=("loader-starvation", "cpu-oversubscription"),
         shows_s=15,
@@ -53,7 +53,7 @@ SCENARIOS = (
     Scenario(
         name="gil-bound-threads",
         title="tokenize in four Python threads, of which one at a time can run",
-        neighbour="the threads call operations that let go of the interpreter",
+        neighbour="the threads call operators that release the interpreter lock",
         expected=("gil-bound-threads",),
         layer="stacks",
         shows_s=15,

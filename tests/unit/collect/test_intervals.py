@@ -188,9 +188,9 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_the_process_a_user_looks_at_is_read_every_time(proc: FakeProc, reads: list[int]) -> None:
-    looked_at = ReadRequest(looked_at=ProcessId(CHILD, CHILD))
+    followed = ReadRequest(followed=ProcessId(CHILD, CHILD))
 
-    assert was_read(Job(proc), reads, 20, looked_at) == [True] * 20
+    assert was_read(Job(proc), reads, 20, followed) == [True] * 20
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:

@@ -213,7 +213,7 @@ def test_the_process_a_person_looks_at_is_always_read(proc: FakeProc) -> None:
     read(tree)
     clock.now_s += 100
 
-    wanted = ReadRequest(links_count=0, maps_count=0, memory_count=0, looked_at=ProcessId(13, 13))
+    wanted = ReadRequest(links_count=0, maps_count=0, memory_count=0, followed=ProcessId(13, 13))
     processes = read(tree, wanted).processes
 
     fresh = [p.process.pid for p in processes if p.maps and p.maps.read_at_s == clock.now_s]
