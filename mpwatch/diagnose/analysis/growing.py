@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import HostMetric, ProcessMetric, rise
+from mpwatch.model.history import NO_POINTS, History, HostMetric, ProcessMetric, rise
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
@@ -116,10 +116,16 @@ class Headroom:
 def growing(index: Index) -> Sequence[Growing]:
     """Everything that rises steadily in the living processes, without effects of each other.
 
-    With 64 workers of which none grows this takes 0.15 ms, as only a number is examined that is
-    higher than it was; with 64 that grow it takes 3 ms.
+    With 64 workers of which none grows this takes 0.15 ms on an idle machine, as only numbers that
+    are higher than they were are examined; with 64 that grow it takes 3 ms.
     """
-    found = [each for process in index.snapshot.living() for each in _of_process(index, process)]
+    parents = frozenset(process.parent for process in index.snapshot.processes)
+    found = [
+        each
+        for process in index.snapshot.living()
+        if (candidates := _candidates(index.history, process, process.process in parents))
+        for each in _of_process(index, process, candidates)
+    ]
     queues = [each for each in found if each.resource == "queue"]
     if len(queues) > 1:
         # Every process that uses a queue counts its items; they are in the memory of one of them.
@@ -133,10 +139,12 @@ def growing(index: Index) -> Sequence[Growing]:
     return [_together(group) for group in groups.values()]
 
 
-def _of_process(index: Index, process: Process) -> Iterator[Growing]:
+def _of_process(
+    index: Index, process: Process, candidates: Sequence[_Watched]
+) -> Iterator[Growing]:
     """The growing resources of one process."""
     rising: dict[Resource, Growth] = {}
-    for resource, metric, required, share in _worth_asking(index, process):
+    for resource, metric, required, share in candidates:
         series = index.history.of(process.process, metric)
         growth = steady_growth(series, required)
         if growth is not None and growth.gained >= share * series[-1].value:
@@ -159,25 +167,29 @@ def _is_starting(index: Index, process: Process) -> bool:
     return age is not None and age < YOUNG_S
 
 
-def _worth_asking(index: Index, process: Process) -> Iterator[_Watched]:
-    """The numbers of a process that may have risen, by what its snapshot shows at no cost."""
-    if process.process in _parents(index):
-        yield CHILDREN
+def _candidates(history: History, process: Process, is_parent: bool) -> list[_Watched]:
+    """The numbers of a process that have risen by enough since the first reading, causes first.
+
+    One process takes 2 us: what its snapshot shows spares the look-up of most series.
+    """
+    identity, trends = process.process, process.trends
+    asked = [MEMORY]
+    if _may_rise(trends.maps):
+        asked.append(MAPPINGS)
+    if _may_rise(trends.fds):
+        asked.append(DESCRIPTORS)
+    if process.gauges and "queues" in process.gauges:
+        asked.append(QUEUE)
     if (process.sample.thread_count or 0) > THREADS.required.gain:
-        yield THREADS
-    if "queues" in process.gauges:
-        yield QUEUE
-    if _may_rise(process.trends.fds):
-        yield DESCRIPTORS
-    if _may_rise(process.trends.maps):
-        yield MAPPINGS
-    yield MEMORY
-
-
-@derived
-def _parents(index: Index) -> frozenset[ProcessId | None]:
-    """The processes that have children."""
-    return frozenset(process.parent for process in index.snapshot.processes)
+        asked.append(THREADS)
+    if is_parent:
+        asked.append(CHILDREN)
+    series = history.processes
+    return [
+        watched
+        for watched in reversed(asked)
+        if rise(series.get((identity, watched.metric), NO_POINTS)) >= watched.required.gain
+    ]
 
 
 def _may_rise(recent: Sequence[float | None]) -> bool:
@@ -185,7 +197,7 @@ def _may_rise(recent: Sequence[float | None]) -> bool:
     if len(recent) < 2:
         return True
     first, last = recent[0], recent[-1]
-    return first is None or last is None or last > first
+    return first is None or last is None or first < last
 
 
 def _together(group: Sequence[Growing]) -> Growing:

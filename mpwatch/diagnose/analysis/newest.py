@@ -99,7 +99,9 @@ def descriptor_words(index: Index, process: Process, gained: float) -> tuple[str
     for link in links:
         by_kind.setdefault(link.kind, []).append(link)
     kinds = sorted(by_kind.items(), key=lambda each: -len(each[1]))[:4]
-    parts = ", ".join(f"{len(found)} {KIND_NOUNS[kind]}" for kind, found in kinds)
+    parts = ", ".join(
+        counted(len(found), KIND_NOUNS[kind].removesuffix("s")) for kind, found in kinds
+    )
     details = (
         detail
         for kind, found in kinds
