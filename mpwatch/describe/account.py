@@ -62,6 +62,8 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
             return f"{verb} in {what}"
         case "waiting":
             providers = joined_names(activity.providers, names)
+            if activity.target == "child" and providers:
+                return f"waiting for the exit of {providers}"
             return f"waiting for {what}" + (f" from {providers}" if providers else "")
         case "idle":
             return f"idle (waits for {what})"

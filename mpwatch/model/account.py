@@ -227,7 +227,7 @@ class ThreadAccount(NamedTuple):
     buckets: tuple[Bucket, ...] = ()
     """The last ones, at most `BUCKETS`, oldest first."""
     basis: tuple[object, ...] = ()
-    """What `now` was derived from: the same objects again mean the same."""
+    """What `now` was derived from: equal values mean the same again."""
 
     def last_minute(self) -> Tally:
         """The last `LAST_MINUTE_S`, give or take `BUCKET_S`.
@@ -327,6 +327,8 @@ class ProcessAccount:
 class Account:
     """The time of every process of a job, up to one reading."""
 
+    root: ProcessId | None = None
+    """The job; `None` before the first reading."""
     since_s: float = 0.0
     at_s: float = float("-inf")
     """Monotonic seconds, as all `at_s`."""
@@ -336,4 +338,4 @@ class Account:
     @property
     def watched_s(self) -> float:
         """How long the job was observed, in seconds."""
-        return max(0.0, self.at_s - self.since_s) if self.processes else 0.0
+        return max(0.0, self.at_s - self.since_s) if self.readings else 0.0

@@ -56,7 +56,7 @@ def accounted(job: Snapshot) -> Snapshot:
     ]
     slow = thread(worker_id(3).pid, "MainThread", *[(FILE, 14), (DECODE, 6)] * 5)
     accounts.append(process(worker_id(3), slow))
-    account = Account(NOW_S - 100.0, NOW_S, 200, {each.process: each for each in accounts})
+    account = Account(MAIN, NOW_S - 100.0, NOW_S, 200, {each.process: each for each in accounts})
     return replace(job, account=account)
 
 

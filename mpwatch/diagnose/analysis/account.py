@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
     calls,
+    collective_of,
     shape_in,
     user_frame,
 )
@@ -45,9 +46,10 @@ TRACED_S = 3.0
 """py-spy stops a process for less than this; a shorter stop is not the program's own time."""
 MOSTLY_PERCENT = 50.0
 SPINS_PERCENT = 80.0
-GIL_POLL_S = 0.0051
+GIL_POLL_S = 0.05
 """A thread that waits for the GIL does so by 5 ms at a time: `take_gil` of CPython's ceval_gil.c,
-3.10 to 3.14, and `sys.getswitchinterval`."""
+3.10 to 3.14, and `sys.getswitchinterval`. A reading measures that from its own beginning: 5 to
+28 ms on a loaded machine."""
 _FUTEX_WAIT_BITSET = 9
 RUNS_PERCENT = 20.0
 
@@ -81,6 +83,7 @@ _WAITS_BY_SHAPE: Mapping[Shape, tuple[Target, str]] = {
     "joins-queue": ("thread", "its queue's feeder thread"),
     "lock-file": ("lock", LOCK_FILE),
 }
+_NAMED_BY_CALL = frozenset((("semaphore", "lock"), ("child", "child")))
 _RANK_WAITS = (STORE, MACHINES, ITS_RANKS)
 _FAULT_CHANNELS = ("folio_", "__folio_", "wait_on_page", "__lock_page", "do_swap_page")
 """How kernel functions begin in which a thread waits for a page: mm/filemap.c of Linux."""
@@ -95,11 +98,11 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
         waits: Its wait graph.
     """
     snapshot = index.snapshot
-    if snapshot.at_s < before.at_s or (before.processes and snapshot.root not in before.processes):
-        before = Account()
+    if snapshot.at_s < before.at_s or snapshot.root != before.root:
+        before = Account(snapshot.root)
     elapsed_s = snapshot.at_s - before.at_s
     is_large = len(snapshot.processes) >= MANY
-    if before.readings and elapsed_s < (EVERY_S if is_large else AT_LEAST_S):
+    if elapsed_s < (EVERY_S if is_large else AT_LEAST_S):
         return before
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
     readings = before.readings + 1
@@ -114,7 +117,7 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
     if not before.readings:
         started_at_s = index.history.started_at_s
         since_s = snapshot.at_s if started_at_s is None else started_at_s
-    return Account(since_s, snapshot.at_s, readings, processes)
+    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes)
 
 
 def _of_exited(known: ProcessAccount) -> ProcessAccount:
@@ -157,12 +160,9 @@ def _process(
             )
             continue
         last = known.uncounted[number]
-        # Equal waits are compared by identity: a thread that has not run keeps its wait.
-        if (
-            last.basis[0] is basis[0] is not None
-            and last.basis[1] is basis[1]
-            and last.basis[2:] == basis[2:]
-        ) or _is_stopped_for_stacks(thread):
+        # Quick for a thread that has not run: its wait and its stack are the same objects.
+        is_same = thread.waits_on is not None and basis == last.basis
+        if is_same or _is_stopped_for_stacks(thread):
             accounts.append(last)
             continue
         now = activity(index, process, thread, sample, edge)
@@ -183,7 +183,7 @@ def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:
         thread.waits_on,
         thread.stack,
         thread.state,
-        None if edge is None else edge.what,
+        None if edge is None else (edge.what, edge.providers),
         bool(thread.stack) and is_current(thread),
     )
 
@@ -223,9 +223,12 @@ def activity(
         return known
     if edge is not None and _holds(edge, thread) and edge.what.startswith((OTHERS, *_RANK_WAITS)):
         return Activity("waiting", edge.what, "collective", _few(edge))
-    if stack and (by_stack := _by_stack(index, stack, shape)) is not None:
-        return by_stack
     wait = thread.waits_on
+    if stack and (by_stack := _by_stack(index, stack, shape)) is not None:
+        # The system call names the semaphore of a lock, and the child.
+        is_named = wait is not None and (wait.kind, by_stack.target) in _NAMED_BY_CALL
+        if wait is None or not is_named:
+            return by_stack
     if wait is None:
         return _UNREADABLE if thread.wchan is None else _in_kernel(thread.wchan)
     return _by_call(index, process, thread, wait, edge, stack)
@@ -237,15 +240,16 @@ _UNREADABLE = Activity("unknown", "its system call could not be read")
 
 
 def is_current(thread: Thread) -> bool:
-    """Whether the stack of a waiting thread still tells what it does: nothing has run since.
+    """Whether the stack of a waiting thread still tells what it does.
 
-    A thread may wait in a loop with a time limit: it is still where it was if it has waited for the
-    same since.
+    It does if the thread has waited for the same since. To go from one wait to another takes no cpu
+    time that could be measured, so that counts only where the wait is unknown.
     """
     age_s = thread.stack_age_s
     if not thread.stack or age_s is None:
         return False
-    return age_s <= max(SAME_S, thread.still_s or 0.0, thread.waits_s or 0.0)
+    same_s = thread.waits_s if thread.waits_s is not None else thread.still_s
+    return age_s <= max(SAME_S, same_s or 0.0)
 
 
 def _holds(edge: WaitEdge, thread: Thread) -> bool:
@@ -282,6 +286,9 @@ def _place(index: Index, stack: tuple[Frame, ...], has_gil: bool | None, is_busy
     place = frame_words(user if user is not None else own[0] if own else stack[0])
     if is_busy and any(calls(own[:4], each) for each in _POLLS):
         return Activity("spinning", place=place)
+    collective = collective_of(own)
+    if collective is not None:
+        return Activity("computing", collective, "collective", place=place)
     if shape_in(index, stack) in _SHAPES_OF_WAITS:
         return _COMPUTING  # the stack is of a wait before
     words = {True: "Python code", False: "native code", None: ""}[has_gil]
@@ -376,7 +383,8 @@ def _by_call(
             return Activity("waiting", "the GIL", "gil", (), place)
         return Activity("waiting", "a lock or condition of its own process", "lock", (), place)
     providers = _few(edge) if edge is not None else ()
-    what = edge.what if edge is not None and _holds(edge, thread) else ", ".join(wait.targets[:2])
+    is_known = edge is not None and _holds(edge, thread)
+    what = edge.what if edge is not None and is_known else _target_words(wait)
     words, target = _words_of_call(wait, what)
     return Activity("waiting", words, target, providers if target in _PROVIDED else (), place)
 
@@ -386,11 +394,17 @@ _PROVIDED = ("child", "pipe", "socket")
 """Only here a provider is known to hold the other end. Who maps a semaphore need not hold it."""
 
 
+def _target_words(wait: WaitedOn) -> str:
+    """The targets of a call in short: `pipe 18174, socket 77`."""
+    found = [target.replace(":[", " ").rstrip("]") for target in wait.targets[:2]]
+    return ", ".join(found)
+
+
 def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
     """What a system call waits for, in words, and the kind of that."""
     match wait.kind:
         case "semaphore":
-            return f"semaphore {wait.segment}", "lock"
+            return f"semaphore {wait.segment} between processes", "lock"
         case "child":
             return "the exit of a child", "child"
         case "pipe-write":
@@ -408,7 +422,7 @@ def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
 
 
 def _waits_for_gil(process: Process, thread: Thread, wait: WaitedOn) -> bool:
-    """Whether a thread waits in steps of 5 ms while another thread of its process runs."""
+    """Whether a thread waits in short steps while another thread of its process runs."""
     if wait.timeout_s is None or wait.timeout_s > GIL_POLL_S:
         return False
     if wait.futex_command != _FUTEX_WAIT_BITSET:

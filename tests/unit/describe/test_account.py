@@ -54,7 +54,9 @@ def job(*accounts: ProcessAccount, processes: tuple[Process, ...]) -> Snapshot:
     longest_s = max((each.main.whole().observed_s for each in accounts), default=0.0)
     readings = max((each.readings for each in accounts), default=0)
     known = {each.process: each for each in accounts}
-    return replace(world(*processes), account=Account(NOW_S - longest_s, NOW_S, readings, known))
+    return replace(
+        world(*processes), account=Account(pid(MAIN), NOW_S - longest_s, NOW_S, readings, known)
+    )
 
 
 def test_a_sentence_names_the_largest_shares_and_sums_the_rest() -> None:

@@ -20,7 +20,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Ended, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from tests.unit.diagnose.waiting import DATA, reads, waiting_main, worker
+from tests.unit.diagnose.waiting import C10D, DATA, reads, waiting_main, worker
 from tests.unit.diagnose.worlds import (
     IDLE_WORKER,
     MAIN,
@@ -97,6 +97,14 @@ def test_a_stack_that_may_be_of_another_moment_gives_no_place(more: dict[str, An
 
 def test_a_running_thread_whose_stack_is_of_a_wait_has_no_place() -> None:
     assert doing(*WAITING_MAIN, state="R", cpu_percent=60.0) == Activity("computing")
+
+
+def test_a_rank_that_runs_in_a_collective_is_in_that_collective() -> None:
+    stack = (f"{C10D}:all_reduce", "train.py:step:57")
+
+    found = doing(*stack, state="R", has_gil=False, cpu_percent=99.0)
+
+    assert found == Activity("computing", "all_reduce", "collective", place="train.py:57 step")
 
 
 def test_a_loop_that_only_polls_spins_at_its_line() -> None:
@@ -194,6 +202,24 @@ def test_a_wait_is_not_named_by_a_stack_from_before_it() -> None:
     )
 
     assert found == Activity("sleeping")
+
+
+def test_the_semaphore_of_a_lock_is_named_with_the_line_that_waits() -> None:
+    waits = WaitedOn("semaphore", "futex", segment=SegmentId(9, 7))
+
+    found = doing("multiprocessing/synchronize.py:__enter__", "train.py:run:9", waits=waits)
+
+    assert found == Activity(
+        "waiting", "semaphore 9:7 between processes", "lock", place="train.py:9 run"
+    )
+
+
+def test_a_stack_from_before_the_present_wait_gives_no_line() -> None:
+    waits = WaitedOn("semaphore", "futex", segment=SegmentId(9, 7))
+
+    found = doing("train.py:rest:8", waits=waits, stack_age_s=0.4, waits_s=0.3, still_s=0.5)
+
+    assert found.place == ""
 
 
 def test_a_thread_that_waits_in_steps_of_5_ms_beside_a_running_one_waits_for_the_gil() -> None:
@@ -316,6 +342,16 @@ def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
     assert second.processes[pid(MAIN)].main.whole().observed_s == 1.0
 
 
+def test_the_worker_that_owes_the_batch_may_change_while_main_waits() -> None:
+    first = world(waiting_main(), worker())
+    second = world(
+        waiting_main(), worker(0, ended=Ended(pid(200), NOW_S)), worker(1), at_s=NOW_S + 1
+    )
+
+    assert account(first).processes[pid(MAIN)].main.now.providers == (pid(200),)
+    assert account(first, second).processes[pid(MAIN)].main.now.providers == (pid(201),)
+
+
 def test_an_account_begins_again_for_an_older_snapshot_and_for_another_job() -> None:
     later = account(at(10, thread(MAIN)), at(20, thread(MAIN)))
     other = process(7, "main", parent=None, threads=[thread(7)])
@@ -347,3 +383,13 @@ def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
     findings = Engine(()).diagnosed(at(0, thread(MAIN)), NO_HISTORY).findings
 
     assert [(each.rule, each.subject) for each in findings] == [("rule-failed", "account")]
+
+
+def test_the_account_goes_on_where_the_root_was_never_seen() -> None:
+    orphans = [
+        world(process(200, threads=[thread(200)]), root=pid(MAIN), at_s=NOW_S + n) for n in range(3)
+    ]
+
+    found = account(*orphans)
+
+    assert (found.readings, found.watched_s) == (3, 2.0)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from mpwatch.model.account import (
@@ -29,9 +31,8 @@ KINDS = ("computing", "spinning", "waiting", "idle", "sleeping", "stopped", "unk
 ACTIVITIES = some.builds(
     Activity, some.sampled_from(KINDS), some.sampled_from(["", *map(str, range(40))])
 )
-READINGS = some.lists(
-    some.tuples(ACTIVITIES, some.floats(0, 90), some.floats(0, 100)), min_size=1, max_size=60
-)
+SECONDS = some.just(0.0) | some.floats(0.001, 90.0)
+READINGS = some.lists(some.tuples(ACTIVITIES, SECONDS, SECONDS), min_size=1, max_size=25)
 
 
 def tally(*readings: tuple[Activity, float, float]) -> Tally:
@@ -41,7 +42,7 @@ def tally(*readings: tuple[Activity, float, float]) -> Tally:
     return found
 
 
-def shares(tally: Tally) -> dict[Activity, float]:
+def shares(tally: Tally) -> dict[Activity, Any]:
     return {each.activity: pytest.approx(each.share, abs=0.005) for each in tally.shares()}
 
 
@@ -54,6 +55,7 @@ def account(*readings: tuple[Activity, float]) -> ThreadAccount:
     return found
 
 
+@settings(max_examples=60)
 @given(READINGS)
 def test_the_shares_of_any_readings_sum_to_one(
     readings: list[tuple[Activity, float, float]],
@@ -65,6 +67,7 @@ def test_the_shares_of_any_readings_sum_to_one(
     assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
 
 
+@settings(max_examples=60)
 @given(READINGS)
 def test_an_account_of_any_readings_is_bounded_and_complete(
     readings: list[tuple[Activity, float, float]],

@@ -225,4 +225,4 @@ def account() -> Account:
     batches = Activity("waiting", "batches", "batch", (WORKER,))
     thread = ThreadAccount(MAIN.pid, "MainThread", batches, 470.0, 0, 0)
     found = ProcessAccount(MAIN, 500.0, 60, (thread,), (0,))
-    return Account(470.0, 500.0, 60, {MAIN: found})
+    return Account(MAIN, 470.0, 500.0, 60, {MAIN: found})
