@@ -6,17 +6,22 @@ Their healthy look-alikes are idle by design: nothing is said of them, not even 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
 
+from mpwatch.cli.failures import EXIT_INTERRUPTED
 from tests.conftest import Start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 WATCHED_S = 14.0
+STARTED_S = 12.0
+"""Longer than a job that makes progress is watched, the start of the command included."""
 STUCK = {
     "crossed_locks": ("standing-still", "different order", " cross"),
     "event_of_the_dead": ("standing-still", "nobody is left", "event_of_the_dead"),
@@ -64,3 +69,17 @@ def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     job.wait_for("ready")
 
     assert findings(job.pid) == []
+
+
+def test_ctrl_c_ends_the_watch_with_the_report_and_its_own_exit_code(start: Start) -> None:
+    job = start("stuck_jobs.py", "sleeping_worker")
+    job.wait_for("ready")
+    command = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--no-hook", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
+        time.sleep(STARTED_S)
+        assert watch.poll() is None, "a job that stands still is watched for longer"
+        watch.send_signal(signal.SIGINT)
+        out, _ = watch.communicate(timeout=60)
+
+    assert watch.returncode == EXIT_INTERRUPTED
+    assert json.loads(out)["root"] == job.pid

@@ -18,9 +18,9 @@ from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     calls,
-    main_shape,
     main_thread,
     own_threads,
+    shape_in,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import (
@@ -46,7 +46,10 @@ _FOR_WORK: frozenset[WaitKind] = frozenset(
 )
 _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", "lock-file"))
 """Waits that are never for work, whoever can end them."""
+_JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
 _GENERATIONS_LIMIT = 8
+LEAST_S = 2.5
+"""A shorter wait is not followed: most chains of a healthy job are younger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,20 @@ def blockages(index: Index) -> tuple[Blockage, ...]:
     edges = {(edge.waiter, edge.tid): edge for edge in graph.edges}
     found: dict[ProcessId, Blockage] = {}
     for chain in graph.chains:
-        if chain.verdict in ("cycle", "dead-end"):
+        if chain.verdict in ("cycle", "dead-end") or not _has_lasted(index, chain):
             continue
         one = _blockage(index, chain, edges)
         if one is not None:
             before = found.get(one.process.process)
             found[one.process.process] = one if before is None else _both(index, before, one)
     return tuple(sorted(found.values(), key=lambda each: -len(each.waiters)))
+
+
+def _has_lasted(index: Index, chain: WaitChain) -> bool:
+    """Whether the first process of a chain has made no progress for some seconds."""
+    first = index.snapshot.get(chain.links[0].process)
+    quiet = quiet_s(first, index) if first is not None else None
+    return quiet is not None and quiet >= LEAST_S
 
 
 def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
@@ -177,7 +187,7 @@ def _held_up(
             return
         if waiter.process == provider.process:
             continue
-        if _is_for_work(index, waiter, provider, edge) or _only_joins(waiter, edge):
+        if _is_for_work(index, waiter, provider, edge) or _only_joins(index, waiter, edge):
             return
         yield waiter.process
 
@@ -188,7 +198,7 @@ def _is_for_work(index: Index, waiter: Process, provider: Process, edge: WaitEdg
         return True
     if edge.kind not in _FOR_WORK or edge.what == LOCK_FILE:
         return False
-    if main_shape(waiter) in _HELD_UP and not _gets_from_queue(waiter):
+    if _shape(index, waiter) in _HELD_UP and not _gets_from_queue(waiter):
         return False
     above: Process | None = waiter
     for _ in range(_GENERATIONS_LIMIT):
@@ -198,18 +208,24 @@ def _is_for_work(index: Index, waiter: Process, provider: Process, edge: WaitEdg
     return above is not None
 
 
+def _shape(index: Index, process: Process) -> Shape:
+    """The shape of the main thread's stack, once for all processes with equal stacks."""
+    thread = main_thread(process)
+    return "" if thread is None else shape_in(index, thread.stack)
+
+
 def _gets_from_queue(process: Process) -> bool:
     """Whether it reads a queue; then the lock it may wait for is that of the queue's readers."""
     thread = main_thread(process)
     return thread is not None and calls(own_frames(thread.stack), "queues.py:get")
 
 
-def _only_joins(waiter: Process, edge: WaitEdge) -> bool:
+def _only_joins(index: Index, waiter: Process, edge: WaitEdge) -> bool:
     """Whether it waits for the exit of a process, as a parent or a launcher does all the time.
 
     At its own exit that is another matter: the program is through, and the child is not.
     """
-    if edge.kind != "child" and main_shape(waiter) not in ("joins-process", "shuts-workers-down"):
+    if edge.kind != "child" and _shape(index, waiter) not in _JOINS:
         return False
     thread = main_thread(waiter)
     return thread is None or not calls(own_frames(thread.stack), "util.py:_exit_function")
