@@ -135,9 +135,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
         "--for",
         dest="seconds",
         type=_seconds,
-        default=5.0,
         metavar="SECONDS",
-        help="observe for this long first (default 5)",
+        help="observe for this long first (default 5; up to 35 while a process makes no progress)",
     )
     diagnose.add_argument(
         "--fail-on",

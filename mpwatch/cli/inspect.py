@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
-from mpwatch.cli.failures import EXIT_FINDINGS, reading
+from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.describe.findings import unresolved
@@ -13,6 +14,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
 from mpwatch.report import json as json_report
 
 LOG_LINES = 5
@@ -59,17 +61,19 @@ def dump(arguments: argparse.Namespace) -> int:
 
 
 def diagnose(arguments: argparse.Namespace) -> int:
-    """Watch a job for `--for` seconds, or read a recording, and print the findings."""
+    """Watch a job, or read a recording, and print the findings."""
     if arguments.subject.isascii() and arguments.subject.isdigit():
-        snapshot = _watched(int(arguments.subject), arguments)
+        snapshot, is_interrupted = _watched(int(arguments.subject), arguments)
     else:
-        snapshot = recorded(arguments.subject)
+        snapshot, is_interrupted = recorded(arguments.subject), False
     if arguments.json:
         print(json_report.text_of(json_report.diagnose_json(snapshot)))
     else:
         from mpwatch.report import text as text_report
 
         print(text_report.diagnose_text(snapshot, style=text_style()))
+    if is_interrupted:
+        return EXIT_INTERRUPTED
     return exit_code(snapshot, arguments.fail_on)
 
 
@@ -125,7 +129,87 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
         yield Check("attach log", "ok", f"{number} of {len(lines)}", line)
 
 
-def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
+WATCHED_S = 5.0
+"""How long a job is watched that makes progress."""
+STALLED_S = 35.0
+"""How long a job is watched at most while something stands still: a little longer than the pause
+that is usual for a job of which nothing else is known (`rules.hangs.no_progress`)."""
+
+
+class DiagnosisWatch:
+    """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
+
+    With a time given by the user, that time. Otherwise `WATCHED_S`, and longer while a process
+    makes no progress that others wait for, until a critical finding says why or `STALLED_S` passed.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None,
+        show: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start to watch.
+
+        Args:
+            seconds: Given by the user; `None` to decide by what is seen.
+            show: Shows what is waited for.
+            clock: Monotonic seconds.
+        """
+        self.limit_s = STALLED_S if seconds is None else seconds
+        self._is_fixed = seconds is not None
+        self._show = show
+        self._clock = clock
+        self._started_s = clock()
+        self._stalled: str | None = None
+        self._is_certain = False
+        self.last: Snapshot | None = None
+        """The job at its last reading."""
+
+    def has_read(self, snapshot: Snapshot) -> None:
+        """Take note of a reading of the job."""
+        self.last = snapshot
+        self._stalled = stalled_words(snapshot)
+        self._is_certain = any(
+            finding.severity is Severity.CRITICAL for finding in unresolved(snapshot)
+        )
+        words = f"{len(snapshot.living())} processes"
+        if self._stalled is not None and not self._is_fixed:
+            words = f"{self._stalled}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
+        self._show(words)
+
+    def is_enough(self) -> bool:
+        """Whether the watch ends now, before its limit."""
+        if self._is_fixed or self._clock() - self._started_s < WATCHED_S:
+            return False
+        return self._stalled is None or self._is_certain
+
+
+MOVED_S = 3.0
+"""A process that has waited for less is not mentioned while it is watched."""
+
+
+def stalled_words(snapshot: Snapshot) -> str | None:
+    """A process that makes no progress and is not idle by design, in words; `None` without one.
+
+    A process that computes makes progress, and so does a parent that joins it.
+    """
+    from mpwatch.diagnose.analysis.index import Index
+    from mpwatch.diagnose.analysis.waits.blockages import blockages
+
+    for chain in snapshot.waits.chains:
+        since_s = chain.links[0].since_s or 0.0
+        if chain.verdict in ("cycle", "dead-end") and since_s >= MOVED_S:
+            return f"{chain.links[0].who} has not moved for {seconds_text(since_s)}"
+    for blockage in blockages(Index(snapshot)):
+        if blockage.reason != "computes" and blockage.waited_s >= MOVED_S:
+            name = (blockage.waiters or (blockage.process,))[0].label
+            return f"{name} has not moved for {seconds_text(blockage.waited_s)}"
+    return None
+
+
+def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
+    """The job after the watch, and whether the user has interrupted it."""
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
     options = LookOptions(hook=hook_use(arguments))
@@ -134,13 +218,20 @@ def _watched(pid: int, arguments: argparse.Namespace) -> Snapshot:
         injecting(process, arguments) as inject,
         Progress(f"watching {pid}", arguments.seconds) as progress,
     ):
-        snapshot = watch_for(
-            process,
-            arguments.seconds,
-            options,
-            inject=inject,
-            each=lambda seen: progress.show(f"{len(seen.living())} processes"),
-        )
+        watch = DiagnosisWatch(arguments.seconds, progress.show)
+        try:
+            snapshot = watch_for(
+                process,
+                watch.limit_s,
+                options,
+                inject=inject,
+                each=watch.has_read,
+                stop=watch.is_enough,
+            )
+        except KeyboardInterrupt:
+            if watch.last is None:
+                raise
+            return watch.last, True
     if snapshot is None:
         raise ended_meanwhile(pid)
-    return snapshot
+    return snapshot, False

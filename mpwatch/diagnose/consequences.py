@@ -6,6 +6,32 @@ from collections.abc import Iterable, Mapping
 
 from mpwatch.model.findings import Finding
 
+_STALLS = (
+    "feeder-thread-drops-batch",
+    "fork-with-threads-lock",
+    "fork-openmp",
+    "fork-unsafe-library",
+    "fork-vs-pin-thread",
+    "queue-lock-held-by-dead",
+    "queue-join-feeder-deadlock",
+    "event-set-hangs",
+    "pool-hang-after-worker-death",
+    "joinablequeue-join-hangs",
+    "half-message",
+    "collective-mismatch",
+    "rank-stuck-in-collective",
+    "orphaned-workers",
+    "sharedcache-lock-reentry",
+    "stuck-worker-io",
+    "straggler-worker",
+    "main-not-importable",
+    "no-main-guard",
+    "worker-oom-killed",
+    "worker-segfault",
+    "worker-exited-unexpectedly",
+)
+"""What explains that processes wait for each other, or for one that makes no progress."""
+
 CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     "worker-exited-unexpectedly": (
         "worker-segfault",
@@ -94,30 +120,8 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
     "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault", "main-killed"),
     "elastic-agent-wedged": ("stuck-worker-io",),
-    "standing-still": (
-        "feeder-thread-drops-batch",
-        "fork-with-threads-lock",
-        "fork-openmp",
-        "fork-unsafe-library",
-        "fork-vs-pin-thread",
-        "queue-lock-held-by-dead",
-        "queue-join-feeder-deadlock",
-        "event-set-hangs",
-        "pool-hang-after-worker-death",
-        "joinablequeue-join-hangs",
-        "half-message",
-        "collective-mismatch",
-        "rank-stuck-in-collective",
-        "orphaned-workers",
-        "sharedcache-lock-reentry",
-        "stuck-worker-io",
-        "straggler-worker",
-        "main-not-importable",
-        "no-main-guard",
-        "worker-oom-killed",
-        "worker-segfault",
-        "worker-exited-unexpectedly",
-    ),
+    "standing-still": _STALLS,
+    "no-progress": ("standing-still", "bottleneck-process", "loader-starvation", *_STALLS),
     "half-message": ("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"),
     "joinablequeue-join-hangs": (
         "worker-oom-killed",
@@ -172,8 +176,7 @@ OF_OTHER_PROCESSES = frozenset(
 )
 """Rules whose findings are about a set of workers and name the process that started them."""
 
-
-ONLY_ALONE = frozenset(("standing-still", GROWTH))
+ONLY_ALONE = frozenset(("standing-still", "no-progress", GROWTH))
 """Shown only without a finding that explains it, which would say the same more exactly."""
 
 

@@ -37,6 +37,9 @@ WaitKind: TypeAlias = Literal[
     "unknown",
 ]
 
+FILE_LOCK_CALLS = ("flock", "fcntl")
+"""System calls that wait for a lock on a file."""
+
 _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
 
 
@@ -120,6 +123,14 @@ class MemorySample:
         return self.private_clean_bytes + self.private_dirty_bytes
 
 
+class LockHolder(NamedTuple):
+    """The process that took a file lock; it may have exited since."""
+
+    pid: int
+    name: str
+    """Its name as in `/proc/PID/comm`, sanitized; empty if it is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class WaitedOn:
     """What a blocked thread waits for, from its system call and its arguments."""
@@ -145,6 +156,8 @@ class WaitedOn:
     thus for Python's locks; 0 for mutexes of native code and the barriers of GNU's OpenMP."""
     wanted_bytes: int | None = None
     """Bytes that a read asked for: distinguishes the header of a message from its body."""
+    holder: LockHolder | None = None
+    """Of a file lock that flock(2) or fcntl(2) waits for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ import re
 import struct
 import termios
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import kind_of
+from mpwatch.collect.process.file_locks import holder_for
 from mpwatch.collect.process.maps import Mappings
 from mpwatch.collect.process.memory import ProcessMemory
-from mpwatch.model.samples import WaitedOn, WaitKind, inode_of
+from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind, inode_of
 from mpwatch.model.sanitize import clean
 
 FDS_LIMIT = 256
@@ -147,7 +148,10 @@ class WaitResolver:
             return self._child(name, arguments)
         if name in _TIMERS:
             return self._timer(name, arguments)
-        if name in ("flock", "fcntl", "ioctl", "fsync", "fdatasync"):
+        if name in FILE_LOCK_CALLS:
+            wait = self._on_fds("unknown", name, (_int32(arguments[0]),))
+            return replace(wait, holder=holder_for(self._proc, self._pid))
+        if name in ("ioctl", "fsync", "fdatasync"):
             return self._on_fds("unknown", name, (_int32(arguments[0]),))
         return WaitedOn("signal" if name in _SIGNALS else "unknown", name)
 

@@ -71,6 +71,14 @@ SCENARIOS = (
         shows_s=30,
     ),
     Scenario(
+        name="no-progress",
+        title="wait for an evaluator that waits for a file with another name",
+        neighbour="writes the checkpoint under the name that the evaluator waits for",
+        expected=("no-progress",),
+        layer="stacks",
+        shows_s=25,
+    ),
+    Scenario(
         name="pool-hang-after-worker-death",
         title="lose a Pool worker in the middle of a task",
         neighbour="no task kills its worker",

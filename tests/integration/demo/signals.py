@@ -347,6 +347,7 @@ SIGNALS: dict[str, Signal] = {
     "event-set-hangs": main_blocks_in(FUTEX),
     "barrier-of-the-dead": children_block_in(FUTEX, 2),
     "two-full-pipes": main_blocks_in(WRITE),
+    "no-progress": main_blocks_in(READ),
     "pool-hang-after-worker-death": main_blocks_in(FUTEX),
     "joinablequeue-join-hangs": main_blocks_in(FUTEX),
     "half-message": main_blocks_in(READ),

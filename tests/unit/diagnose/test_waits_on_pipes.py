@@ -62,7 +62,7 @@ def test_a_write_into_a_pipe_that_only_the_writer_can_read_is_a_dead_end() -> No
     found = chain(world(survivor))
 
     assert found.verdict == "dead-end"
-    assert "Nobody but itself" in found.conclusion
+    assert "never read" in found.conclusion
 
 
 def test_output_piped_to_a_program_outside_the_job_is_not_a_dead_end() -> None:

@@ -114,13 +114,15 @@ class ChainBuilder:
         """The process to follow: the one nearest to progress, else at a dead end, else the first.
 
         A forked child inherits the pipe ends of siblings started before it, and never uses them:
-        so its parent and its children are preferred.
+        so its parent and its children are preferred. The users of a semaphore are already sorted.
         """
         others = [p for p in edge.providers if p != process.process]
         movable = [p for p in others if p in self._steps]
         if movable:
             return min(movable, key=self._steps.__getitem__)
-        kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
+        kin = []
+        if edge.kind != "semaphore":
+            kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
         return next((p for p in kin or others if p in self._ends), (kin or others)[0])
 
     @staticmethod

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
@@ -29,6 +29,9 @@ BUSY_PERCENT = 3.0
 
 LOCK_FILE = "a lock file"
 """The name of a wait in the package filelock, which clients of model hubs use."""
+
+QUEUE_FEEDER = "its queue's feeder thread"
+"""The name of the wait of a process that exits, or joins a queue's thread, with items unsent."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
@@ -183,9 +186,7 @@ def _edge_from_stack(
     if shape == "collective":
         return _collective_edge(around, process, thread, kind)
     if shape == "joins-queue":
-        return _made(
-            process, thread, kind, "its queue's feeder thread", (process.process,), "stack"
-        )
+        return _made(process, thread, kind, QUEUE_FEEDER, (process.process,), "stack")
     if shape == "lock-file":
         # It polls every few milliseconds: its sleep says nothing.
         return _made(process, thread, "unknown", LOCK_FILE, (), "stack")
@@ -253,7 +254,11 @@ def _edge_from_call(
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
         users = _others(semaphore_users(around.index).get(wait.segment, ()), own)
-        return _made(process, thread, wait.kind, f"semaphore {wait.segment}", users)
+        return _made(
+            process, thread, wait.kind, f"semaphore {wait.segment}", _likeliest_first(around, users)
+        )
+    if wait.call in FILE_LOCK_CALLS and wait.holder is not None:
+        return _file_lock_edge(around, process, thread, wait, wait.holder)
     if wait.kind == "child":
         return _made(process, thread, wait.kind, *_children(around, process, wait))
     if wait.kind == "futex":
@@ -269,6 +274,49 @@ def _edge_from_call(
     what = ", ".join(_target_words(ends, wait)[:3]) or wait.call
     is_ordinary = wait.kind in _OUTSIDE and not is_main
     return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)
+
+
+def _likeliest_first(around: ReadContext, users: tuple[ProcessId, ...]) -> tuple[ProcessId, ...]:
+    """The processes that map a semaphore, those last that only wait for a child to exit.
+
+    Every forked child maps the semaphores of its parent, and so does the parent that joins it; a
+    process that takes part waits for a semaphore itself, or runs.
+    """
+
+    def joins(user: ProcessId) -> bool:
+        process = around.index.snapshot.get(user)
+        thread = main_thread(process) if process is not None else None
+        wait = thread.waits_on if thread is not None else None
+        return wait is not None and wait.kind == "child"
+
+    return tuple(sorted(users, key=joins))
+
+
+def _file_lock_edge(
+    around: ReadContext, process: Process, thread: Thread, wait: WaitedOn, holder: LockHolder
+) -> WaitEdge:
+    """A lock on a file, held by a process of the job or by one outside of it."""
+    path = wait.targets[0] if wait.targets else "a file"
+    found = around.by_pid.get(holder.pid)
+    if found is not None and not found.is_gone and found.process != process.process:
+        return _made(process, thread, wait.kind, f"the lock on {path}", (found.process,))
+    heirs = tuple(
+        other.process
+        for other in around.index.snapshot.living()
+        if other.process != process.process and _has_open(other, path)
+    )
+    if heirs and not holder.name:
+        what = f"the lock on {path}, taken by process {holder.pid}, which has exited"
+        return _made(process, thread, wait.kind, what, heirs)
+    name = f" ({holder.name})" if holder.name else ", which has exited"
+    what = f"the lock on {path}, taken by process {holder.pid}{name} outside of this job"
+    return _made(process, thread, wait.kind, what, ())
+
+
+def _has_open(process: Process, path: str) -> bool:
+    """Whether it has a descriptor of a file."""
+    fds = process.sample.fds
+    return fds is not None and any(link.target == path for link in fds.links or ())
 
 
 def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:

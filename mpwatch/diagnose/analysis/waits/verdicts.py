@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.names import full_name
+from mpwatch.diagnose.analysis.idle_time import stands
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, age_s
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
+    main_shape,
     main_thread,
     own_threads,
+    shape_in,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, ReadContext, is_busy
+from mpwatch.diagnose.analysis.waits.edges import (
+    LOCK_FILE,
+    QUEUE_FEEDER,
+    ReadContext,
+    is_busy,
+    semaphore_users,
+)
 from mpwatch.diagnose.analysis.waits.rank_waits import conclusion
-from mpwatch.model.samples import WaitKind
-from mpwatch.model.snapshot import Process
+from mpwatch.model.samples import Frame, WaitKind
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
 
@@ -31,6 +41,12 @@ _LOCK_FILE_ENDS = (
     "Whoever holds the lock file has to let go of it, in this job or another. A SoftFileLock stays "
     "where its holder was killed: such a file has to be removed."
 )
+
+
+YOUNG_S = 60.0
+"""Longer than a child of spawn needs to import torch on a loaded machine."""
+YOUNG_QUIET_S = 3.0
+OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +86,22 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return WaitEnd("progress", words, "That is over: the wait ends now.")
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
-    return _end_of_edge(around, process, edges[0])
+    return _end_of_edge(around, process, _deciding(process, edges))
+
+
+def _deciding(process: Process, edges: Sequence[WaitEdge]) -> WaitEdge:
+    """The wait that everything depends on: where main waits for a queue's feeder, the feeder's."""
+    if edges[0].what == QUEUE_FEEDER:
+        return next((edge for edge in edges[1:] if edge.kind == "pipe-write"), edges[0])
+    return edges[0]
 
 
 def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitEnd:
     """How a wait ends that no other process of the job can end."""
     words = f"waits for {edge.what}{where(process)}"
+    thread = next((each for each in process.threads if each.tid == edge.tid), None)
+    if thread is not None and takes_its_own_lock(around.index, process, thread):
+        return WaitEnd("dead-end", words, OWN_LOCK)
     if edge.kind == "stopped":
         how = f"It goes on when continued: kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
@@ -94,13 +120,81 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.kind == "child":
         return WaitEnd("progress", words, "The child is no longer there.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
-        return WaitEnd("dead-end", words, "Nobody but itself holds the other end any more.")
+        return WaitEnd("dead-end", words, _alone_conclusion(around.index, thread, edge))
     if edge.what == LOCK_FILE:
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     if _is_new(around, process, edge):
         how = "Opened a moment ago: who has the other end will be seen at the next look."
         return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
+
+
+def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:
+    """Why no process is left that could end a wait, with the exited ones that could have."""
+    if edge.kind in ("pipe-write", "socket-write"):
+        return "No other process has the reading end: what is written is never read."
+    if edge.kind != "semaphore":
+        return "No other process has the writing end: nothing will ever arrive."
+    segment = thread.waits_on.segment if thread is not None and thread.waits_on else None
+    had_it = [
+        f"{full_name(process)} ({process.ended.words})"
+        for process in index.snapshot.processes
+        if process.ended is not None
+        and any(use.segment == segment for use in process.sample.segments or ())
+    ]
+    if not had_it:
+        return "No other process has this semaphore: nobody is left to release or set it."
+    more = f" and {len(had_it) - 3} more" if len(had_it) > 3 else ""
+    return (
+        f"No living process but this one has the semaphore; {', '.join(had_it[:3])}{more} had it."
+    )
+
+
+def takes_its_own_lock(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a thread waits for a lock that only itself can hold.
+
+    It is about to take a lock in user code, the same function is a second time on its stack, and
+    no other thread of Python and no other process is there that could release the lock.
+    """
+    wait = thread.waits_on
+    if wait is None or wait.kind not in ("futex", "semaphore") or wait.timeout_s is not None:
+        return False
+    own = own_frames(thread.stack)
+    place = next((n for n, frame in enumerate(own) if not is_library(frame)), None)
+    if place is None or not _enters_a_lock(own[:place]):
+        return False
+    frame = own[place]
+    deeper = ((each.file, each.function) for each in own[place + 1 :])
+    return (frame.file, frame.function) in deeper and not _has_other_holders(index, process, thread)
+
+
+def _enters_a_lock(above: Sequence[Frame]) -> bool:
+    """Whether the library's frames above the user's are those of taking a lock.
+
+    A lock of threading is taken in C, so that there are none.
+    """
+    return all(
+        frame.file.endswith("multiprocessing/synchronize.py")
+        and frame.function in ("__enter__", "acquire")
+        for frame in above
+    )
+
+
+def _has_other_holders(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether another process or thread may hold the lock that a thread waits for."""
+    segment = thread.waits_on.segment if thread.waits_on is not None else None
+    if segment is not None:
+        return bool(set(semaphore_users(index).get(segment, ())) - {process.process})
+    return any(
+        other.stack and not _is_at_rest(index, other)
+        for other in own_threads(index, process)
+        if other.tid != thread.tid
+    )
+
+
+def _is_at_rest(index: Index, thread: Thread) -> bool:
+    """Whether it waits for work, and so holds no lock of the program."""
+    return shape_in(index, thread.stack) in ("feeder-idle", "sharer", "pool-idle")
 
 
 def _is_new(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
@@ -126,6 +220,8 @@ def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     wait = thread.waits_on if thread is not None else None
     if not around.is_complete or wait is None or wait.timeout_s is not None:
         return False
+    if wait.call.startswith("epoll") or _may_still_receive(around.index, process):
+        return False  # an event loop also waits for signals
     if edge.kind == "semaphore":
         return len(own_threads(around.index, process)) == 1
     is_write = edge.kind in ("pipe-write", "socket-write")
@@ -133,7 +229,37 @@ def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     channels = channels_among(wait.targets)
     if not channels or len(channels) < len(wait.targets):
         return False
-    return all(process.process in ends.get(channel, ()) for channel in channels)
+    is_own = all(process.process in ends.get(channel, ()) for channel in channels)
+    return is_own and not _has_other_threads(around.index, process, edge.tid)
+
+
+def _may_still_receive(index: Index, process: Process) -> bool:
+    """Whether a young process may be about to get the other end of something.
+
+    A child of spawn or forkserver has what it was given only once it has imported the program; a
+    forked child has it from the start.
+    """
+    snapshot = index.snapshot
+    return any(
+        other.process != process.process
+        and other.role not in ("resource-tracker", "shm-manager")
+        and other.sample.start_method != "fork"
+        and other.sample.state != "Z"
+        and (age := age_s(snapshot, other)) is not None
+        and age < YOUNG_S
+        and not stands(other, index, YOUNG_QUIET_S)
+        for other in snapshot.living()
+    )
+
+
+def _has_other_threads(index: Index, process: Process, tid: int) -> bool:
+    """Whether another thread of Python could read or write what one thread waits for."""
+    main = main_thread(process)
+    leaving = main.tid if main is not None and main_shape(process) == "joins-queue" else tid
+    return any(
+        thread.stack and thread.tid not in (tid, leaving) and not _is_at_rest(index, thread)
+        for thread in own_threads(index, process)
+    )
 
 
 def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:

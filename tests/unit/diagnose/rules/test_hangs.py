@@ -300,7 +300,7 @@ def test_a_chain_that_ends_at_a_thread_that_does_not_exist_is_named_soon() -> No
     parent = main(threads=[thread(MAIN, waits=joins, still_s=1.0)])
 
     assert "spawned 300" in only(standing_still.check, world(parent, alone_for(6.0))).evidence[0]
-    assert found(standing_still.check, world(parent, alone_for(4.0))) == []
+    assert found(standing_still.check, world(parent, alone_for(2.0))) == []
 
 
 def alone_for(still_s: float) -> Process:

@@ -1,0 +1,291 @@
+"""Processes at the end of wait chains that make no progress, and the processes that wait for them.
+
+A process that waits for work by design is not waiting for the process that would give it some: a
+server, a pool worker, a consumer whose parent is busy with something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.diagnose.analysis.idle_time import TICK_S, quiet_s
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
+from mpwatch.diagnose.analysis.stack_patterns import (
+    Shape,
+    calls,
+    main_thread,
+    own_threads,
+    shape_in,
+)
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.edges import (
+    LOCK_FILE,
+    ReadContext,
+    is_busy,
+    surroundings,
+)
+from mpwatch.model.history import columns
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FILE_LOCK_CALLS, WaitKind
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import WaitChain, WaitEdge
+
+Reason: TypeAlias = Literal[
+    "sleeps", "polls", "computes", "stopped", "socket", "file-lock", "disk", "thread", "other"
+]
+"""What the last process of a chain does. `polls`: sleeps again and again; `thread`: waits for
+another thread of its own; `other`: waits for something outside of the job."""
+
+_FOR_WORK: frozenset[WaitKind] = frozenset(
+    ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
+)
+_HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", "lock-file"))
+"""Waits that are never for work, whoever can end them."""
+_JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
+_GENERATIONS_LIMIT = 8
+LEAST_S = 2.5
+"""A shorter wait is not followed: most chains of a healthy job are younger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blockage:
+    """A process that makes no progress, or takes long, and the processes that wait for it."""
+
+    process: Process
+    reason: Reason
+    chain: WaitChain
+    """The longest wait chain that ends at it."""
+    waiters: tuple[Process, ...]
+    """Processes that cannot go on without it, the root first; empty if it is stuck alone."""
+    waited_s: float
+    """Seconds for which none of them has made progress."""
+
+    @property
+    def thread(self) -> Thread | None:
+        """The main thread of the process at the end."""
+        return main_thread(self.process)
+
+
+@derived
+def blockages(index: Index) -> tuple[Blockage, ...]:
+    """All of a snapshot, the one most processes wait for first; without cycles and dead ends."""
+    graph = wait_graph(index)
+    edges = {(edge.waiter, edge.tid): edge for edge in graph.edges}
+    found: dict[ProcessId, Blockage] = {}
+    for chain in graph.chains:
+        if chain.verdict in ("cycle", "dead-end") or not _has_lasted(index, chain):
+            continue
+        one = _blockage(index, chain, edges)
+        if one is not None:
+            before = found.get(one.process.process)
+            found[one.process.process] = one if before is None else _both(index, before, one)
+    return tuple(sorted(found.values(), key=lambda each: -len(each.waiters)))
+
+
+def _has_lasted(index: Index, chain: WaitChain) -> bool:
+    """Whether the first process of a chain has made no progress for some seconds."""
+    first = index.snapshot.get(chain.links[0].process)
+    quiet = quiet_s(first, index) if first is not None else None
+    return quiet is not None and quiet >= LEAST_S
+
+
+def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
+    """Two chains that end at the same process."""
+    longer = one if len(one.chain.links) >= len(other.chain.links) else other
+    waiters = dict.fromkeys(each.process for each in (*one.waiters, *other.waiters))
+    return Blockage(
+        longer.process,
+        longer.reason,
+        longer.chain,
+        _root_first(index, waiters),
+        max(one.waited_s, other.waited_s),
+    )
+
+
+def _root_first(index: Index, waiters: dict[ProcessId, None]) -> tuple[Process, ...]:
+    """Processes in the order of the tree."""
+    return tuple(each for each in index.snapshot.processes if each.process in waiters)
+
+
+def _blockage(
+    index: Index, chain: WaitChain, edges: dict[tuple[ProcessId, int], WaitEdge]
+) -> Blockage | None:
+    """What one chain ends at; `None` where its processes are idle by design or make progress."""
+    end = index.snapshot.get(chain.links[-1].process)
+    if end is None or end.is_gone or end.role in SERVICE_ROLES:
+        return None
+    reason = _reason(index, end, chain)
+    if reason is None:
+        return None
+    waiters = dict.fromkeys(_held_up(index, chain, edges))
+    waiters.pop(end.process, None)
+    if not waiters and not _is_stuck_alone(index, end, reason):
+        return None
+    watched = [*waiters] if reason in ("computes", "polls", "stopped") else [*waiters, end.process]
+    known = [quiet_s(p, index) for each in watched if (p := index.snapshot.get(each)) is not None]
+    times = [each for each in known if each is not None]
+    if not times or len(times) < len(watched):
+        return None
+    return Blockage(end, reason, chain, _root_first(index, waiters), min(times))
+
+
+def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:
+    """What the last process of a chain does; `None` if it is idle by design."""
+    thread = main_thread(end)
+    if thread is None or end.sample.state in ("Z", "t"):
+        return None
+    if thread.state == "T":
+        return "stopped"
+    if chain.verdict == "ordinary" or _waits_for_a_person(thread):
+        return None
+    if any(is_busy(each) for each in own_threads(index, end)):
+        return "computes"
+    return _reason_of_wait(index, end, thread)
+
+
+def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None:
+    """As `_reason`, by the system call of a main thread that is blocked."""
+    wait = thread.waits_on
+    if thread.state == "D":
+        return "disk"
+    if wait is None:
+        return None
+    if calls(own_frames(thread.stack), "filelock/_api.py:acquire") or wait.call in FILE_LOCK_CALLS:
+        return "file-lock"
+    if wait.kind == "timer":
+        quiet = quiet_s(end, index)
+        return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
+    if _awaits_an_answer(surroundings(index), end, thread):
+        return "socket"
+    return "thread" if wait.kind == "futex" else "other"
+
+
+def _waits_for_a_person(thread: Thread) -> bool:
+    """Whether it reads a terminal or its standard input."""
+    wait = thread.waits_on
+    if wait is None:
+        return False
+    is_terminal = any(target.startswith(("/dev/pts/", "/dev/tty")) for target in wait.targets)
+    return is_terminal or (wait.kind in ("pipe-read", "poll", "unknown") and wait.fds == (0,))
+
+
+def _held_up(
+    index: Index, chain: WaitChain, edges: dict[tuple[ProcessId, int], WaitEdge]
+) -> Iterator[ProcessId]:
+    """The processes of a chain that cannot go on, without those that wait for one that is idle."""
+    links = chain.links
+    for place in range(len(links) - 2, -1, -1):
+        link, after = links[place], links[place + 1]
+        waiter, provider = index.snapshot.get(link.process), index.snapshot.get(after.process)
+        edge = None if link.process is None else edges.get((link.process, link.tid or 0))
+        if waiter is None or provider is None or edge is None:
+            return
+        if waiter.process == provider.process:
+            continue
+        if _is_for_work(index, waiter, provider, edge) or _only_joins(index, waiter, edge):
+            return
+        yield waiter.process
+
+
+def _is_for_work(index: Index, waiter: Process, provider: Process, edge: WaitEdge) -> bool:
+    """Whether a wait is by design: for orders, or for work from the process that started it."""
+    if edge.is_ordinary or waiter.role in SERVICE_ROLES:
+        return True
+    if edge.kind not in _FOR_WORK or edge.what == LOCK_FILE:
+        return False
+    if _shape(index, waiter) in _HELD_UP and not _gets_from_queue(waiter):
+        return False
+    above: Process | None = waiter
+    for _ in range(_GENERATIONS_LIMIT):
+        above = family_head(index, above) if above is not None else None
+        if above is None or above.process == provider.process:
+            break
+    return above is not None
+
+
+def _shape(index: Index, process: Process) -> Shape:
+    """The shape of the main thread's stack, once for all processes with equal stacks."""
+    thread = main_thread(process)
+    return "" if thread is None else shape_in(index, thread.stack)
+
+
+def _gets_from_queue(process: Process) -> bool:
+    """Whether it reads a queue; then the lock it may wait for is that of the queue's readers."""
+    thread = main_thread(process)
+    return thread is not None and calls(own_frames(thread.stack), "queues.py:get")
+
+
+def _only_joins(index: Index, waiter: Process, edge: WaitEdge) -> bool:
+    """Whether it waits for the exit of a process, as a parent or a launcher does all the time.
+
+    At its own exit that is another matter: the program is through, and the child is not.
+    """
+    if edge.kind != "child" and _shape(index, waiter) not in _JOINS:
+        return False
+    thread = main_thread(waiter)
+    return thread is None or not calls(own_frames(thread.stack), "util.py:_exit_function")
+
+
+def _is_stuck_alone(index: Index, process: Process, reason: Reason) -> bool:
+    """Whether what a process waits for is no work, so that it is stuck also if none waits for it.
+
+    A process that sleeps or computes is not; nor is a thread that waits for another one with
+    something of threading: servers do so for their whole life.
+    """
+    if reason == "thread":
+        thread = main_thread(process)
+        frames = own_frames(thread.stack) if thread is not None else ()
+        timeout_s = thread.waits_on.timeout_s if thread and thread.waits_on else None
+        return bool(frames) and timeout_s is None and not is_library(frames[0])
+    return reason in ("socket", "file-lock", "disk")
+
+
+def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> bool:
+    """Whether a thread waits for the other end of a connection that the process has opened.
+
+    A connection that it has accepted, at a port on which it listens, is one of a server that waits
+    for the next request.
+    """
+    wait = thread.waits_on
+    if wait is None or wait.kind not in ("socket-read", "socket-write", "poll"):
+        return False
+    channels = channels_among(wait.targets)
+    if len(channels) != 1 or len(wait.targets) != 1:
+        return False
+    address = around.pipes.addresses.get(channels[0], "")
+    if (
+        channels[0] not in around.pipes.outward
+        or not address.startswith("tcp ")
+        or (" > " not in address)
+    ):
+        return False
+    local = address.removeprefix("tcp ").partition(" > ")[0].rpartition(":")[2]
+    links = process.sample.fds.links if process.sample.fds is not None else ()
+    listening = {
+        (link.address or "").rpartition(":")[2]
+        for link in links or ()
+        if (link.address or "").startswith("tcp listens on")
+    }
+    return local not in listening
+
+
+def usual_pause_s(index: Index, process: Process) -> float:
+    """The longest time without progress that a process has come back from, while it was watched.
+
+    Returns:
+        Seconds; 0 where nothing is known.
+    """
+    moments, values = columns(index.history.of(process.process, "cpu_percent"))
+    longest_s, active_at_s = 0.0, None
+    for place in range(1, len(moments)):
+        at_s = moments[place]
+        if values[place] / 100 * (at_s - moments[place - 1]) > TICK_S:
+            if active_at_s is not None:
+                longest_s = max(longest_s, at_s - active_at_s)
+            active_at_s = at_s
+    return longest_s

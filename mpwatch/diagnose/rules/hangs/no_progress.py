@@ -1,0 +1,238 @@
+"""A process makes no progress, or takes long, while others wait for it; no other rule says why.
+
+`standing-still` names waits that can never end. This rule names every other wait that lasts: its
+end may come from outside of the job, by itself, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.waits.blockages import Blockage, Reason, blockages, usual_pause_s
+from mpwatch.diagnose.analysis.waits.verdicts import where
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.units import seconds_text
+
+RULE = "no-progress"
+TOLD_S = 10.0
+WARNED_S = 30.0
+"""The longest pause that is usual for a job of which nothing else is known."""
+HOPELESS_S = 120.0
+COMPUTES_S = 30.0
+"""Until then, a process that computes while others wait for it is nothing to tell."""
+ALONE_S = 60.0
+"""Until then, a process that waits for an answer while none waits for it is only told."""
+USUAL_FACTOR = 1.5
+"""A pause that is this many times longer than any before is not a usual one."""
+SHOWN_THREADS = 3
+SHOWN_WAITERS = 4
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each process whose lack of progress holds up others, or itself."""
+    quiet = (quiet_s(process, index) for process in index.snapshot.living())
+    if not any(each is not None and each >= TOLD_S for each in quiet):
+        return
+    for blockage in blockages(index):
+        severity = _severity(index, blockage)
+        if severity is not None and not _is_usual(index, blockage):
+            yield _finding(index, blockage, severity)
+
+
+def _severity(index: Index, blockage: Blockage) -> Severity | None:
+    """How bad it is; `None` as long as it means nothing."""
+    waited_s = blockage.waited_s
+    if blockage.reason in ("computes", "polls"):
+        is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
+        if is_polling and waited_s >= HOPELESS_S:
+            return Severity.WARNING
+        return Severity.INFO if waited_s >= COMPUTES_S else None
+    if waited_s < TOLD_S:
+        return None
+    if not blockage.waiters:
+        return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
+    if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
+        return Severity.INFO
+    return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:
+    """Whether the root or a rank waits: another process may just have nothing to do."""
+    return any(
+        waiter.process == index.snapshot.root or waiter.role in ("main", "rank")
+        for waiter in blockage.waiters
+    )
+
+
+def _is_usual(index: Index, blockage: Blockage) -> bool:
+    """Whether the first process that waits has come back from a pause about as long as this."""
+    first = blockage.waiters[0] if blockage.waiters else blockage.process
+    return blockage.waited_s < USUAL_FACTOR * usual_pause_s(index, first)
+
+
+def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
+    """The finding about one process at the end of waits."""
+    first = blockage.waiters[0] if blockage.waiters else blockage.process
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=first.process,
+        subject=str(blockage.process.pid),
+        summary=_summary(blockage),
+        evidence=tuple(_evidence(index, blockage)),
+        cause=_cause(blockage),
+        advice=_ADVICE[blockage.reason],
+    )
+
+
+def _summary(blockage: Blockage) -> str:
+    """Which processes wait, for how long, for which process, and what that process does."""
+    end, waiters = blockage.process, blockage.waiters
+    time = seconds_text(blockage.waited_s)
+    what = f"{_does(blockage)}{where(end).replace(', ', ' at ', 1)}"
+    if not waiters:
+        return f"{called(end)} has made no progress for {time}: it {what}"
+    names, have = called(waiters[0]), "has"
+    if len(waiters) > 1:
+        count = len(waiters) - 1
+        names, have = f"{names} and {count} other{'s' if count > 1 else ''}", "have"
+    return f"{names} {have} waited {time} for {called(end)}, which {what}"
+
+
+def _does(blockage: Blockage) -> str:
+    """What the process at the end does, without its line."""
+    thread = blockage.thread
+    words = _DOES.get(blockage.reason)
+    if words is not None:
+        return words
+    last = blockage.chain.links[-1].words
+    place = where(blockage.process)
+    if blockage.reason == "disk" and thread is not None and thread.wchan:
+        return f"is in an uninterruptible wait in the kernel ({thread.wchan})"
+    return last.removesuffix(place) if place else last
+
+
+def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
+    """The chain, the processes that wait, and the lines at which they do."""
+    yield blockage.chain.sentence
+    waiters = blockage.waiters
+    for waiter in waiters[:SHOWN_WAITERS]:
+        place = where(waiter)
+        if place:
+            yield f"{called(waiter)} is at {place.removeprefix(', ')}"
+    if len(waiters) > SHOWN_WAITERS:
+        yield f"{len(waiters)} processes wait for {called(blockage.process)}"
+    watched = "none of them has made progress" if waiters else "it has made no progress"
+    if blockage.reason in ("computes", "polls", "stopped"):
+        watched = "those that wait have made no progress"
+    yield f"{watched} for {seconds_text(blockage.waited_s)}"
+    if blockage.reason == "thread":
+        yield from _other_threads(index, blockage.process)
+
+
+def _other_threads(index: Index, process: Process) -> Iterator[str]:
+    """Where the other threads of Python are, one of which has to end the wait."""
+    main = main_thread(process)
+    places = [
+        (thread, frame)
+        for thread in own_threads(index, process)
+        if thread is not main and (frame := user_frame(thread.stack)) is not None
+    ]
+    for thread, frame in places[:SHOWN_THREADS]:
+        yield f"its thread {thread.name} is at {frame_words(frame)}"
+
+
+def _cause(blockage: Blockage) -> str:
+    """Who would have to do what for the others to go on, as far as that was observed."""
+    end = called(blockage.process)
+    thread = blockage.thread
+    if blockage.reason == "sleeps":
+        return f"{end} sleeps{_left(thread)}. {_others_go_on(blockage)}"
+    if blockage.reason == "polls":
+        return (
+            f"{end} sleeps again and again, as a loop does that waits for something or tries "
+            f"again. {_others_go_on(blockage)}"
+        )
+    if blockage.reason == "computes":
+        return f"{end} uses the cpu. {_others_go_on(blockage)}"
+    if blockage.reason == "stopped":
+        return (
+            f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT lets it go on."
+        )
+    if blockage.reason == "socket":
+        limit = "" if _has_timeout(thread) else " The system call has no timeout."
+        return f"The other end of this connection is outside of the job and sends nothing.{limit}"
+    return f"{blockage.chain.conclusion} {_others_go_on(blockage)}".strip()
+
+
+def _others_go_on(blockage: Blockage) -> str:
+    """That the processes that wait depend on this one; empty where none does."""
+    if not blockage.waiters:
+        return ""
+    those = "The process that waits goes" if len(blockage.waiters) == 1 else "The others go"
+    return f"{those} on when it has done its part."
+
+
+def _left(thread: Thread | None) -> str:
+    """How much of a sleep is left, where the system call shows it."""
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.timeout_s is None or wait.call != "clock_nanosleep":
+        return ""
+    return f" and will wake up by itself in {seconds_text(wait.timeout_s)}"
+
+
+def _has_timeout(thread: Thread | None) -> bool:
+    return (
+        thread is not None
+        and thread.waits_on is not None
+        and (thread.waits_on.timeout_s is not None)
+    )
+
+
+_DOES: dict[Reason, str] = {
+    "sleeps": "sleeps",
+    "polls": "sleeps again and again",
+    "computes": "computes",
+    "stopped": "is stopped by a signal",
+}
+_ADVICE: dict[Reason, str] = {
+    "sleeps": (
+        "Look at the line where it sleeps: shorten the sleep, or do it in a process for which no "
+        "other one waits."
+    ),
+    "polls": (
+        "Look at the line where it sleeps and at the condition of that loop; give the loop a limit "
+        "after which it raises."
+    ),
+    "computes": (
+        "Nothing is wrong if this part is meant to take so long. If not, mpwatch dump shows where "
+        "it computes; a time limit of those that wait has to be longer than this part."
+    ),
+    "stopped": "Continue it with kill -CONT and its pid, or with fg in its shell.",
+    "socket": (
+        "Check the server at the other end, and give the client that opens this connection a "
+        "timeout and retries."
+    ),
+    "file-lock": (
+        "End the process that holds the lock if it is left over from an earlier run, or let it "
+        "finish; take the lock with a timeout, so that the wait is reported."
+    ),
+    "disk": (
+        "Check the storage that the line reads (dmesg, mount): the process goes on only when the "
+        "storage answers, and ignores signals until then."
+    ),
+    "thread": (
+        "Compare the lines at which its threads are: one of them has to release the lock or set "
+        "the condition. Take several locks in the same order everywhere, and each with a timeout."
+    ),
+    "other": (
+        "Look at the line where it waits, and check what should answer there; give that call a "
+        "timeout."
+    ),
+}

@@ -1,0 +1,85 @@
+"""Jobs that make no progress are named by the process and the line that hold them up.
+
+Their healthy look-alikes are idle by design: nothing is said of them, not even as information.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from mpwatch.cli.failures import EXIT_INTERRUPTED
+from tests.conftest import Start
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+WATCHED_S = 14.0
+STARTED_S = 12.0
+"""Longer than a job that makes progress is watched, the start of the command included."""
+STUCK = {
+    "crossed_locks": ("standing-still", "different order", " cross"),
+    "event_of_the_dead": ("standing-still", "nobody is left", "event_of_the_dead"),
+    "exit_with_unread_queue": ("standing-still", "never read", "64 KiB"),
+    "flock_outside": ("no-progress", "(python) outside of this job", "flock_outside"),
+    "lock_twice": ("standing-still", "It holds this lock itself", "update"),
+    "lockf_in_the_job": ("no-progress", "which sleeps", "take_and_sleep"),
+    "sleeping_worker": ("no-progress", "which sleeps", "doze"),
+    "socket_outside": ("no-progress", "outside of the job and sends nothing", "fetch"),
+    "stopped_worker": ("no-progress", "is stopped by a signal", "kill -CONT"),
+    "thread_lock_twice": ("no-progress", "a lock or condition of its own process", "update"),
+}
+"""The rule, what it says, and a line that it names."""
+HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "served")
+
+
+def findings(pid: int) -> list[dict[str, Any]]:
+    """What is found from outside within some seconds."""
+    command = [sys.executable, "-m", "mpwatch", "diagnose", str(pid), "--no-hook", "--json"]
+    done = subprocess.run(
+        [*command, "--for", f"{WATCHED_S:g}"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+@pytest.mark.parametrize("case", STUCK)
+def test_a_job_that_stands_still_is_named(start: Start, case: str) -> None:
+    rule, words, place = STUCK[case]
+    job = start("stuck_jobs.py", case)
+    job.wait_for("ready")
+
+    found = findings(job.pid)
+
+    assert [each["rule"] for each in found[:1]] == [rule]
+    told = " ".join([found[0]["summary"], *found[0]["evidence"], found[0]["cause"]])
+    assert words in told
+    assert place in f"{told} {found[0]['advice']}"
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
+    job = start("stuck_jobs.py", case)
+    job.wait_for("ready")
+
+    assert findings(job.pid) == []
+
+
+def test_ctrl_c_ends_the_watch_with_the_report_and_its_own_exit_code(start: Start) -> None:
+    job = start("stuck_jobs.py", "sleeping_worker")
+    job.wait_for("ready")
+    command = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--no-hook", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
+        time.sleep(STARTED_S)
+        assert watch.poll() is None, "a job that stands still is watched for longer"
+        watch.send_signal(signal.SIGINT)
+        out, _ = watch.communicate(timeout=60)
+
+    assert watch.returncode == EXIT_INTERRUPTED
+    assert json.loads(out)["root"] == job.pid

@@ -1,0 +1,269 @@
+"""Jobs that make no progress, one for each reason, and healthy jobs that look the same for a while.
+
+Usage: `stuck_jobs.py CASE`. Prints `ready` once its processes have started.
+"""
+
+import contextlib
+import fcntl
+import multiprocessing
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+FORK = multiprocessing.get_context("fork")
+LONG_S = 600.0
+BLOCK_BYTES = 1 << 20
+
+
+def ready() -> None:
+    print("ready", flush=True)
+
+
+def silent_peer() -> socket.socket:
+    """A connection to a server that accepts it and never answers, run by another session."""
+    program = (
+        "import socket, sys, time; server = socket.create_server(('127.0.0.1', 0));"
+        "print(server.getsockname()[1], flush=True); held = server.accept(); time.sleep(600)"
+    )
+    server = detached([sys.executable, "-c", program])
+    assert server.stdout is not None
+    return socket.create_connection(("127.0.0.1", int(server.stdout.readline())))
+
+
+def detached(argv: list[str]) -> subprocess.Popen[bytes]:
+    """A process that does not belong to the job: its parent is gone, and it ends with the group."""
+    double = "import subprocess, sys; subprocess.Popen(sys.argv[1:])"
+    return subprocess.Popen([sys.executable, "-c", double, *argv], stdout=subprocess.PIPE)
+
+
+def fetch(results) -> None:
+    connection = silent_peer()
+    connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    results.put(connection.recv(100))
+
+
+def socket_outside() -> None:
+    """Main waits for a worker's result, the worker for the answer of a server outside."""
+    results = FORK.SimpleQueue()
+    FORK.Process(target=fetch, args=(results,), daemon=True).start()
+    ready()
+    print(results.get())
+
+
+def doze(results) -> None:
+    time.sleep(LONG_S)
+    results.put(1)
+
+
+def sleeping_worker() -> None:
+    """Main waits for a worker that sleeps."""
+    results = FORK.SimpleQueue()
+    FORK.Process(target=doze, args=(results,), daemon=True).start()
+    ready()
+    print(results.get())
+
+
+def compute(results) -> None:
+    end_s = time.monotonic() + LONG_S
+    while time.monotonic() < end_s:
+        sum(range(1000))
+    results.put(1)
+
+
+def computing_worker() -> None:
+    """Healthy: main waits for a worker that computes."""
+    results = FORK.SimpleQueue()
+    FORK.Process(target=compute, args=(results,), daemon=True).start()
+    ready()
+    print(results.get())
+
+
+def lock_file() -> str:
+    return os.path.join(tempfile.mkdtemp(), "cache.lock")
+
+
+def flock_outside() -> None:
+    """Main waits for a lock on a file that a process outside of the job holds."""
+    path = lock_file()
+    program = (
+        "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX);"
+        "print('held', flush=True); time.sleep(600)"
+    )
+    holder = detached([sys.executable, "-c", program, path])
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with open(path, "a") as file:
+        ready()
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def take_and_sleep(path: str, held) -> None:
+    with open(path, "w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        held.set()
+        time.sleep(LONG_S)
+
+
+def lockf_in_the_job() -> None:
+    """Main waits for a lock on a file that its worker holds, which sleeps."""
+    path, held = lock_file(), FORK.Event()
+    FORK.Process(target=take_and_sleep, args=(path, held), daemon=True).start()
+    held.wait()
+    with open(path, "a") as file:
+        ready()
+        fcntl.lockf(file, fcntl.LOCK_EX)
+
+
+def fail_before_set(event) -> None:
+    raise SystemExit(3)
+
+
+def event_of_the_dead() -> None:
+    """Main waits for an event that only a worker could have set, and that worker has exited."""
+    context = multiprocessing.get_context("spawn")
+    event = context.Event()
+    context.Process(target=fail_before_set, args=(event,), daemon=True).start()
+    ready()
+    event.wait()
+
+
+def cross(first, second, held, other_held) -> None:
+    with first:
+        held.set()
+        other_held.wait()
+        with second:
+            pass
+
+
+def crossed_locks() -> None:
+    """Two processes take the same two locks in opposite order."""
+    locks = FORK.Lock(), FORK.Lock()
+    events = FORK.Event(), FORK.Event()
+    one = FORK.Process(target=cross, args=(*locks, *events), daemon=True)
+    other = FORK.Process(target=cross, args=(*locks[::-1], *events[::-1]), daemon=True)
+    one.start()
+    other.start()
+    ready()
+    one.join()
+
+
+def exit_with_unread_queue() -> None:
+    """Main has put more on a queue than the pipe holds, nobody reads it, and main exits."""
+    items = FORK.Queue()
+    items.put(b"x" * BLOCK_BYTES)
+    ready()
+
+
+def update(lock, depth: int) -> None:
+    with lock:
+        if depth:
+            update(lock, depth - 1)
+
+
+def lock_twice() -> None:
+    """Main takes a lock that it holds already."""
+    ready()
+    update(FORK.Lock(), 1)
+
+
+def thread_lock_twice() -> None:
+    """Main takes a lock of its own threads that it holds already; another thread is alive."""
+    threading.Thread(target=time.sleep, args=(LONG_S,), daemon=True).start()
+    ready()
+    update(threading.Lock(), 1)
+
+
+def stopped_worker() -> None:
+    """Main waits for a worker that a signal has stopped."""
+    results = FORK.SimpleQueue()
+    worker = FORK.Process(target=doze, args=(results,), daemon=True)
+    worker.start()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    ready()
+    print(results.get())
+
+
+def served() -> None:
+    """Healthy: a server waits for the next request of a client outside that asks for nothing."""
+    server = socket.create_server(("127.0.0.1", 0))
+    program = (
+        "import socket, sys, time;"
+        "held = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
+    )
+    detached([sys.executable, "-c", program, str(server.getsockname()[1])])
+    connection, _ = server.accept()
+    ready()
+    connection.recv(100)
+
+
+def serve(requests, answers) -> None:
+    while True:
+        answers.put(requests.get())
+
+
+def idle_workers() -> None:
+    """Healthy: workers wait for work while main sleeps until the next batch of it."""
+    requests, answers = FORK.Queue(), FORK.Queue()
+    for _ in range(2):
+        FORK.Process(target=serve, args=(requests, answers), daemon=True).start()
+    requests.put(1)
+    answers.get()
+    ready()
+    time.sleep(LONG_S)
+
+
+def idle_pool() -> None:
+    """Healthy: main computes in threads, and the pool it keeps has nothing to do."""
+    with FORK.Pool(2) as pool:
+        pool.map(abs, range(4))
+        ready()
+        compute(queue.SimpleQueue())
+
+
+def joined_service() -> None:
+    """Healthy: main joins a child that waits for connections."""
+
+    def listen() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server, contextlib.suppress(OSError):
+            server.accept()
+
+    child = FORK.Process(target=listen, daemon=True)
+    child.start()
+    ready()
+    child.join()
+
+
+def prompt() -> None:
+    """Healthy: a person is asked."""
+    ready()
+    input("continue? ")
+
+
+CASES = (
+    computing_worker,
+    crossed_locks,
+    event_of_the_dead,
+    exit_with_unread_queue,
+    flock_outside,
+    idle_pool,
+    idle_workers,
+    joined_service,
+    lock_twice,
+    lockf_in_the_job,
+    prompt,
+    served,
+    sleeping_worker,
+    socket_outside,
+    stopped_worker,
+    thread_lock_twice,
+)
+
+if __name__ == "__main__":
+    {case.__name__: case for case in CASES}[sys.argv[1]]()

@@ -1,0 +1,89 @@
+"""How long `mpwatch diagnose PID` watches a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.cli.inspect import STALLED_S, WATCHED_S, DiagnosisWatch, stalled_words
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Snapshot
+from tests.unit.diagnose.worlds import MAIN, fds, main, pipe, process, thread, world
+
+READS = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
+JOINS = WaitedOn("child", "wait4", ("pid 300",))
+
+
+def job(waits: WaitedOn, *, worker_state: str = "S", still_s: float = 4.0) -> Snapshot:
+    """Main waits for a child that sleeps or computes."""
+    waiting = main(
+        fds=fds(5, links=[pipe(3, 500, False)]),
+        segments=(),
+        threads=[thread(MAIN, "train.py:main", waits=waits, still_s=still_s)],
+    )
+    child = thread(
+        300,
+        "train.py:work",
+        state=worker_state,
+        waits=SLEEPS if worker_state == "S" else None,
+        still_s=still_s if worker_state == "S" else 0.0,
+    )
+    worker = process(
+        300, "spawned", fds=fds(5, links=[pipe(4, 500, True)]), segments=(), threads=[child]
+    )
+    return Engine().diagnosed(world(waiting, worker), History())
+
+
+class Watched:
+    """A watch with a clock that is set by hand."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.now_s = 0.0
+        self.shown: list[str] = []
+        self.watch = DiagnosisWatch(seconds, self.shown.append, lambda: self.now_s)
+
+    def is_enough(self, snapshot: Snapshot, at_s: float) -> bool:
+        self.now_s = at_s
+        self.watch.has_read(snapshot)
+        return self.watch.is_enough()
+
+
+def test_a_job_that_makes_progress_is_watched_for_the_default_time() -> None:
+    watched, working = Watched(), job(READS, worker_state="R")
+
+    assert not watched.is_enough(working, WATCHED_S - 1)
+    assert watched.is_enough(working, WATCHED_S)
+    assert watched.shown[-1] == "2 processes"
+
+
+def test_a_job_that_stands_still_is_watched_for_longer_and_the_user_is_told() -> None:
+    watched = Watched()
+
+    assert not watched.is_enough(job(READS), WATCHED_S + 1)
+    assert watched.watch.limit_s == STALLED_S
+    assert watched.shown[-1] == (
+        "main has not moved for 4.0 s; watching up to 35 s, ctrl-c to stop"
+    )
+
+
+def test_the_watch_ends_once_the_answer_is_critical() -> None:
+    told = Finding("standing-still", Severity.CRITICAL, "s", ("e",), "c", "a")
+
+    assert Watched().is_enough(replace(job(READS), findings=(told,)), WATCHED_S + 1)
+
+
+def test_a_time_that_the_user_gave_is_kept() -> None:
+    watched = Watched(2.0)
+
+    assert watched.watch.limit_s == 2.0
+    assert not watched.is_enough(job(READS), 1.0)
+    assert watched.shown == ["2 processes"]
+
+
+def test_a_parent_that_joins_a_child_at_work_has_not_stopped() -> None:
+    assert stalled_words(job(JOINS, worker_state="R")) is None
+    assert stalled_words(job(JOINS)) is None
+    assert stalled_words(job(READS, still_s=1.0)) is None

@@ -1,0 +1,202 @@
+"""A process that makes no progress is named with those that wait for it; idle ones are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpwatch.diagnose.rules.hangs import no_progress
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point
+from mpwatch.model.samples import FdLink, LockHolder, WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    NOW_S,
+    fds,
+    found,
+    history,
+    main,
+    only,
+    pipe,
+    process,
+    socket,
+    thread,
+    world,
+)
+
+CHILD = 300
+READS = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
+JOINS = WaitedOn("child", "wait4", (f"pid {CHILD}",))
+RECEIVES = WaitedOn("socket-read", "recvfrom", ("socket:[77]",), (7,))
+OUTSIDE = "tcp 10.0.0.1:40000 > 10.0.0.2:80"
+
+
+def waiting(still_s: float, waits: WaitedOn = READS, *stack: str) -> Process:
+    """Main, which waits for what its child writes."""
+    return main(
+        fds=fds(5, links=[pipe(3, 500, False)]),
+        segments=(),
+        threads=[thread(MAIN, *(stack or ("train.py:main:7",)), waits=waits, still_s=still_s)],
+    )
+
+
+def child(
+    waits: WaitedOn | None = SLEEPS,
+    *stack: str,
+    state: str = "S",
+    still_s: float = 200.0,
+    links: tuple[FdLink, ...] = (),
+    **more: Any,
+) -> Process:
+    """A child that holds the writing end of the pipe."""
+    at = thread(CHILD, *(stack or ("train.py:work:9",)), waits=waits, state=state, still_s=still_s)
+    return process(
+        CHILD,
+        "spawned",
+        label="spawned",
+        fds=fds(5, links=[pipe(4, 500, True), *links]),
+        segments=(),
+        threads=[at],
+        **more,
+    )
+
+
+def sleeping(still_s: float) -> Snapshot:
+    return world(waiting(still_s), child(still_s=still_s))
+
+
+def test_a_process_that_sleeps_while_main_waits_is_named_with_its_line() -> None:
+    finding = only(no_progress.check, sleeping(12.0))
+
+    assert finding.summary == (
+        "main (100) has waited 12 s for spawned (300), which sleeps at train.py:9 work"
+    )
+    assert "will wake up by itself in 8 min" in finding.cause
+    assert "main (100) is at train.py:7 main" in finding.evidence
+
+
+def test_severity_follows_the_time_that_is_lost() -> None:
+    assert found(no_progress.check, sleeping(9.0)) == []
+    severities = [only(no_progress.check, sleeping(at)).severity for at in (12.0, 31.0, 121.0)]
+    assert severities == [Severity.INFO, Severity.WARNING, Severity.CRITICAL]
+
+
+def test_a_pause_as_long_as_usual_is_quiet() -> None:
+    paused = [Point(NOW_S - 74 + n, 50.0 if n in (1, 40) else 0.0) for n in range(75)]
+    usual = history({(MAIN, "cpu_percent"): paused})
+
+    assert found(no_progress.check, sleeping(34.0), usual) == []
+
+
+def test_a_parent_that_joins_a_child_waits_by_design() -> None:
+    assert found(no_progress.check, world(waiting(200.0, JOINS), child())) == []
+
+
+def test_at_its_exit_a_parent_does_not_join_by_design() -> None:
+    leaving = waiting(200.0, JOINS, "process.py:join", "util.py:_exit_function")
+
+    assert "which sleeps" in only(no_progress.check, world(leaving, child())).summary
+
+
+def test_a_process_that_computes_is_information_at_most() -> None:
+    busy = child(None, state="R", still_s=0.0)
+
+    assert found(no_progress.check, world(waiting(20.0), busy)) == []
+    finding = only(no_progress.check, world(waiting(500.0), busy))
+    assert finding.severity is Severity.INFO
+    assert "which computes at train.py:9 work" in finding.summary
+
+
+def test_a_child_that_waits_for_work_of_its_sleeping_parent_is_idle() -> None:
+    parent = main(
+        fds=fds(5, links=[pipe(3, 500, True)]),
+        segments=(),
+        threads=[thread(MAIN, "train.py:main", waits=SLEEPS, still_s=200.0)],
+    )
+    idle = process(
+        CHILD,
+        "spawned",
+        fds=fds(5, links=[pipe(3, 500, False)]),
+        segments=(),
+        threads=[thread(CHILD, "queues.py:get", "train.py:serve", waits=READS, still_s=200.0)],
+    )
+
+    assert found(no_progress.check, world(parent, idle)) == []
+
+
+def test_a_wait_for_the_other_end_of_a_connection_is_named() -> None:
+    link = socket(7, 77, None, OUTSIDE)
+    stuck = child(RECEIVES, "train.py:fetch:4", links=(link,))
+
+    finding = only(no_progress.check, world(waiting(200.0), stuck))
+    assert f"which waits for {OUTSIDE} at train.py:4 fetch" in finding.summary
+    assert "outside of the job and sends nothing" in finding.cause
+    assert "has no timeout" in finding.cause
+
+
+def alone(address: str, *more: FdLink) -> Snapshot:
+    links = [socket(7, 77, None, address), *more]
+    at = thread(MAIN, "train.py:fetch:4", waits=RECEIVES, still_s=70.0)
+    return world(main(fds=fds(5, links=links), segments=(), threads=[at]))
+
+
+def test_main_alone_at_a_connection_that_it_has_opened_is_warned_about() -> None:
+    finding = only(no_progress.check, alone(OUTSIDE))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary.startswith("main (100) has made no progress for 70 s: it waits for tcp")
+
+
+def test_a_server_waits_for_requests() -> None:
+    listens = socket(6, 76, None, "tcp listens on *:8080")
+
+    assert found(no_progress.check, alone("tcp 10.0.0.1:8080 > 10.0.0.2:50000", listens)) == []
+    assert found(no_progress.check, alone("tcp listens on *:8080")) == []
+
+
+def test_a_stopped_process_that_others_wait_for_is_named() -> None:
+    stopped = child(WaitedOn("stopped", "read"), state="T", still_s=50.0)
+
+    finding = only(no_progress.check, world(waiting(50.0), stopped))
+    assert "is stopped by a signal" in finding.summary
+    assert "kill -CONT" in finding.advice
+    traced = child(WaitedOn("stopped", "read"), state="t", still_s=50.0)
+    assert found(no_progress.check, world(waiting(50.0), traced)) == []
+
+
+def locked(holder: LockHolder | None) -> WaitedOn:
+    return WaitedOn("unknown", "flock", ("/tmp/cache.lock",), (3,), holder=holder)
+
+
+def test_the_holder_of_a_file_lock_is_named() -> None:
+    outside = waiting(70.0, locked(LockHolder(4711, "python")))
+    inside = waiting(70.0, locked(LockHolder(CHILD, "python")))
+
+    finding = only(no_progress.check, world(outside))
+    assert "taken by process 4711 (python) outside of this job" in finding.summary
+    finding = only(no_progress.check, world(inside, child()))
+    assert "spawned (300), which sleeps" in finding.summary
+    assert "main waits for the lock on /tmp/cache.lock" in finding.evidence[0]
+
+
+def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:
+    reads = WaitedOn("unknown", "read", ("/dev/pts/3",), (0,))
+    debugs = thread(MAIN, "pdb.py:cmdloop", "train.py:main", waits=reads, still_s=500.0)
+
+    assert found(no_progress.check, world(waiting(500.0, reads))) == []
+    assert found(no_progress.check, world(main(segments=(), threads=[debugs]))) == []
+
+
+def test_a_lock_of_threads_is_told_with_the_lines_of_the_other_threads() -> None:
+    futex = WaitedOn("futex", "futex", ("futex 0x1",))
+    threads = [
+        thread(MAIN, "train.py:save:5", waits=futex, still_s=90.0),
+        thread(101, "train.py:load:8", name="loader", waits=futex, still_s=90.0),
+    ]
+    finding = only(no_progress.check, world(main(segments=(), threads=threads)))
+
+    assert "at train.py:5 save" in finding.summary
+    assert "its thread loader is at train.py:8 load" in finding.evidence
+    waits = thread(MAIN, "threading.py:wait", "train.py:main", waits=futex, still_s=90.0)
+    assert found(no_progress.check, world(main(segments=(), threads=[waits, threads[1]]))) == []
