@@ -46,8 +46,9 @@ def test_the_rank_that_returned_first_is_named_and_not_its_victim(start: Start, 
     first, *_ = ending(start, "early", hook=hook)
 
     assert first["rule"] == "worker-exited-unexpectedly"
-    assert "ended first, with status 0, and " in first["summary"]
-    assert "has run fewer steps" in first["cause"]
+    # How it ended is not always seen: its parent collects it at once.
+    assert " ended first, " in first["summary"]
+    assert "run fewer steps" in first["cause"]
     if hook:
         assert any("Connection closed by peer" in each for each in first["evidence"])
 
