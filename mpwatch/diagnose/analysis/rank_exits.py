@@ -22,6 +22,9 @@ AFTER_S = 20.0
 is noticed at once, and a rank that computes calls its next collective later."""
 SOON_S = 3.0
 """The same where neither an exception nor a stack says that a rank was in a collective."""
+TEARDOWN_S = 3.0
+"""Seconds by which a rank that returned may end after those that failed because of it: it closes
+its connections as the interpreter is torn down, before the process ends."""
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer")
 """What gloo says where another rank has ended (gloo, tcp/pair.cc, torch 2.1 to 2.13)."""
 
@@ -87,7 +90,7 @@ class Left(NamedTuple):
 
 
 def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
-    """The rank whose exit ended this one: the first that ended, for a reason of its own.
+    """The rank whose exit ended this one: the first that ended for a reason of its own.
 
     Returns:
         `None` if this rank failed for another reason, or if none ended before it.
@@ -99,12 +102,14 @@ def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
     if is_told and not is_peers:
         return None
     within_s = AFTER_S if is_peers else SOON_S
+    late_s = TEARDOWN_S if is_peers else 0.0
     earlier = [
         (other.ended.at_s, other.pid, other, other.ended)
         for other in ranks_beside(index, process)
         if other.ended is not None
-        and 0.0 <= ended.at_s - other.ended.at_s <= within_s
-        and death_of(other.ended) != "shutdown"
+        and (death := death_of(other.ended)) != "shutdown"
+        and ended.at_s - other.ended.at_s <= within_s
+        and ended.at_s - other.ended.at_s >= -(late_s if death == "normal" else 0.0)
         and not _failed_later(index, other, ended)
     ]
     if not earlier:

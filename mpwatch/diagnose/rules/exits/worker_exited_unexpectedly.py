@@ -103,7 +103,8 @@ def _left_by(found: Finding, left: Left, members: Sequence[tuple[Process, Ended]
     process, ended = members[0]
     first = called(left.rank)
     names = all_called(other for other, _ in members)
-    later = seconds_text(ended.at_s - left.ended.at_s)
+    after_s = ended.at_s - left.ended.at_s
+    order = "later" if after_s >= 0 else "before its process had ended"
     is_normal = death_of(left.ended) == "normal"
     how = ", with status 0" if is_normal else ""
     why = (
@@ -117,7 +118,10 @@ def _left_by(found: Finding, left: Left, members: Sequence[tuple[Process, Ended]
     return replace(
         found,
         process=left.rank.process,
-        summary=f"{first} ended first{how}, and {names} failed {later} later: {ended.words}",
+        summary=(
+            f"{first} left the other ranks{how}, and {names} failed {seconds_text(abs(after_s))} "
+            f"{order}: {ended.words}"
+        ),
         evidence=(
             f"{first} ended: {left.ended.words}",
             *last_seen(left.rank),
