@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import checks
-from ..lifecycle.patcher import Point, attribute
+from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
@@ -70,7 +70,8 @@ class Groups:
         self._recorder = checks.load("flight_recorder").FlightRecorder(session.system, dump)
 
 
-def _install(module: ModuleType, session: Context) -> Undo:
+def install(module: ModuleType, session: Context) -> Undo:
+    """Follow the process groups that are made, and those that exist."""
     groups = Groups()
 
     def wrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
@@ -114,6 +115,3 @@ def _add_existing(module: Any, session: Context, groups: Groups) -> None:
         if not foreign_exceptions.is_ours(error):
             raise
         session.patcher.missing["earlier process groups"] = f"{type(error).__name__}: {error}"[:200]
-
-
-POINTS = (Point(MAKE, "torch.distributed.distributed_c10d", _install),)

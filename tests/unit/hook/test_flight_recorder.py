@@ -161,8 +161,7 @@ def test_groups_are_noted_as_they_are_made_and_the_function_is_put_back(
     session: Any = Session()
     module = distributed()
     original = module._new_process_group_helper
-    (point,) = collectives.POINTS
-    undo = point.install(module, session)
+    undo = collectives.install(module, session)
     assert session.gauges == {}
 
     make = module._new_process_group_helper
@@ -198,8 +197,7 @@ def test_groups_made_before_the_hook_are_read_and_an_exception_passes_unchanged(
     world = module._world
     world.pg_map = {group: ("gloo", None)}
     world.pg_names, world.pg_group_ranks = {group: "0"}, {group: {0: 0, 1: 1, 2: 2}}
-    (point,) = collectives.POINTS
-    point.install(module, session)
+    collectives.install(module, session)
 
     facts = session.gauges["collectives"]()["groups"]
     assert facts == {"0": {"size": 3, "rank": 1, "ranks": "0, 1, 2", "backend": "gloo"}}

@@ -113,7 +113,9 @@ def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> N
 
     assert finding.severity is Severity.INFO
     assert finding.process == pid(MAIN)
-    assert "who sent it is unknown" in finding.summary
+    assert "the sender is unknown" in finding.summary
+    assert "out-of-memory killer" not in finding.cause  # it counted no kill
+    assert "out-of-memory killer" in only(main_killed.check, over).cause
     assert "its control group counted no out-of-memory kill meanwhile" in finding.evidence
     assert "30.0G of the machine's 64.0G of memory were available" in finding.evidence
     assert "1 more of its processes were killed at the same time" in finding.evidence

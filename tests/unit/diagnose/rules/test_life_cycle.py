@@ -132,7 +132,7 @@ def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
     )
 
     assert finding.severity is Severity.INFO
-    assert "1 named semaphores are left" in finding.evidence
+    assert "1 named semaphore left" in finding.evidence
 
 
 def test_a_tracker_at_work_or_after_a_normal_end_is_ordinary() -> None:
@@ -233,6 +233,26 @@ def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
     assert finding.severity is Severity.WARNING
     assert "most threads: loader-worker 200 (200) 70, main (100) 8" in finding.evidence
     assert "78 threads in 2 processes" in finding.evidence[0]
+
+
+def test_a_refused_thread_is_put_down_to_the_control_group_only_near_its_limit() -> None:
+    said = (log("exception", MAIN, "RuntimeError: can't start new thread"),)
+    near = world(main(), cgroup=cgroup(pids_current=99, pids_limit=100), log=said)
+    far = world(main(), cgroup=cgroup(pids_current=9, pids_limit=100), log=said)
+
+    assert "ulimit -u" not in only(pids_limit.check, near).cause
+    assert "ulimit -u" in only(pids_limit.check, far).cause
+
+
+def test_thread_limits_are_advised_only_where_threads_are_many_and_they_are_not_set() -> None:
+    def advice(threads: int, **environment: str) -> str:
+        crowded = main(thread_count=threads, environment=environment)
+        near = cgroup(pids_current=95, pids_limit=100)
+        return only(pids_limit.check, world(crowded, cgroup=near, usable_cpus=8)).advice
+
+    assert "OMP_NUM_THREADS=1" in advice(90)
+    assert "OMP_NUM_THREADS" not in advice(90, OMP_NUM_THREADS="1")
+    assert "OMP_NUM_THREADS" not in advice(3)
 
 
 def test_pids_on_their_way_to_the_limit_are_foreseen() -> None:
