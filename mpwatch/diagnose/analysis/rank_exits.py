@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from signal import Signals
+from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import death_of
@@ -19,6 +20,11 @@ from mpwatch.model.snapshot import LogEntry, Process
 AFTER_S = 20.0
 """Seconds after the exit of a rank in which others fail because of it: a closed connection
 is noticed at once, and a rank that computes calls its next collective later."""
+SOON_S = 3.0
+"""The same where neither an exception nor a stack says that a rank was in a collective."""
+TEARDOWN_S = 3.0
+"""Seconds by which a rank that returned may end after those that failed because of it: it closes
+its connections as the interpreter is torn down, before the process ends."""
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer")
 """What gloo says where another rank has ended (gloo, tcp/pair.cc, torch 2.1 to 2.13)."""
 
@@ -74,23 +80,42 @@ def failed_for_a_peer(index: Index, process: Process) -> bool:
     return last_place(process) is not None
 
 
-def left_before(index: Index, process: Process, ended: Ended) -> Process | None:
-    """The rank whose exit ended this one: the first that ended, for a reason of its own.
+class Left(NamedTuple):
+    """A rank whose exit ended others."""
+
+    rank: Process
+    ended: Ended
+    sure: Literal["certain", "likely", "possible"]
+    """By the exception of the other rank, by its last stack, or by the time alone."""
+
+
+def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
+    """The rank whose exit ended this one: the first that ended for a reason of its own.
 
     Returns:
-        `None` if this rank did not fail in a collective, or if none ended before it.
+        `None` if this rank failed for another reason, or if none ended before it.
     """
-    if not failed_for_a_peer(index, process):
+    if death_of(ended) not in ("failed", "crash") or not is_rank_with_group(process):
         return None
+    is_told = exception_of(index, process) is not None
+    is_peers = failed_for_a_peer(index, process)
+    if is_told and not is_peers:
+        return None
+    within_s = AFTER_S if is_peers else SOON_S
+    late_s = TEARDOWN_S if is_peers else 0.0
     earlier = [
-        (other.ended.at_s, other)
+        (other.ended.at_s, other.pid, other, other.ended)
         for other in ranks_beside(index, process)
         if other.ended is not None
-        and 0.0 <= ended.at_s - other.ended.at_s <= AFTER_S
-        and death_of(other.ended) not in ("shutdown", "unknown")
+        and (death := death_of(other.ended)) != "shutdown"
+        and ended.at_s - other.ended.at_s <= within_s
+        and ended.at_s - other.ended.at_s >= -(late_s if death == "normal" else 0.0)
         and not _failed_later(index, other, ended)
     ]
-    return min(earlier, key=lambda pair: (pair[0], pair[1].pid))[1] if earlier else None
+    if not earlier:
+        return None
+    *_, rank, end = min(earlier, key=lambda each: each[:2])
+    return Left(rank, end, "certain" if is_told else "likely" if is_peers else "possible")
 
 
 def _failed_later(index: Index, other: Process, ended: Ended) -> bool:

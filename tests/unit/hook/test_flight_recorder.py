@@ -57,7 +57,7 @@ class Recorder:
             }
             for group, (enqueued, completed) in self.status.items()
         }
-        found = {"pg_status": status, "version": "2.10"}
+        found: dict[str, Any] = {"pg_status": status, "version": "2.10"}
         if includeCollectives:
             found["entries"] = self.entries
         return json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
@@ -130,7 +130,7 @@ def test_many_groups_are_bounded_and_another_form_is_a_reason() -> None:
         reader.show()
     for text in (b"{}", b'{"pg_status": []}', b'{"pg_status": {"0": {}}}', b"[]", b"nothing"):
         with pytest.raises(ValueError, match=r"form|Expecting"):
-            FlightRecorder(clock, lambda text=text, **_: text).show()  # type: ignore[arg-type,misc]
+            FlightRecorder(clock, lambda text=text, **_: text).show()  # type: ignore[arg-type]
 
 
 class Session:

@@ -29,6 +29,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
 )
 from mpwatch.diagnose.analysis.rank_exits import (
+    Left,
     exception_of,
     failed_for_a_peer,
     left_before,
@@ -69,8 +70,10 @@ def check(index: Index) -> Iterator[Finding]:
         members.sort(key=lambda member: _order(index, *member))
         process, ended = members[0]
         left = left_before(index, process, ended)
-        if left is not None and left.ended is not None and death_of(left.ended) != "normal":
-            continue  # told of the rank that ended first
+        if left is not None and death_of(left.ended) not in ("normal", "unknown"):
+            if left.sure != "possible":
+                continue  # told of the rank that ended first
+            left = None
         is_doubtful = _may_be_interrupted(index, members)
         if _may_be_the_first(index, process, ended) or (
             is_doubtful and not _has_settled(index, process, ended)
@@ -78,7 +81,7 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         found = _finding(index, process, ended, members)
         if left is not None:
-            found = _left_by(index, found, left, members)
+            found = _left_by(found, left, members)
         elif (head := _keeps_replacing(index, members)) is not None:
             found = _in_a_row(index.snapshot, found, head, members)
         if is_doubtful and _ended_well(index, process):
@@ -92,38 +95,46 @@ def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, i
     return is_effect, ended.at_s, process.pid
 
 
-def _left_by(
-    index: Index, found: Finding, left: Process, members: Sequence[tuple[Process, Ended]]
-) -> Finding:
-    """The finding about a rank that ended normally, after which the other ranks failed."""
+def _left_by(found: Finding, left: Left, members: Sequence[tuple[Process, Ended]]) -> Finding:
+    """The finding about a rank that ended without an error, after which the other ranks failed.
+
+    Its exit status may be unknown: `torch.multiprocessing.spawn` collects it within milliseconds.
+    """
     process, ended = members[0]
-    at_s = left.ended.at_s if left.ended is not None else ended.at_s
-    others = [called(other) for other, _ in members]
+    first = called(left.rank)
     names = all_called(other for other, _ in members)
-    is_told = exception_of(index, process) is not None
+    after_s = ended.at_s - left.ended.at_s
+    order = "later" if after_s >= 0 else "before its process had ended"
+    is_normal = death_of(left.ended) == "normal"
+    how = ", with status 0" if is_normal else ""
+    why = (
+        "It has run fewer steps than the others: its share of the data is smaller, or it left its "
+        "loop early."
+        if is_normal
+        else "How it ended was not seen: it may have run fewer steps than the others, or have "
+        "failed, which its standard error would tell."
+    )
+    sure = "" if left.sure == "certain" else f"{left.sure.capitalize()}: "
     return replace(
         found,
-        process=left.process,
+        process=left.rank.process,
         summary=(
-            f"{called(left)} ended first, with status 0, and {names} failed"
-            f" {seconds_text(max(0.0, ended.at_s - at_s))} later: {ended.words}"
+            f"{first} left the other ranks{how}, and {names} failed {seconds_text(abs(after_s))} "
+            f"{order}: {ended.words}"
         ),
         evidence=(
-            f"{called(left)} ended: {left.ended.words if left.ended is not None else ''}",
-            *last_seen(left),
+            f"{first} ended: {left.ended.words}",
+            *last_seen(left.rank),
             *(each for each in found.evidence if not each.startswith("so did ")),
-            *((f"so did {len(others) - 1} more",) if len(others) > 1 else ()),
         ),
         cause=(
-            ("" if is_told else "Likely: ")
-            + f"{called(left)} left the process group while {called(process)} still called"
-            " collectives, which fail when the connection to a rank is closed. It has run fewer"
-            " steps than the others: its share of the data is smaller, or it left its loop early."
+            f"{sure}{first} left the process group while {called(process)} still called "
+            f"collectives, which fail when the connection to a rank is closed. {why}"
         ),
         advice=(
-            "Give all ranks the same number of steps (DistributedSampler with drop_last, or the"
-            " Join context of DistributedDataParallel), and let all of them pass a barrier before"
-            " they end."
+            "Give all ranks the same number of steps (DistributedSampler with drop_last, or the "
+            "Join context of DistributedDataParallel), and let all of them pass a barrier before "
+            "they end."
         ),
     )
 

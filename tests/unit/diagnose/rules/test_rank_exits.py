@@ -54,9 +54,19 @@ def test_a_rank_that_returned_is_named_where_the_others_failed_because_of_it() -
 
     assert finding.process == pid(301)
     assert (
-        "rank 1 (301) ended first, with status 0, and rank 0 (300) failed 2.0 s" in finding.summary
+        "rank 1 (301) left the other ranks, with status 0, and rank 0 (300) failed 2.0 s"
+        in finding.summary
     )
     assert finding.cause.startswith("Likely: rank 1 (301) left the process group")
+
+
+def test_the_process_of_a_rank_that_returned_may_end_after_those_it_failed() -> None:
+    job = world(main(), rank(0, 6.0, exit_code=1), rank(1, 5.0, exit_code=0))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert finding.process == pid(301)
+    assert "rank 0 (300) failed 1.0 s before its process had ended" in finding.summary
 
 
 def test_it_is_certain_where_the_hook_heard_the_exception() -> None:
@@ -98,10 +108,10 @@ def test_ranks_that_failed_because_another_was_killed_are_not_told_again() -> No
 @pytest.mark.parametrize(
     ("failed", "entries"),
     [
-        (rank(0, 4.0, "train.py:load:3", exit_code=1), ()),  # not in a collective
+        (rank(0, 2.0, "train.py:load:3", exit_code=1), ()),  # not in a collective, and later
         (rank(0, 4.0, exit_code=1), (raised(0, "ValueError: of its own"),)),
         (rank(0, 4.0, group="python", exit_code=1), ()),
-        (rank(0, 7.0, exit_code=1), ()),  # before the other left
+        (rank(0, 11.0, exit_code=1), ()),  # long before the other left
     ],
 )
 def test_a_rank_that_failed_for_another_reason_is_named_itself(
@@ -110,6 +120,24 @@ def test_a_rank_that_failed_for_another_reason_is_named_itself(
     job = world(main(), failed, rank(1, 6.0, exit_code=0), log=entries)
 
     assert only(worker_exited_unexpectedly.check, job).process == pid(300)
+
+
+def test_it_is_possible_where_only_the_time_speaks_for_it() -> None:
+    job = world(main(), rank(0, 5.0, "train.py:load:3", exit_code=1), rank(1, 6.0, exit_code=0))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert finding.process == pid(301)
+    assert finding.cause.startswith("Possible: rank 1 (301) left")
+
+
+def test_how_the_first_ended_is_told_only_where_it_was_seen() -> None:
+    job = world(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert finding.summary.startswith("rank 1 (301) left the other ranks, and rank 0 (300) failed")
+    assert "How it ended was not seen" in finding.cause
 
 
 def test_ranks_that_all_return_are_no_finding() -> None:

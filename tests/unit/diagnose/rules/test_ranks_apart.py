@@ -178,7 +178,7 @@ def test_a_gauge_of_another_form_is_no_record(gauge: Any) -> None:
 
 
 def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> None:
-    size = {"environment": {"WORLD_SIZE": "2"}}
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}}
     job = world(main(), called(0, "barrier", 40, **size), called(1, "barrier", 77, **size))
 
     finding = only(rank_stuck_in_collective.check, job)
@@ -190,7 +190,7 @@ def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> No
 
 @pytest.mark.parametrize("size", ["3", ""])
 def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None:
-    where = {"environment": {"WORLD_SIZE": size}}
+    where: dict[str, Any] = {"environment": {"WORLD_SIZE": size}}
     job = world(main(), called(0, "barrier", **where), called(1, "barrier", **where))
 
     assert found(rank_stuck_in_collective.check, job) == []
