@@ -183,6 +183,7 @@ def private_names_of_textual_and_rich() -> set[str]:
     return theirs.difference(*ours)
 
 
+@pytest.mark.slow
 def test_no_private_name_of_textual_or_rich_is_used() -> None:
     theirs = private_names_of_textual_and_rich()
 

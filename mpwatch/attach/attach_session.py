@@ -61,7 +61,7 @@ class AttachSession:
         self._injected: dict[ProcessId, ProcSample | None] = {}
 
     def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
-        """What `inject` would do to these processes."""
+        """The plan of `inject` for these processes."""
         return plan_injection(samples, only=self._only)
 
     def inject(
@@ -180,14 +180,16 @@ class AttachSession:
 
     def _said(self, outcomes: Sequence[Detached]) -> str:
         """The sentence about a detach."""
-        staying = [each for each in outcomes if each.state not in ("absent", "pending", "gone")]
         pending = sum(each.state == "pending" for each in outcomes)
+        staying = [each for each in outcomes if each.is_attached and each.state != "pending"]
         done = sum(each.state == "absent" and bool(each.method) for each in outcomes)
         words = f"The hook was detached from {_processes(done)}."
         if not done and not staying and not pending:
             words = "The processes that had the hook have ended, or it was detached before."
         if pending:
-            words += f" It leaves {_processes(pending)} once they run Python code again."
+            words += (
+                f" It will be detached from {_processes(pending)} when they run Python code again."
+            )
         if staying:
             first = staying[0]
             words += (

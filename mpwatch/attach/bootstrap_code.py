@@ -1,11 +1,11 @@
-"""The text that a target runs first: it opens one exchange directory safely and runs its payload.
+"""The text that a target runs first: it opens its exchange directory safely and runs the payload.
 
 The text names the directory that the observer made, and the process that it was made for; nothing
-is looked up by convention or in the environment. Whatever path resolution did on the way, the
+is found by convention or in the environment. However the path was resolved, the
 directory is accepted only if it belongs to the user of the process and nobody else may enter it,
 and the payload only if it is a regular file of that user, opened within that directory without
-following links. Both are checked on open descriptors, so there is no name to swap between check and
-use. Other users, root aside, can therefore not supply one byte of what is run.
+following links. Both are checked on open descriptors, so names cannot be swapped between check and
+use. Other users than root can therefore not supply any part of the code.
 
 It runs on a thread of its own (`native_call`), or on the main thread by `sys.remote_exec`, in a
 namespace of its own.
@@ -53,7 +53,7 @@ def text(directory: str, pid: int) -> bytes:
 def script(directory: str, pid: int) -> bytes:
     """The same as a file for `sys.remote_exec`, which runs it on the main thread.
 
-    All that is done there is to start a thread for the rest; no name is left in `__main__`.
+    It only starts a thread for the rest, and adds no name to `__main__`.
     """
     inner = f"try:exec({text(directory, pid).decode()!r},{{}})\nexcept BaseException:pass"
     return f"__import__('_thread').start_new_thread(exec,({inner!r},{{}}))\n".encode()

@@ -1,7 +1,7 @@
 """The payload of an injection in one file: the program, the hook's modules, and what to do.
 
-From their own files the modules take some three hundred system calls. Each gives up the GIL, and
-where other threads compute it comes back only when each of them has had its 5 ms
+Loading the modules from their own files takes some three hundred system calls. Each releases the
+GIL, and while other threads compute, it is returned only after each of them has run for 5 ms
 (`sys.getswitchinterval`). Besides, a target must not load files by path that another user could
 have replaced; this one it reads from a descriptor that it has checked (`bootstrap_code`).
 
@@ -12,9 +12,9 @@ it is a program that the target's owner controls, and mpwatch runs no such progr
 The file is a marshalled dict, in a version of the format that every supported Python reads:
 
 - `text`, `code`: the program of `payload`, as source and marshalled;
-- `magic`: for which interpreter things are compiled; empty if they are not;
-- `modules`: (path, whether it is a package, source or code) by name within the package, with dots,
-  of the package itself the empty one; marshalled if compiled;
+- `magic`: the interpreter that the code is compiled for; empty if it is not compiled;
+- `modules`: (path, whether it is a package, source or code) by dotted name within the package; the
+  package itself has the empty name; marshalled if compiled;
 - `action`, `hook_directory`, `name` (of the exchange directory), `version` (of the hook, see
   `wire.sources_version`).
 """
@@ -34,10 +34,10 @@ from typing import Any
 from mpwatch.hook import strip_docs, wire
 
 _FORMAT = 2
-"""Of marshal: from Python 2.5 on."""
+"""Version of the marshal format: Python 2.5 and later."""
 _KEPT = 8
 NOT_IN_IT = ("run.py", "startup/__init__.py", "startup/sitecustomize.py")
-"""What a target does not import."""
+"""Modules that a target does not import."""
 
 
 def installed() -> str:
@@ -49,7 +49,7 @@ def payload_for(version: tuple[int, int] | None, action: str, directory: str, na
     """The content of the payload file.
 
     Args:
-        version: Of the target's Python.
+        version: Version of the target's Python.
         action: `load` or `unload`.
         directory: The hook's package as the target names it; unused for `unload`.
         name: The exchange directory's name within the runtime directory.
@@ -95,7 +95,7 @@ def sources_for(directory: str) -> dict[str, tuple[str, bool, bytes]]:
     """The sources of all modules that a target imports.
 
     Args:
-        directory: Where the target believes the package to be.
+        directory: Path of the package in the target's view.
     """
     return {
         name: (f"{directory}/{path}", is_package, content)
@@ -106,11 +106,11 @@ def sources_for(directory: str) -> dict[str, tuple[str, bool, bytes]]:
 def compile_modules(directory: str, theirs: str) -> dict[str, tuple[str, bool, CodeType | None]]:
     """All modules of the package, compiled, functions without docstrings.
 
-    A target drops those anyway, which takes it a tenth of its time: see `hook.strip_docs`.
+    Otherwise the target removes them, in a tenth of the loading time: see `hook.strip_docs`.
 
     Args:
         directory: The package.
-        theirs: Where the target believes it to be.
+        theirs: Path of the package in the target's view.
 
     Raises:
         OSError: It could not be read.

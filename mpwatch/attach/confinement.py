@@ -32,14 +32,14 @@ class Confinement:
     namespaces: tuple[str, ...]
     """Identities of the namespaces in `_SEPARATING`."""
     label: str
-    """Of the security module (SELinux, AppArmor, Smack)."""
+    """Label of the security module (SELinux, AppArmor, Smack)."""
 
 
 def read(pid: int, proc: str = "/proc") -> Confinement:
     """Read the restrictions of a process.
 
     Raises:
-        OSError: It is gone, or hidden from this process.
+        OSError: The process has exited, or is hidden from this one.
     """
     fields = {}
     with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as file:

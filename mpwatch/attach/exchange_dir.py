@@ -1,4 +1,4 @@
-"""The directory through which an observer gives a target its payload and gets the answer.
+"""The directory by which an observer passes the payload to a target and receives the answer.
 
 The directory is in the target's own runtime directory, opened through the target's root, and
 belongs to the target's user. Every step of the path is opened without following symbolic links,
@@ -59,7 +59,7 @@ class ExchangeDir:
     def answer(self) -> Answer | None:
         """The target's answer; `None` if there is none yet.
 
-        A directory that is gone counts as success, because the target removes it only then.
+        A directory that was removed counts as success: the target removes it only then.
         """
         try:
             with self._opened() as folder:
@@ -131,10 +131,10 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
     """Create the exchange directory of a target, or find the existing one.
 
     Args:
-        target: For which process.
+        target: The process.
         runtime: The runtime directory as the target names it.
         payload: See `compiled_payload`.
-        proc: Where procfs is.
+        proc: Path of procfs.
 
     Raises:
         Refused: The directory is not safe or not writable.

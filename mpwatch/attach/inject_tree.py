@@ -20,13 +20,13 @@ from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
 MAX_WAITING = 256
-"""Injections under way at once, each on a thread of ours. They spend nearly all of the time
-waiting until the targets run Python code."""
+"""Injections at a time, each on a thread. Nearly all of the time they wait until the targets run
+Python code."""
 MAX_WORKING = 4
-"""Those of them that do work at once. With more, a stopped target would stay stopped while our
-other threads hold the GIL."""
+"""Injections that work at a time. With more, a stopped target would stay stopped while other
+threads of the observer hold the GIL."""
 MAX_DETACHING = min(64, 8 * (os.cpu_count() or 1))
-"""Detaches under way at once; most targets answer immediately."""
+"""Detaches at a time; most targets answer immediately."""
 GENERATIONS = 4
 """How many times to search for children started meanwhile; children of hooked parents have it."""
 _EXCLUDED: dict[Role, str] = {
@@ -154,7 +154,7 @@ def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
         try:
             roots = confinement.read(root.pid)
         except OSError:
-            continue  # the root has exited, and its job is about to
+            continue  # the root has exited, and the job will end
         try:
             reason = confinement.why_left_out(confinement.read(sample.process.pid), roots)
         except OSError:

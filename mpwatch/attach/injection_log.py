@@ -1,6 +1,6 @@
 """The user's own log of injections and detaches: `$XDG_STATE_HOME/mpwatch/attach.log`.
 
-One line each: when, who, which process, by which method, which hook, how long the process was
+One line each: time, user, process, method, version of the hook, how long the process was
 stopped, and the result. The file is private to the user, holds at most `LIMIT_BYTES` and has one
 predecessor (`attach.log.1`). A log that cannot be written does not prevent an injection.
 """
@@ -55,7 +55,7 @@ class InjectionLog:
 
     @property
     def path(self) -> str:
-        """Where the log is."""
+        """Path of the log."""
         return os.path.join(self._folder, NAME)
 
     def injected(self, attached: Attached, command: Iterable[str]) -> None:
@@ -119,7 +119,7 @@ class InjectionLog:
         """Add a line to the file.
 
         Raises:
-            OSError: It is not a file of ours, or cannot be written.
+            OSError: It is not a file of this user, or cannot be written.
         """
         with self._opened(make=True) as folder:
             file = _own_file(folder)
@@ -134,7 +134,7 @@ class InjectionLog:
 
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
-        """The directory, checked.
+        """The descriptor of the directory, after checks.
 
         Raises:
             OSError: It is a link, belongs to another user, or cannot be created.
@@ -225,6 +225,6 @@ def _user(uid: int) -> str:
 
 
 def _value(text: str) -> str:
-    """A value as one word, or as a JSON string of ASCII where it is none."""
+    """A value as one word, or else as a JSON string of ASCII."""
     is_word = text.isascii() and text.replace("/", "").replace(".", "").replace("_", "").isalnum()
     return text if is_word else json.dumps(text)

@@ -26,10 +26,10 @@ from mpwatch.model.ids import ProcessId
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
 PROC = "/proc"
-"""Where the settings of the kernel are read; replaced in tests."""
+"""Directory of the kernel's settings; replaced in tests."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
-# One target is stopped at a time, so that no stopped target waits for another thread of ours.
+# One target is stopped at a time: a stopped target must not wait for another of our threads.
 _STOPPING = threading.Lock()
 
 

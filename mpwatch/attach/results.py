@@ -82,14 +82,19 @@ class Detached:
     fix: str = ""
     took_s: float = 0.0
     method: str = ""
-    """`socket` (the hook was asked), `remote_exec`, `pending call`, or `called off` (the hook was
-    not loaded yet); empty if there was nothing to detach."""
+    """`socket` (by a request to the hook), `remote_exec`, `pending call`, or `called off` (the hook
+    was not loaded yet); empty if there was nothing to detach."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
     had_hook: bool = True
     """Whether the process had a hook before the detach."""
     left: tuple[str, ...] = ()
     """Changes of the hook that could not be undone, one sentence each."""
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the process still has the hook, possibly until a queued detach runs."""
+        return self.state not in ("absent", "gone")
 
 
 class Refused(Exception):

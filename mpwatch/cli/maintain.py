@@ -35,7 +35,7 @@ def detach(arguments: argparse.Namespace) -> int:
             print(f"  remains: {sentence}")
 
     outcomes = detach_tree(tree.processes, report)
-    staying = [each for each in outcomes if each.state not in ("absent", "gone")]
+    staying = [each for each in outcomes if each.is_attached]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
         print("The hook's modules remain imported, but unused, until a process exits.")
     if log.problem is not None:

@@ -1,7 +1,7 @@
-"""The hook: lives inside the training, standard library only.
+"""The hook: the part of mpwatch inside a training job, standard library only.
 
-It may be loaded under another name than `mpwatch.hook`, by path, where mpwatch is not importable;
-so its modules refer to each other relatively, and `RENDEZVOUS` says which one is in.
+Where mpwatch is not importable, it is loaded by path under another name than `mpwatch.hook`.
+So its modules import each other relatively, and `RENDEZVOUS` names the one that is attached.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from .session import Session
 
 RENDEZVOUS = "_mpwatch_hook"
-"""The entry of `sys.modules` that holds the hook that is in, whatever its name is."""
+"""The entry of `sys.modules` for the hook that is attached, under any name."""
 
-_entrance = collections.deque((True,), maxlen=1)
-"""Whoever takes the token out may enter; `deque.pop` is atomic and never waits."""
-_owed: dict[str, Any] = {}
-"""What a child has to do whose parent forked in the middle of an entrance: collect garbage."""
+_attach_token = collections.deque((True,), maxlen=1)
+"""The thread that pops the token attaches the hook; `deque.pop` is atomic and never waits."""
+_undo_in_child: dict[str, Any] = {}
+"""What a child has to do if it was forked while the hook was being attached: enable `gc`."""
 _is_watched: list[bool] = []
-"""Whether forks are: what is registered with the interpreter cannot be taken back."""
+"""Whether forks are watched: a registration with the interpreter cannot be removed."""
 _session: Session | None = None
 _forks: ForkSteps | None = None
 refusal = ""
-"""Why the last `enter` refused, one sentence; empty if it did not."""
+"""Why the last `enter` refused, one sentence, or empty."""
 
 
 def instrument() -> bool:
-    """Bring the hook into this process.
+    """Attach the hook to this process.
 
     Returns:
-        Whether it is in. It stays out of a forkserver, whose children bring their own, of an
-        interpreter that runs without its lock, and of a process whose environment forbids it
+        Whether it is attached. It refuses a forkserver, whose children load their own, an
+        interpreter that runs without the GIL, and a process whose environment forbids it
         (`wire.DISABLING`).
     """
     return enter("instrument")
 
 
 def uninstrument() -> bool:
-    """Take the hook out of this process.
+    """Detach the hook from this process.
 
     Returns:
-        Whether it is out.
+        Whether it is detached.
     """
     other = _other()
     if other is not None:
@@ -61,11 +61,11 @@ def uninstrument() -> bool:
 
 
 def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
-    """Bring the hook in, saying how; never raises, for it runs in somebody's training.
+    """Attach the hook; never raises into the program.
 
     Args:
         started_by: `instrument`, `run`, `fork`, `spawn`, `forkserver` or `attach`.
-        birth: What the parent knew about this process, see `wire.HELLO`.
+        birth: Description of this process by its parent, see `wire.HELLO`.
     """
     global refusal
     other = _other()
@@ -81,29 +81,29 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         return False
     is_collecting = gc.isenabled()
     try:
-        _entrance.pop()
+        _attach_token.pop()
     except IndexError:
-        return True  # another thread is bringing it in
-    except BaseException:  # a signal handler's, and the token is out
-        _entrance.append(True)
+        return True  # another thread is attaching it
+    except BaseException:  # a signal handler raised after the token was popped
+        _attach_token.append(True)
         raise
-    # A handler may raise in each of these, so each is to be done whatever becomes of the others.
+    # A handler may raise in each of these steps; each is done even if another fails.
     try:
         try:
-            come_in = _enter_uncollected if is_collecting else _enter
-            return come_in(started_by, birth)
+            attach = _enter_uncollected if is_collecting else _enter
+            return attach(started_by, birth)
         finally:
-            _owed.clear()
+            _undo_in_child.clear()
     finally:
-        _entrance.append(True)
+        _attach_token.append(True)
 
 
 known_version: str | None = None
-"""Of these modules as whoever loaded them says, see `wire.sources_version`; `None`: not told."""
+"""Version of these modules, given by the loader; see `wire.sources_version`."""
 
 
 def version() -> str | None:
-    """Which version of the hook these modules are, see `wire.sources_version`; `None`: not read."""
+    """The version of these modules, see `wire.sources_version`; `None` if not read yet."""
     if known_version is not None:
         return known_version
     session = sys.modules.get(f"{__name__}.session")
@@ -111,20 +111,19 @@ def version() -> str | None:
 
 
 def current() -> Session | None:
-    """The session of this process, for tests and for the attaching side."""
+    """The session of this process, for tests and for `attach`."""
     return _session
 
 
 def _enter_uncollected(started_by: str, birth: dict[str, Any] | None) -> bool:
-    """Enter with no garbage collected meanwhile.
+    """Attach with garbage collection disabled.
 
-    The hook's modules are thousands of new objects, which would bring a collection of all
-    generations about: 0.1 s with torch loaded, and in a forked process a copy of the heap that it
-    shares.
+    The hook's modules are thousands of new objects, which would cause a collection of all
+    generations: 0.1 s with torch loaded, and in a forked process a copy of the shared heap.
     """
     try:
         _watch_forks()
-        _owed["gc"] = gc.enable
+        _undo_in_child["gc"] = gc.enable
         gc.disable()
         return _enter(started_by, birth)
     finally:
@@ -132,19 +131,22 @@ def _enter_uncollected(started_by: str, birth: dict[str, Any] | None) -> bool:
 
 
 def _watch_forks() -> None:
-    """Have what is owed done in each forked child, by nothing but C: see `forks`.
+    """Enable `gc` in children forked while the hook is attached, with C code only.
 
-    Another thread may fork while this one brings the hook in. In the child nobody would end what
-    this thread began.
+    Another thread may fork while this one attaches the hook; this thread does not exist in the
+    child. `lifecycle.fork` says why it has to be C code.
     """
     if not _is_watched:
-        call, take = operator.methodcaller("__call__"), functools.partial(_owed.pop, "gc", bool)
+        call, take = (
+            operator.methodcaller("__call__"),
+            functools.partial(_undo_in_child.pop, "gc", bool),
+        )
         posix.register_at_fork(after_in_child=functools.partial(next, map(call, iter(take, None))))
         _is_watched.append(True)
 
 
 def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
-    """Begin a session; whether that went well."""
+    """Begin a session; `False` if that failed."""
     from .safe import foreign_exceptions
 
     try:
@@ -157,7 +159,7 @@ def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
 
 
 def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
-    """Make a session, let forks know it, and bring it in; whatever fails, it is in or it is out."""
+    """Make a session, register it for forks and attach it; a failure detaches it again."""
     global _session, _forks
     import atexit
 
@@ -167,10 +169,10 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     from .strip_docs import strip_package
 
     points = table()
-    # Before any wrapper is made: it would keep the code that it was made of.
+    # Before any wrapper is made: a wrapper would keep the unstripped code.
     strip_package(sys.modules[__name__])
     session = Session(started_by, birth)
-    session.on_left = _left
+    session.on_detached = _forget
     if _forks is None:
         forks = ForkSteps()
         forks.register()
@@ -185,8 +187,8 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
         raise
 
 
-def _left(session: Session) -> None:
-    """Forget a session that has left."""
+def _forget(session: Session) -> None:
+    """Forget a detached session."""
     global _session
     if _session is session:
         _session = None
@@ -195,10 +197,10 @@ def _left(session: Session) -> None:
 
 
 def _at_exit() -> None:
-    """End with the interpreter, as late as it allows.
+    """Close the session with the interpreter, as late as possible.
 
-    `multiprocessing` joins children and feeder threads in its own exit function, which may take for
-    ever; if that is still to come, the hook ends after it.
+    `multiprocessing` joins children and feeder threads in its own exit function, which may take
+    very long; if that has not run yet, the hook closes after it.
     """
     session = _session
     if session is None or session.state == "off":
@@ -212,7 +214,7 @@ def _at_exit() -> None:
 
 
 def _refusal() -> str:
-    """Why the hook must stay out of this process, or an empty string."""
+    """Why the hook must not be attached to this process, or an empty string."""
     import os
 
     from . import wire
@@ -226,27 +228,27 @@ def _refusal() -> str:
 
 
 def _has_gil() -> bool:
-    """Whether one thread at a time runs; buffers without locks rely on it. None loses it later."""
+    """Whether the interpreter has the GIL, which the ring relies on; it cannot be lost later."""
     is_enabled = getattr(sys, "_is_gil_enabled", None)
     return is_enabled is None or bool(is_enabled())
 
 
 def _other() -> Any:
-    """The hook that is in under another name, if there is one."""
+    """The hook attached under another name, or `None`."""
     other = sys.modules.get(RENDEZVOUS)
     return None if other is None or other is sys.modules.get(__name__) else other
 
 
 def _is_forkserver() -> bool:
-    """Whether this is multiprocessing's forkserver, importing the main module for its children.
+    """Whether this is multiprocessing's forkserver, which imports the main module for its children.
 
-    The thread that asks is not the one that serves where an observer injects the hook.
+    All threads are examined: an injected hook is attached on another thread than the serving one.
     """
     return any(map(_is_serving, sys._current_frames().values()))
 
 
 def _is_serving(frame: Any) -> bool:
-    """Whether the calls of a thread, innermost first, are those of a forkserver."""
+    """Whether a thread, from this frame outwards, runs the loop of a forkserver."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "_serve_one":

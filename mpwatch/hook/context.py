@@ -38,7 +38,7 @@ class Context(Protocol):
     on_request: dict[str, Callable[[], Any]]
 
     def itself(self) -> Context:
-        """This, out of a proxy."""
+        """This object; through a proxy, the object behind it."""
         raise NotImplementedError
 
     def drop_gauges(self, *names: str) -> None:

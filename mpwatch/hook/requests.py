@@ -1,4 +1,4 @@
-"""What the hook says about its process: the hello, stacks and gauges."""
+"""The replies of the hook: the hello, stacks and gauges of its process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hello(session: Session) -> dict[str, Any]:
         "start_method": start_method(),
         "ring": session.ring.path or session.ring_copy.path,
         "ring_inode": session.ring.inode,
-        "problems": [*session.problems.tell(), *session.ring_copy.problems],
+        "problems": [*session.problems.sentences(), *session.ring_copy.problems],
         "own": own_cost(session),
         "stock": session.stock,
     }
@@ -49,7 +49,7 @@ def sharing_strategy() -> str | None:
 
 
 def own_cost(session: Session) -> dict[str, Any]:
-    """What the hook itself takes; see `wire.HELLO`."""
+    """The cost of the hook itself; see `wire.HELLO`."""
     return {
         "cpu_ns": session.server.cpu_ns(),
         "records": session.ring.handed_out(),
@@ -59,7 +59,7 @@ def own_cost(session: Session) -> dict[str, Any]:
 
 
 def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
-    """The reply to one request; an unknown one gets an error, not silence."""
+    """The reply to one request; to an unknown one, an error."""
     reply: dict[str, Any] = {"id": request.get("id")}
     asked = request.get("ask")
     if asked == "ping":
@@ -75,7 +75,7 @@ def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
         named = request.get("also")
         reply.update(gauges(session, named if isinstance(named, list) else []))
     elif asked == "detach":
-        # Done by the thread once this reply is on its way.
+        # The thread does this after it has sent the reply.
         session.jobs.append(lambda: session.leave("detach"))
         reply["detached"] = True
     else:
@@ -84,18 +84,18 @@ def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def gauges(session: Session, named: list[Any]) -> dict[str, Any]:
-    """All readings; one that fails gives its reason under its name.
+    """All gauges by name; one that fails is replaced by its reason.
 
     Args:
-        session: Of this process.
-        named: Readings wanted besides those that are free of risk.
+        session: The session of this process.
+        named: Gauges wanted besides those that cannot disturb the program.
     """
     readings: dict[str, Any] = {"own": own_cost(session), "strategy": sharing_strategy()}
     also = [(name, session.on_request[name]) for name in session.on_request if name in named]
     for name, read in (*session.gauges.items(), *also):
         try:
             reading = read()
-        except Exception as error:  # noqa: BLE001 - one gauge must not take the others along
+        except Exception as error:  # noqa: BLE001 - the other gauges are still to be read
             reading = {"error": f"{type(error).__name__}: {error}"[:200]}
         if reading is not None:
             readings[name] = reading

@@ -1,4 +1,4 @@
-"""The hook of one process, from coming in to leaving, and what a fork does to it."""
+"""The hook of one process, from attaching to detaching, and its state after a fork."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 LATE = ("attach", "instrument")
-"""How a hook comes into a program that may have run for a while."""
-_STRIKES = (1, 2, 3)
-"""As often as a handler of a signal may raise while it leaves; a call could be struck, too."""
+"""Values of `started_by` with which the program may have run before the hook was attached."""
+_ATTEMPTS = (1, 2, 3)
+"""Detaching is repeated where signal handlers raise; a tuple, for no call may come between."""
 _OPENING_S = 0.25
-"""How long the caller of `instrument` waits for files and socket on a disk; usually it is 2 ms."""
+"""Longest wait of `instrument` for files and socket on a disk; usually it takes 2 ms."""
 
 
 class Identity:
-    """Which process this is, and how the hook came in."""
+    """The process, and how the hook was attached."""
 
     __slots__ = ("birth", "forked_by", "pid", "start_ticks", "started_by")
 
@@ -49,21 +49,21 @@ class Identity:
         self.start_ticks = runtime_dir.start_ticks(system) or 0
         self.started_by = started_by
         self.birth = birth or {}
-        # Asked at once: what it says when the parent has ended is another process.
+        # Read at once: after the parent has exited it is another process.
         self.forked_by: int = system.os.getppid() if started_by == "fork" else 0
 
-    def look_again(self, system: System) -> None:
-        """Ask for the start time once more, if no descriptor could be had for it in the fork."""
+    def read_start_ticks(self, system: System) -> None:
+        """Read the start time again if no descriptor was available for it at the fork."""
         if not self.start_ticks:
             self.start_ticks = runtime_dir.start_ticks(system) or 0
 
     def origin(self, system: System) -> tuple[int, int, bytes]:
-        """Who started this process, for those who find only its own ring; see `wire.ORIGIN`."""
+        """The parent of this process, for the header of its ring; see `wire.ORIGIN`."""
         parent, ticks, name = self.forked_by, 0, ""
         if self.birth.get("parent"):
             parent, ticks = self.birth["parent"], self.birth.get("parent_start_ticks") or 0
             name = str(self.birth.get("name") or "")
-        elif self.started_by != "fork":  # what a fork has there is a copy of its parent's
+        elif self.started_by != "fork":  # after a fork these values are copies of the parent's
             parent, name = runtime_dir.parent_and_name()
         if parent and not ticks:
             ticks = runtime_dir.start_ticks(system, parent) or 0
@@ -71,15 +71,15 @@ class Identity:
 
     @property
     def stem(self) -> str:
-        """Name without suffix of this process's files."""
+        """Name of the files of this process, without a suffix."""
         return wire.stem(self.pid, self.start_ticks)
 
 
 class Session:
-    """What the wrappers write to, and the life cycle of it all."""
+    """The parts of the hook, and their life cycle; wrappers record and note through it."""
 
     version: str | None = None
-    """Of the sources that this process runs, once read: of the class, for they do not change."""
+    """Version of the hook's sources in this process, once read; the same for all sessions."""
 
     __slots__ = (
         "__weakref__",
@@ -96,7 +96,7 @@ class Session:
         "jobs",
         "loaders",
         "notes",
-        "on_left",
+        "on_detached",
         "on_request",
         "origins",
         "patcher",
@@ -124,12 +124,12 @@ class Session:
         self.here = make_here(self.system)
         self.loaders = LoaderStates(self.identity.pid)
         self.worker = Worker()
-        # Its parts know it by a proxy: a session that has left goes when the last wrapper that
-        # somebody kept does, at once, and its ring with it, also in programs that turn `gc` off.
+        # The parts refer to the session by a proxy: after detaching, session and ring are freed
+        # together with the last wrapper that the program kept, also in programs without `gc`.
         part_of: Any = weakref.proxy(self)
 
         def note(kind: str, **fields: Any) -> None:
-            # The method itself would be a reference to this session.
+            # The bound method would be a reference to the session.
             part_of.note(kind, **fields)
 
         self.origins = CallSites(self.system, note)
@@ -142,32 +142,32 @@ class Session:
         self.patcher = Patcher(part_of)
         self.server = Server(part_of)
         self.sweeper = StaleFiles(self.system)
-        self.on_left: Callable[[Session], None] | None = None
-        """Called once this hook has left."""
+        self.on_detached: Callable[[Session], None] | None = None
+        """Called once this hook is detached."""
         self.state = "new"
-        """`new`, `on`, `asleep` in a forked child that did nothing yet, `off`."""
+        """`new`, `on`, `asleep` in a forked child without a record, `off`."""
         self.stock: dict[str, Any] | None = None
-        """What was there before, where the hook came into a running program."""
+        """Summary of the objects found when the hook was attached to a running program."""
         self.is_crashed = False
         """An exception ended this process: its files stay for the autopsy."""
         self.is_on_disk = False
-        """The runtime directory may be on a disk: only the hook's thread touches anything there."""
+        """The runtime directory may be on a disk: only the hook's thread accesses it."""
         self.is_saving = self.is_ending = False
-        """What the thread does as it ends: write everything out, and remove files and socket."""
+        """Tasks of the thread before it ends: write everything; remove files and socket."""
         self.births: dict[int, dict[str, Any]] = {}
-        """What a process being started will want to know about itself, by the starting thread."""
+        """`birth` of each process that is being started, by the thread that starts it."""
         self.wrapper_ns: int | None = None
-        """What a wrapped call costs, once that was measured; forked children know it by birth."""
+        """Cost of a wrapped call once it was measured; forked children inherit it."""
         self.jobs: list[Callable[[], None]] = []
-        """Work for the thread, done once, off the program's threads."""
+        """Functions that the hook's thread calls once each."""
 
     def enter(self, points: tuple[Point, ...]) -> None:
-        """Bring the hook in: patches first, then files, socket and thread."""
-        self._be_born()
+        """Attach the hook: patches first, then files, socket and thread."""
+        self._become_worker()
         self.patcher.install(points)
         self.open()
-        self._take_stock()
-        # Loaded here: what that allocates may start a garbage collection.
+        self._scan_existing_objects()
+        # Loaded here and not on the thread: loading may start a garbage collection.
         wrapper_ns = checks.load("overhead").wrapper_ns
         self.jobs.append(functools.partial(self._measure_overhead, wrapper_ns))
         self.jobs.append(self._read_version)
@@ -175,12 +175,12 @@ class Session:
         self.server.wait_for_opening(_OPENING_S)
 
     def open(self) -> None:
-        """Make the files and the socket; without them the hook works on and says so.
+        """Make the files and the socket; without them the hook works and reports why.
 
-        On a disk that may block, so it is left to the thread; the ring is in memory meanwhile.
+        On a disk that may block, so the thread does it; until then the ring is in memory.
         """
         self.state = "on"
-        self.identity.look_again(self.system)
+        self.identity.read_start_ticks(self.system)
         try:
             directory, problem = runtime_dir.find_directory(
                 self.system, os.environ, may_block=False
@@ -193,7 +193,7 @@ class Session:
         self._open_in(directory, problem)
 
     def _open_on_disk(self) -> None:
-        """Make the files and the socket: on the thread."""
+        """Make the files and the socket, on the hook's thread."""
         try:
             self._open_in(*runtime_dir.find_directory(self.system, os.environ))
         finally:
@@ -225,7 +225,7 @@ class Session:
         self.sweeper.begin_as(self.identity.started_by, self.identity.pid)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
-        """Have the ring in a file of a file system in memory; whether that could be done."""
+        """Put the ring into a file on a file system in memory; `False` if that failed."""
         identity = self.identity
         origin = identity.origin(self.system)
         try:
@@ -238,7 +238,7 @@ class Session:
         return True
 
     def _open_ring_in_memory(self) -> None:
-        """Have the ring in a memfd, or in private memory where there is none."""
+        """Put the ring into a memfd, or into private memory if none is available."""
         identity = self.identity
         origin = identity.origin(self.system)
         try:
@@ -249,38 +249,38 @@ class Session:
             self.problems.append(f"ring in memory: {error.strerror or error}")
 
     def leave(self, reason: str) -> None:
-        """Take the hook out: originals restored, thread ended, everything closed and unlinked.
+        """Detach: restore originals, end the thread, close and unlink everything.
 
-        Each step may be taken twice: where a signal handler raises in one, all are taken again
-        before that reaches the program.
+        Each step may run twice: if a signal handler raises in one, all are repeated before the
+        exception reaches the program.
         """
         if self.state == "off":
             return
         foreign: BaseException | None = None
-        for _ in _STRIKES:
+        for _ in _ATTEMPTS:
             try:
-                self._go(reason)
+                self._detach(reason)
                 break
             except BaseException as error:  # noqa: BLE001 - it is raised below
                 foreign = error
         if foreign is not None:
             raise foreign
 
-    def _go(self, reason: str) -> None:
+    def _detach(self, reason: str) -> None:
         self.state = "off"
         self.patcher.uninstall()
         self._end(reason)
-        self._let_go()
+        self._release()
 
     def _end(self, reason: str) -> None:
         """End the thread, remove the files, close the socket.
 
-        On a disk the thread removes them as it ends. If it cannot within the time that `stop`
-        waits, they stay, and are removed by a later process as those of a dead one.
+        On a disk the thread removes them before it ends. If that takes longer than `stop` waits,
+        they stay, and a later process removes them like those of a dead process.
         """
         if self.is_on_disk and not self.server.is_current_thread():
             self.is_ending = True
-            self.server.start()  # unless it runs
+            self.server.start()  # if it does not run
             self.server.stop()
             self.server.path = None
         else:
@@ -289,7 +289,7 @@ class Session:
         self.server.close(reason)
 
     def finish(self) -> None:
-        """Do on the thread, as it ends, what may block and has to be done before."""
+        """On the thread, before it ends: write and remove files, which may block."""
         if self.is_saving or self.is_ending:
             self.is_saving = False
             self.notes.write_pending()
@@ -300,26 +300,26 @@ class Session:
                 self.ring_copy.save(self.ring)
 
     def save_now(self) -> None:
-        """Have the thread write everything out: the process is about to end without ceremony."""
+        """Make the thread write everything: the process is about to exit without exit functions."""
         if self.is_on_disk and not self.server.is_current_thread():
             self.is_saving = True
             self.server.stop()
-            self.server.start()  # the program may have replaced what ends it
+            self.server.start()  # the program may have replaced `os._exit`
 
-    def _let_go(self) -> None:
-        """Be known to nobody any more."""
+    def _release(self) -> None:
+        """Remove the references to this session and close the ring."""
         self.jobs.clear()
         self.ring.on_new_thread = None
         self.ring.close()
-        if self.on_left is not None:
-            self.on_left(self)
+        if self.on_detached is not None:
+            self.on_detached(self)
 
     def itself(self) -> Session:
-        """This session, out of a proxy."""
+        """This session; through a proxy, the object behind it."""
         return self
 
     def note_end(self) -> None:
-        """Note the exception that ended the main thread, if one did: the interpreter keeps it."""
+        """Note the exception that ended the main thread, if any; the interpreter keeps it."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None and exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
@@ -332,7 +332,7 @@ class Session:
             )
 
     def remove_files(self) -> None:
-        """Unlink ring and notes, unless an autopsy will want them."""
+        """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""
         if self.is_crashed:
             self.ring_copy.save(self.ring)
         else:
@@ -342,17 +342,17 @@ class Session:
         self.notes.path = self.ring_copy.path = None
 
     def reset_in_child(self) -> None:
-        """Be a forked child: let go of all that is the parent's, and sleep until there is news.
+        """In a forked child: drop all that belongs to the parent, and sleep until the first record.
 
-        A child that only calls `exec` never wakes, and leaves nothing behind.
+        A child that only calls `exec` never wakes, and leaves no files.
         """
         if self.state == "off":
             return
         self.state = "asleep"
-        # First of all, so that whatever fails after it, nothing is written to the parent's file.
+        # First, so that nothing is written to the parent's file if a later step fails.
         self.ring.restart()
         self._restart_record()
-        self.items.hurry()
+        self.items.record_next()
         self.ring_copy.restart()
         self.is_on_disk = self.is_saving = self.is_ending = False
         self.server.forget()
@@ -365,15 +365,15 @@ class Session:
         self.identity = Identity(self.system, "fork", self.births.get(self.system.get_ident()))
         self.births.clear()
         self.since_ns = self.system.monotonic_ns()
-        self.loaders.be_child(self.identity.pid)
-        self._be_born()
+        self.loaders.reset_in_child(self.identity.pid)
+        self._become_worker()
         if wire.disabled_by(os.environ):  # set by the program since the hook was loaded
             self.leave("disabled")
             return
         self.ring.on_new_thread = self.wake
 
     def wake(self) -> None:
-        """In a forked child: get files, socket and thread, at the first thing that happens."""
+        """In a forked child: make files, socket and thread, at the first record."""
         if self.state != "asleep":
             return
         try:
@@ -386,7 +386,7 @@ class Session:
             self.problems.append(f"{type(error).__name__}: {error}")
 
     def stop_thread(self) -> None:
-        """End the thread for a fork, and let no record start it while that lasts."""
+        """End the thread for a fork, and let no record start it before the fork has ended."""
         self.let_no_record_start_it()
         self.server.stop()
 
@@ -395,31 +395,32 @@ class Session:
         self.server.start()
 
     def let_no_record_start_it(self) -> None:
-        """Take `start_with_next_record` back."""
+        """Cancel `start_with_next_record`."""
         if self.ring.on_new_thread == self.resume:
             self.ring.on_new_thread = None
 
     def start_with_next_record(self) -> None:
-        """Let whoever records next start the thread: the fork is still being counted."""
+        """Start the thread with the next record: the threads of this fork are not counted yet."""
         self.call_with_next_record(self.resume)
 
     def call_with_next_record(self, call: Callable[[], None]) -> None:
-        """Have something called with each record from the next one on, until it is let go.
+        """Call a function with each record from the next one on, until it is removed.
 
-        It costs other records nothing: to them all threads are new ones.
+        Other records cost nothing more: `_restart_record` makes every thread count as new, and
+        the first record of a new thread calls `on_new_thread`.
         """
         self.ring.on_new_thread = call
         self._restart_record()
-        self.items.hurry()
+        self.items.record_next()
 
     def resume(self) -> None:
-        """Start the thread if a fork left that for later; never blocks."""
+        """Start the thread if a fork postponed that; never blocks."""
         if self.ring.on_new_thread == self.resume:
             self.ring.on_new_thread = None
             self.server.start()
 
     def note(self, kind: str, **fields: Any) -> None:
-        """Note something rare; never raises."""
+        """Add an event with text; never raises."""
         try:
             self.notes.add(kind, fields, kind == "exit" or self.is_crashed)
         except Exception as error:
@@ -449,7 +450,7 @@ class Session:
         return requests.answer(self, request)
 
     def work(self) -> None:
-        """Do the jobs that were left for the thread."""
+        """Do the jobs of the thread."""
         while self.jobs:
             job = self.jobs.pop(0)
             try:
@@ -462,7 +463,7 @@ class Session:
         self.ring_copy.save_if_due(self.ring)
         self.sweeper.work(self.server.is_stopping)
 
-    def patience_ms(self) -> int:
+    def sleep_limit_ms(self) -> int:
         """How long the thread may sleep while no observer is connected.
 
         The sleep is bounded because the program may close the listener and open another file under
@@ -471,35 +472,35 @@ class Session:
         return 100 if self.patcher.is_waiting_for_import() else int(SAVE_EVERY_S * 1000)
 
     def close(self, reason: str) -> None:
-        """End with the process: as `leave`, but the patches stay, for nobody will miss them."""
+        """End with the process: like `leave`, but the patches stay."""
         if self.state == "off":
             return
         self.state = "off"
         self._end(reason)
 
     def drop_gauges(self, *names: str) -> None:
-        """Take gauges out."""
+        """Remove gauges."""
         for name in names:
             self.gauges.pop(name, None)
             self.on_request.pop(name, None)
 
-    def _be_born(self) -> None:
-        """Be the DataLoader worker that the parent meant to start, if it did."""
+    def _become_worker(self) -> None:
+        """Become the DataLoader worker that the parent described in `birth`, if it did."""
         number = self.identity.birth.get("worker_id")
         if number is None:
             self.worker.clear()
         else:
             self.worker.begin(number, self.identity.birth.get("loader") or 0)
 
-    def _take_stock(self) -> None:
-        """Look at what the program has made without us."""
+    def _scan_existing_objects(self) -> None:
+        """Scan objects that the program made before the hook was attached."""
         if "multiprocessing.util" in sys.modules and self.identity.started_by in LATE:
             scan = checks.load("late_attach_scan").LateAttachScan(weakref.proxy(self))
             scan.take()
             self.stock = scan.summary
 
     def _read_version(self) -> None:
-        """Read which version this is, soon after its modules were loaded from the same files."""
+        """Read the version of the sources, soon after the modules were loaded from them."""
         if Session.version is None:
             package = sys.modules[__name__.rpartition(".")[0]]
             known: str | None = package.known_version
@@ -508,7 +509,7 @@ class Session:
     def _measure_overhead(self, wrapper_ns: Callable[[System], int]) -> None:
         self.wrapper_ns = wrapper_ns(self.system)
         checks.unload("overhead")
-        # The class in this one is freed by a garbage collection only. It was loaded with that
-        # turned off, so this is decided later; without it each attach would leave a class behind.
+        # The class in this check is freed by a garbage collection only. It was loaded while that
+        # was disabled, so this is decided here; otherwise each attach would leave a class behind.
         if gc.isenabled():
             checks.unload("late_attach_scan")

@@ -1,17 +1,17 @@
-"""What the hook and its observers say to each other: records, frames, names of files.
+"""The protocol between the hook and its observers: records, frames, names of files.
 
-Standard library only and importable on its own: it is loaded into other people's processes, and it
+Standard library only and importable on its own: it is loaded into the programs, and it
 is the one module of the hook that the rest of mpwatch may import.
 
 A ring file is a header of `HEADER_BYTES` followed by `slots` records of 64 bytes. Record number n
 lies in slot n modulo `slots`; its first field holds n + 1, so a slot never written reads as zero
 and a slot that was overwritten reads as a higher number than expected. Fields are packed in
-one `struct.pack_into`; a torn record is possible in principle, is recognised by its sequence
-number not matching the slot, and is counted as lost.
+one `struct.pack_into`. A torn record is possible in principle; its sequence number does not match
+the slot, and it is counted as lost.
 
 A stream is a sequence of frames: four bytes of length, one byte of type, the payload. Frames from
 an observer are requests as JSON; frames to it are JSON, except for ring slices, which are raw
-records after an eight-byte count of what was lost so far.
+records after an eight-byte count of the records lost so far.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PROTOCOL = 1
 RECORD = struct.Struct("<QQHHIQQQQQ")
 """sequence + 1, monotonic ns, kind, flags, thread id, duration ns, bytes, key, key2, aux.
 
-The time is that of writing, which is the end of what is recorded: it began `duration ns` earlier.
-The thread id is the kernel's, as the process sees it.
+The time is that of writing, at the end of the call, which began `duration ns` earlier.
+The thread id is the kernel's, in the pid namespace of the process.
 """
 RECORD_BYTES = 64
 HEADER = struct.Struct("<8sHHIIIQQQ")
@@ -40,8 +40,8 @@ HEADER = struct.Struct("<8sHHIIIQQQ")
 ORIGIN = struct.Struct("<IQ64s")
 """pid of the parent, its start ticks, name of the process: behind the header, at `ORIGIN_AT`.
 
-Zero: not known, or nobody that matters; a program that a shell started has no parent here. The name
-is the one `multiprocessing` gave, UTF-8 and cut, and stays empty in a child of a plain `os.fork`.
+Zero: not known, or not a process of the job, as for a program that a shell started. The name
+is the one `multiprocessing` gave, UTF-8 and cut; it is empty in a child of a plain `os.fork`.
 """
 ORIGIN_AT = 64
 COPY = struct.Struct("<QQ")
@@ -55,15 +55,15 @@ HEADER_BYTES = 4096
 MAGIC = b"mpwatch\x01"
 DEFAULT_SLOTS = 2048
 """128 KiB when full, beside about 880 KiB of code and objects in a program of torch: below 1 MiB
-(CPython 3.11, bytecode cached; where it cannot be cached, what the compiler leaves free for the
-program's next use is 800 KiB more). Read ten times a second, it holds 20,000 records a second."""
+(CPython 3.11, bytecode cached; where it cannot be cached, the compiler leaves 800 KiB more, free
+for the program's next use). Read ten times a second, it holds 20,000 records a second."""
 
 # Kinds. Numbers are part of the protocol: never reused. 3, 4, 12, 36, 40, 53 and 61 had a meaning
 # and were never recorded.
 SHARE = 1
 """A storage was shared. bytes; key, key2: inode and device, or hash of the name or handle.
 
-aux: entries of SharedCache afterwards. The name is as torch hands it on, with its leading slash.
+aux: entries of SharedCache afterwards. The name is torch's, with its leading slash.
 """
 REBUILD = 2
 """A storage was rebuilt. As SHARE."""
@@ -73,8 +73,8 @@ QUEUE_PUT = 10
 """key: queue; duration includes time blocked; aux: number of the call in this process, from 1.
 
 Recorded is each call that took 10 ms, the first of a queue, and of the others one in 10 ms and one
-`put` in 16. Calls of `Queue`, `JoinableQueue` and `SimpleQueue` are counted apart, and a forked
-child counts on.
+`put` in 16. Calls of `Queue`, `JoinableQueue` and `SimpleQueue` are counted separately. A forked
+child continues the numbers of its parent.
 """
 QUEUE_GET = 11
 """As QUEUE_PUT."""
@@ -83,28 +83,28 @@ PROCESS_START = 20
 PROCESS_JOIN = 21
 """key: child's pid; aux: exit code as multiprocessing has it, plus `EXIT_BASE`; 0 if unknown."""
 FORKED = 22
-"""os.fork seen from the parent; key: child's pid if known; aux: threads alive."""
+"""os.fork, recorded by the parent; key: child's pid if known; aux: threads alive."""
 LOADER_NEXT = 30
 """DataLoader __next__ in main; key: loader; duration: time waited; aux: batch index."""
 LOADER_PUT_INDEX = 31
-"""A task was handed out; key: loader; key2: worker id; aux: batch index."""
+"""A task was sent to a worker; key: loader; key2: worker id; aux: batch index."""
 LOADER_FETCH = 32
 """A worker fetched; key2: worker id; aux: batch index; duration: fetch time."""
 LOADER_START = 33
 """An iterator was made; key: loader; aux: workers."""
 LOADER_STOP = 34
 LOADER_FETCH_BEGIN = 35
-"""A worker began to fetch: the unfinished call that a black box shows. As LOADER_FETCH."""
+"""A worker began to fetch; in a ring of a dead process, the unfinished call. As LOADER_FETCH."""
 CUDA_INIT = 50
 CUDA_SHARE = 51
 """As SHARE for a CUDA storage; key: hash of the IPC handle; aux: device."""
 CUDA_REBUILD = 52
 EXCEPTION = 60
-"""An exception crossed a wrapper; the text is in a note. aux: kind of the wrapped call."""
+"""An exception passed a wrapper; the text is in a note. aux: kind of the wrapped call."""
 KNOWN = 62
-"""A storage that this process had sent or received before its hook came. As SHARE.
+"""A storage that this process had sent or received before the hook was attached. As SHARE.
 
-bytes: 0 if it is no more; what was sent of it may still be under way.
+bytes: 0 if it has been freed here; it may still be in a queue.
 """
 
 KIND_NAMES: dict[int, str] = {
@@ -130,7 +130,7 @@ KIND_NAMES: dict[int, str] = {
 }
 
 EXIT_BASE = 256
-"""Keeps exit codes above zero: a child that signal 9 ended has -9."""
+"""Added to exit codes, so that they are positive: a child killed by signal 9 has -9."""
 
 # Flags.
 FLAG_COPIED = 1
@@ -140,7 +140,7 @@ FLAG_FILE_SYSTEM = 2
 FLAG_RAISED = 4
 """The call ended in an exception."""
 FLAG_SPAWNING = 8
-"""SHARE: while a child was being started (its fd is inherited, not sent)."""
+"""SHARE: while a child was being started (it inherits the descriptor)."""
 FLAG_EMPTY = 16
 """SHARE, REBUILD: a storage of no bytes, sent by value."""
 FLAG_CACHED = 32
@@ -158,8 +158,8 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `protocol`, `pid` and `start_ticks` as the process sees itself, `python` ("3.11.7"), `torch`
   ("2.13.0" or null while it is not loaded), `started_by` (instrument, run, fork, spawn, forkserver,
   attach);
-- `birth`: what the parent knew: `parent`, `parent_start_ticks`, `name`, `target`, `daemon`, and for
-  a DataLoader worker `worker_id` and `loader` (the key of its iterator in the parent); or empty;
+- `birth`: description by the parent, or empty: `parent`, `parent_start_ticks`, `name`, `target`,
+  `daemon`, and for a DataLoader worker `worker_id` and `loader` (key of its iterator there);
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `version`: of the hook's sources, see `sources_version`; null while or if that is not known;
@@ -167,48 +167,48 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
   that file; otherwise the file is a copy, and the ring is the memfd with this inode number, whose
   descriptor comes with the first byte of this frame (SCM_RIGHTS, unix(7));
 - `problems`: sentences why something is missing;
-- `since_ns`: when the hook came in; records and notes are numbered from 0 from then on;
-- `own`: {`cpu_ns`: of the hook's threads since it came in, `records`: written so far, `wrapper_ns`:
-  what a wrapped call costs more than a bare one, as measured on arrival, or null, `slots`};
-- `stock`: what was there before the hook came, null unless it came into a running program:
+- `since_ns`: when the hook was attached; records and notes are numbered from 0 from then on;
+- `own`: {`cpu_ns`: of the hook's threads since it was attached, `records`: written so far,
+  `wrapper_ns`: cost of a wrapped call over a bare one, measured on attaching, or null, `slots`};
+- `stock`: objects older than the hook, null unless it was attached to a running program:
   `took_ms`, `cpu_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those
-  that live in SharedCache), `storage_bytes`, `problem`: why something was not looked for, or null.
+  in SharedCache), `storage_bytes`, `problem`: why a search was incomplete, or null.
 
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind`, `at_ns` (CLOCK_MONOTONIC), `n` (its
-number: one that is missing was pushed out of memory first), and:
+number: a missing one was dropped before it could be sent), and:
 
-- `birth`: `pid`, `method`, `fds` (descriptors handed to the child, null under fork), `storages`
+- `birth`: `pid`, `method`, `fds` (descriptors passed to the child, null under fork), `storages`
   (shared while it was pickled) and the fields of a hello's `birth`;
 - `exit`: `code`, `how` (`os._exit`, or the type of the exception that left `Process.run`, with
   `frames`): this process ends with another code than 0, or by `SystemExit` or `os._exit`;
 - `exception`: `where` (name of the record kind, "main", "run", "resource sharer", "rendezvous" or
   "set_start_method"), `type`, `text`, `frames` (a list of [function, file, line], innermost first),
-  `tid`, and what is known of `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that
+  `tid`, and if known `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that
   could not be started `site`, `storages` and `path` to the part that holds them; of a start method
   that another had been chosen before `method` (asked for) and `detail` (which one, and where);
 - `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`;
 - `lost-item`: a feeder thread could not pickle an item and dropped it: `type`, `text`, `item` (its
   type), `task` (batch index, if it was a batch), `frames`, `tid`;
 - `ticket-failed`: a descriptor could not be fetched: `address`, `ticket`, `type`, `text`, `tid`;
-- `foreign-shutdown`: a forked copy of an iterator shuts down its parent's workers: `owner` (pid),
-  `loader`;
-- `cuda-init`: `frames`, `tid`: CUDA is being initialised, from there;
-- `fork`: what was alive as a thread forked, once for each change: `threads` (of the kernel, the
-  hook's excluded), `python_threads` (names but the main thread's), `native_threads` (the kernel's
-  names, but for the forking thread), `torch_threads` (that torch uses for one operator),
+- `foreign-shutdown`: a forked copy of an iterator shuts down the workers of its parent: `owner`
+  (pid), `loader`;
+- `cuda-init`: `frames`, `tid`: CUDA is being initialised by this call;
+- `fork`: the state of the process at a fork, once for each change: `threads` (in the kernel,
+  without the hook's), `python_threads` (names without the main thread's), `native_threads` (the
+  kernel's names without the forking thread's), `torch_threads` (that torch uses for one operator),
   `libraries` (modules that keep threads of their own), `cuda`, `omp_num_threads`,
   `multiprocessing` (false: a plain `os.fork`), `loaders` (live iterators), `sharer_tickets` (null
-  while the sharer never started), `frames`;
+  if the sharer was never started), `frames`;
 - `unpicklable`: `path` to the innermost part that does not pickle (`._args[0].transform`),
   `object`, `type`, `text`;
 - `many-storages`: 200 storages and more were shared to start a process: `storages`, `path` to the
-  part that holds nearly all, `object`; once for all workers that get the same;
-- `dangling-view`: as a process was started, a numpy array still looked at memory that its tensor
-  left when it was shared: `path` (from the process or a variable), `shape`, `dtype`, `bytes`,
-  `frames`;
+  part that holds nearly all, `object`; once for all workers with equal objects;
+- `dangling-view`: at the start of a process, a numpy array still used memory that its tensor
+  no longer uses since it was shared: `path` (from the process or a variable), `shape`, `dtype`,
+  `bytes`, `frames`;
 - `parameters-not-shared`: an optimizer stepped parameters that other processes do not see: `what`
-  (their names), `parameters`, `model`, `how` ("undone": shared when this process was born; "never":
-  the model was handed to `processes` that run at once), `frames`;
+  (their names), `parameters`, `model`, `how` ("undone": shared when this process started; "never":
+  the model was passed to `processes` that run at the same time), `frames`;
 - `generators`: in a DataLoader worker before its first batch: `worker_id`, `dataset`, `hashes`:
   {path: hash of the generator's state};
 - `first-samples`: in a worker of an iterable dataset after its second batch: `worker_id`, `loader`,
@@ -216,25 +216,26 @@ number: one that is missing was pushed out of memory first), and:
 - `written-after-put`: a tensor was written in place after a `put`: `function`, `file`, `line` of
   the `put`, `writes`, `shape`; a sample, one `put` in 16;
 - `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory,
-  as "collate.py:44", or where no line of the program was near, the function or dataset that fills a
-  DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared and
-  at most four a second, not kept in the file;
+  as "collate.py:44", or if the stack has no line of the program, the function or dataset that fills
+  a DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared
+  and at most four a second, not kept in the file;
 - `hook-problem`: `what`, `text`.
 
-GOODBYE is `{"reason": ..., "left": {POINT: WHY}}`: uninstrument, detach or exit; an end without it
-is a death. `left` is there if patch points could not be restored when the hook was detached.
+GOODBYE is `{"reason": ..., "left": {POINT: WHY}}`: uninstrument, detach or exit; a connection that
+ends without it means that the process was killed. `left` is present if patch points could not be
+restored when the hook was detached.
 """
 REQUEST = 64
 """From the observer: JSON `{"ask": NAME, "id": N, ...}`; see `ASKS`."""
 LOST = struct.Struct("<Q")
-"""At the head of a RECORDS payload: records lost since the hook came in."""
+"""At the start of a RECORDS payload: records lost since the hook was attached."""
 
 ASKS = ("ping", "stacks", "gauges", "detach")
-"""What can be asked; each is answered by a REPLY with the request's `id`.
+"""The requests; the reply to each is a REPLY with the request's `id`.
 
 - `ping`: `at_ns`;
 - `stacks`: `threads`: [{`tid`: native id or null, `name`, `frames`: [[function, file, line], ...]
-  innermost first}], all threads but the hook's own;
+  innermost first}], all threads except the hook's;
 - `gauges`: only those that exist, each `{"error": reason}` if it cannot be read:
   `own` as in the hello; `strategy`; `shared_cache` {`entries`, `limit`, `expired`};
   `loaders` [{`key`, `workers`, `prefetch`, `persistent`, `pin_memory`, `pids`, `dataset`,
@@ -243,25 +244,32 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `sites` [{`function`, `file`, `line`, `puts`, `bytes`}]: where tensors are put into queues, most
   bytes first, estimated from one `put` in 16; `sharer_tickets`: a number;
   `queues` [{`key`: as in QUEUE_PUT, `maxsize`: null if unbounded, `depth`: null of a SimpleQueue,
-  `is_being_read`: whether somebody holds the lock of its readers}], fullest first, those this
-  process has used;
+  `is_being_read`: whether a reader holds the lock}], fullest first, the queues that this process
+  has used;
   `pools` [{`kind`: Pool or ProcessPoolExecutor, `outstanding`: calls without a result, `oldest`
-  of their numbers, `queued`: not yet handed to a worker, `pids`}];
+  of their numbers, `queued`: not yet received by a worker, `pids`}];
   `job` {`job`: number of the call or null, `part` of it, `function`, `since_ns`, `done`}, in the
   workers of a pool;
   `sharer` {`outstanding`, `issued`, `address`};
   `cuda` {`allocated`, `reserved`,
   `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised, and
-  only for a request with `also`: ["cuda"], which may stop the process behind a stuck kernel;
+  only for a request with `also`: ["cuda"], which may block the process if a kernel hangs;
   `cuda_lent` {`sent`, `synchronised`: sends that waited for the stream, `unreleased`: sent and
   held by a receiver, `bytes` of these, `oldest_ns`: for how long}, once a CUDA tensor was sent;
+  `collectives` {`groups`: {name: {`size`, `rank` in it, `ranks`: their numbers in the job as text,
+  `backend`}}, `states` [{`id`: torch's number of the group in this process, `enqueued`,
+  `completed`: numbers of its last operations, `unchanged_ns`: for how long no such number has
+  changed; after some seconds also of the oldest unfinished collective, else of the newest: `group`
+  (its name), `description`, `operation` ("gloo:all_reduce"), `number` in its group, `sizes`,
+  `types`, `is_unfinished`, `created_wall_ns`}], `error`: why there are no states}, once a process
+  group was made;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.
 """
 
 AS_TEXT = "as text"
-"""Inside the hook: members of a reply that are JSON text already, by name; never sent as such."""
+"""Inside the hook: members of a reply that are JSON text already, by name."""
 SLICE_INTERVAL_S = 0.1
 """The hook sends at most this often."""
 
@@ -286,7 +294,7 @@ def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]
 
 
 def sources_version(directory: str) -> str:
-    """Which version of the hook a directory holds: a checksum over its modules, by name.
+    """The version of the hook in a directory: a checksum over its modules, by name.
 
     Raises:
         OSError: It cannot be read.
@@ -304,7 +312,7 @@ def sources_version(directory: str) -> str:
 def name_key(name: bytes) -> int:
     """A 64-bit number for a segment's name or a CUDA handle, the same in every process (FNV-1a).
 
-    `hash()` will not do: it is salted per process.
+    `hash()` is not usable: it is salted per process.
     """
     value = 0xCBF29CE484222325
     for byte in name:
@@ -326,8 +334,8 @@ def pack_frame(kind: int, payload: bytes) -> bytes:
 # --- consent -------------------------------------------------------------------------------------
 
 DISABLING = ("MPWATCH_DISABLE", "PYTHON_DISABLE_REMOTE_DEBUG")
-"""Variables that keep the hook out of a process. The second is CPython's own (PEP 768, from 3.14
-on); mpwatch honours it on every version, and also where the hook is not injected from outside."""
+"""Environment variables that forbid the hook. The second is CPython's own (PEP 768, since 3.14);
+mpwatch honours it on every version, and also where the hook is not injected."""
 
 
 def disabled_by(environment: Mapping[str, str]) -> str | None:

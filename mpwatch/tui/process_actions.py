@@ -66,7 +66,7 @@ def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     outcomes = detach_tree(
         processes, lambda found: log.detached(found, commands.get(found.process, ()))
     )
-    stayed = [found for found in outcomes if found.state not in ("absent", "pending", "gone")]
+    stayed = [found for found in outcomes if found.is_attached]
     if stayed:
         reason = stayed[0].reason or stayed[0].state
         return f"{still_attached(len(stayed), len(outcomes))}: {reason}"

@@ -1,9 +1,9 @@
-"""Breaks each invariant of the hook on purpose, and sees whether its tests notice.
+"""Breaks each invariant of the hook on purpose, and checks that its tests notice.
 
     python -m tests.mutations
     python -m tests.mutations --only 3 --only 8
 
-Works on a copy of the package and of the tests; one mutation at a time, then the tests that are
+It works on a copy of the package and of the tests: one mutation at a time, then the tests that are
 named for it. Tests that pass all the same are a gap. The exit code is the number of such gaps.
 """
 
@@ -35,7 +35,7 @@ def main() -> int:
         _copy_into(copy)
         failed = _failures(copy, dict.fromkeys(test for each in mutations for test in each.tests))
         if failed:
-            print(f"the tests fail with nothing broken, so they can tell nothing:\n{failed}")
+            print(f"the tests fail without a mutation, so they prove nothing:\n{failed}")
             return 1
         gaps = 0
         for number in wanted:
@@ -54,7 +54,7 @@ def _copy_into(copy: Path) -> None:
 
 
 def _is_noticed(copy: Path, mutation: Mutation) -> bool:
-    """Whether the tests fail with this mutation in; it is taken out again."""
+    """Whether the tests fail with this mutation, which is removed again afterwards."""
     path = copy / mutation.file
     text = path.read_text(encoding="utf-8")
     path.write_text(mutate(text, mutation), encoding="utf-8")
@@ -68,10 +68,10 @@ def _is_noticed(copy: Path, mutation: Mutation) -> bool:
 
 
 def _failures(copy: Path, tests: Iterable[str]) -> str:
-    """The end of what pytest says if tests fail on the copy, or nothing; one that hangs fails.
+    """The end of pytest's output if tests fail on the copy, or nothing; one that hangs fails.
 
     Raises:
-        RuntimeError: They could not be run at all, so they say nothing.
+        RuntimeError: The tests could not be run.
     """
     command = [
         sys.executable,

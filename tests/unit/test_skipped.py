@@ -65,6 +65,7 @@ def _text(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+@pytest.mark.slow
 def test_every_reason_for_skipping_a_test_has_a_remedy() -> None:
     found = [reason for path in TESTS.rglob("test_*.py") for reason in reasons_in(path)]
     found += reasons_in(TESTS / "integration/attach/conftest.py")

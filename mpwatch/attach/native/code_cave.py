@@ -41,7 +41,7 @@ class TargetMemory:
         """Read exactly `count` bytes.
 
         Raises:
-            OSError: They are not mapped.
+            OSError: The bytes are not mapped.
         """
         if count > _BRIEF_BYTES:
             return os.pread(self._fd, count, address)
@@ -65,7 +65,7 @@ def find_data(pid: int, loaded: Iterable[Module], memory: TargetMemory, proc: st
     """The address of a block of `native_call`, or of unused bytes that can hold one.
 
     Raises:
-        Refused: There is none.
+        Refused: No place is large enough.
     """
     loaded = tuple(loaded)
     # ld-musl-x86_64.so.1, or /usr/lib/x86_64-linux-musl/libc.so where that is a link.
@@ -142,7 +142,7 @@ def cancel_call(
         Whether a block was found and is not in use any more.
 
     Raises:
-        OSError: The process is gone, or nothing is mapped there any more.
+        OSError: The process has exited, or the address is not mapped any more.
     """
     if block_at is None:
         try:

@@ -1,4 +1,4 @@
-"""The machine code that a pending call runs, and the block of data that it works on.
+"""The machine code of a pending call, and its block of data.
 
 Each C function of CPython that runs a text on the calling thread lets effects of it reach the
 program: `PyRun_SimpleString` on the main thread prints errors, obeys `SystemExit`, fails at the
@@ -41,7 +41,7 @@ from mpwatch.attach.results import Refused
 
 MAGIC = b"mpwatch\x02"
 BLOCK_BYTES = 1472
-"""The same for every block, so that one can replace another in the same place."""
+"""The same for every block, so that one block can replace another."""
 _HEAD = struct.Struct("<8sII")
 """Magic, state of the call, progress of the thread."""
 _WORDS = struct.Struct("<16Q")
@@ -63,7 +63,7 @@ FUNCTIONS = (
     "PyThread_free_lock", "Py_CompileString", "PyEval_EvalCode", "PyDict_New", "Py_DecRef",
     "PyErr_Clear",
 )  # fmt: skip
-"""In the order of their addresses in the block, which follow that of the thread's entry."""
+"""In the order of their addresses in the block, after the address of the thread's entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ def block(code_at: int, text: bytes, start_ticks: int, address_of: Callable[[str
 
     Args:
         code_at: Address of the code in the target.
-        text: What to run there.
-        start_ticks: Of the target, to recognise a block that a forked child has inherited.
+        text: The Python source to run there.
+        start_ticks: Start time of the target, to recognise a block inherited by a forked child.
         address_of: Address of an exported function of the target's interpreter.
 
     Raises:
@@ -207,7 +207,7 @@ class CallState:
 
 
 def parse(content: bytes) -> CallState | None:
-    """The state of a block; `None` if the bytes are none."""
+    """The state of a block; `None` if the bytes are not a block."""
     if len(content) < _TEXT_AT or not content.startswith(MAGIC):
         return None
     _, state, progress = _HEAD.unpack_from(content)
@@ -216,7 +216,7 @@ def parse(content: bytes) -> CallState | None:
 
 
 def store(write: Callable[[int, bytes], None], at: int, content: bytes) -> None:
-    """Write a block so that a call that is queued already never sees half of it as ready."""
+    """Write a block so that a queued call never finds it ready before it is complete."""
     off, content_off = cancelled_state()
     write(at + off, content_off)
     write(at + _HEAD.size, content[_HEAD.size :])

@@ -1,4 +1,4 @@
-"""Queue a call in another CPython: its main thread is diverted for some hundred microseconds.
+"""Queue a call in another CPython by diverting its main thread for about a hundred microseconds.
 
 The thread is stopped, made to call `Py_AddPendingCall(function, block)`, and resumed. That function
 only appends the pair to a queue; the interpreter runs the call at its next safe point, between two
@@ -77,7 +77,7 @@ class Plan:
     locking: tuple[tuple[int, int], ...] = ()
     """Start and end of each function in which the lock around the pending calls may be held."""
     waiting: tuple[tuple[int, int], ...] = ()
-    """The ones of `locking` in which a sleeping thread does not hold that lock."""
+    """The ranges of `locking` in which a sleeping thread does not hold that lock."""
 
 
 def prepare(
@@ -163,7 +163,7 @@ def _require_started(plan: Plan, memory: TargetMemory) -> None:
 def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
     """Wait until the call is about to return through the frame; `False` after the timeout.
 
-    A thread that gets no cpu for that long returns by itself, and the call is queued all the same.
+    A thread that gets no cpu for that long returns by itself, and the call is queued too.
     """
     deadline_s = time.perf_counter() + RETURN_WITHIN_S
     while time.perf_counter() < deadline_s:

@@ -33,9 +33,9 @@ def parse_object(payload: bytes | bytearray) -> dict[str, Any]:
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError):
-        raise ValueError("a frame that should be JSON is not") from None
+        raise ValueError("a frame is not JSON") from None
     if not isinstance(found, dict):
-        raise ValueError("a frame that should be a JSON object is not")
+        raise ValueError("a frame is not a JSON object")
     return _clean_dict(found, DEPTH_LIMIT)
 
 
@@ -65,11 +65,11 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     protocol = _whole(said.get("protocol"))
     if protocol != wire.PROTOCOL:
         raise ValueError(
-            f"its hook speaks protocol {said.get('protocol')}, this mpwatch {wire.PROTOCOL}: "
+            f"its hook uses protocol {said.get('protocol')}, this mpwatch {wire.PROTOCOL}: "
             "use the same version of mpwatch on both sides"
         )
     if said.get("start_ticks") not in (None, 0, process.start_ticks):
-        raise ValueError("its hook introduces itself as another process")
+        raise ValueError("its hook reports another process")
     missing = said.get("missing")
     note_other_version(said)
     torch, since_ns = said.get("torch"), said.get("since_ns")

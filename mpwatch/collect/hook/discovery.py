@@ -191,7 +191,7 @@ def _connect(
         raise NoHook("the hook accepts no connection: its queue is full") from None
     except ConnectionRefusedError:
         client.close()
-        raise NoHook("the hook's socket is stale: nobody listens") from None
+        raise NoHook("the hook's socket is stale: no process listens on it") from None
     except OSError as error:
         client.close()
         raise NoHook(f"the hook's socket: {error.strerror}") from None

@@ -29,7 +29,7 @@ def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
     try:
         sample = _sample(process, proc)
     except OSError as error:
-        return (Check("hook", "note", "unknown", f"The process hides it: {error.strerror}."),)
+        return (Check("hook", "note", "unknown", f"It is not readable: {error.strerror}."),)
     hello: dict[str, Any] | None = None
     none: NoHook | None = None
     try:
@@ -66,9 +66,9 @@ def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None)
     """What the hook reports about itself."""
     if none is not None:
         reason = clean(str(none))
-        return Check("hook", "ok", "absent", f"Nothing answers: {reason}.")
+        return Check("hook", "ok", "absent", f"No hook answers: {reason}.")
     if hello is None:
-        meaning = "Its socket is there and nothing is said: the GIL is held, or it is stopped."
+        meaning = "It has a socket and sent no hello: the GIL is held, or the process is stopped."
         return Check("hook", "warning", "silent", meaning)
     since = ""
     if isinstance(hello.get("since_ns"), int):
@@ -86,7 +86,7 @@ def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None)
 def _patched(hello: dict[str, Any] | None) -> Check:
     """The functions that it has replaced."""
     if hello is None:
-        return Check("patch points", "ok", "not told", "Only a hook that answers tells them.")
+        return Check("patch points", "ok", "not told", "Only a hook that answers can list them.")
     patched = hello.get("patched")
     names = [clean(str(each), 80) for each in _list(patched)]
     missing = hello.get("missing")
@@ -114,7 +114,7 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     try:
         found = presence.look(sample, proc)
     except OSError as error:
-        hidden = f"The process hides what it holds: {error.strerror}."
+        hidden = f"Its descriptors and mappings are not readable: {error.strerror}."
         return listed, Check("hook parts", "note", "unknown", hidden)
     rings = [found.ring] if found.ring else []
     sockets = [found.socket] if found.socket else []
@@ -136,7 +136,7 @@ def _threads(sample: ProcSample, proc: str, of_the_hook: tuple[int, ...]) -> Che
                 name = procfs.read(f"{proc}/{pid}/task/{tid}/comm").decode("utf-8", "replace")
                 found.append(f"{tid} ({clean(name.strip(), 20)})")
     except OSError as error:
-        return Check("threads", "note", "unknown", f"They are hidden: {error.strerror}.")
+        return Check("threads", "note", "unknown", f"They are not readable: {error.strerror}.")
     numbers = ", ".join(map(str, of_the_hook))
     words = f"The hook's thread is {numbers}." if of_the_hook else "None of them is a hook's."
     listed = ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
@@ -145,7 +145,7 @@ def _threads(sample: ProcSample, proc: str, of_the_hook: tuple[int, ...]) -> Che
 
 def _listed(name: str, found: list[str], meaning: str) -> Check:
     if not found:
-        return Check(name, "ok", "none", "Nothing of a hook is there.")
+        return Check(name, "ok", "none", "No part of a hook was found.")
     shown = ", ".join(clean(each, 200) for each in found[:_SHOWN])
     return Check(name, "ok", f"{len(found)}", f"{meaning} {shown}")
 

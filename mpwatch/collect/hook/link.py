@@ -112,7 +112,7 @@ class Link:
         """
         requests = self._requests
         if self.state not in ("ready", "silent"):
-            return f"The hook of process {self.process.pid} has not introduced itself."
+            return f"The hook of process {self.process.pid} has not sent its hello yet."
         if len(requests.pending) >= UNANSWERED_LIMIT:
             return f"The hook of process {self.process.pid} does not answer."
         requests.number += 1
@@ -152,7 +152,7 @@ class Link:
             return
         except OSError as error:
             yield from self._rest(at_s)
-            yield self._leave(at_s, "gone", f"the connection broke: {error.strerror}")
+            yield self._leave(at_s, "gone", f"the connection failed: {error.strerror}")
             return
         if fd is not None:
             self._take_ring(RingMemory(fd))
@@ -171,7 +171,7 @@ class Link:
         since_s = self._requests.since_s
         if since_s is None or at_s - since_s < SILENT_AFTER_S or self.state in ("silent", "gone"):
             return None
-        what = "introduction" if self.state == "absent" else "answer"
+        what = "hello" if self.state == "absent" else "answer"
         self.state = "silent"
         return HookStatus(
             self.process,
@@ -235,21 +235,21 @@ class Link:
         """One frame; unknown kinds are skipped, they are of a newer hook."""
         if kind == wire.HELLO:
             said = decode.parse_object(payload)
-            introduction = decode.hello(self.process, at_s, said)
+            hello = decode.hello(self.process, at_s, said)
             self._requests.since_s = None
             self._check_ring(said.get("ring_inode"))
-            self._delivered.begin(introduction.since_ns)
-            yield introduction
+            self._delivered.begin(hello.since_ns)
+            yield hello
             yield from self._is_awake(at_s)
             return
         if self.state == "absent":
-            raise ValueError("its hook did not introduce itself")
+            raise ValueError("its hook sent no hello")
         if kind == wire.GOODBYE:
             reason = str(decode.parse_object(payload).get("reason") or "")
             if reason in ("detach", "uninstrument"):
-                yield self._leave(at_s, "absent", "it was taken out")
+                yield self._leave(at_s, "absent", "it was detached")
             else:
-                yield self._leave(at_s, "gone", reason or "it said goodbye")
+                yield self._leave(at_s, "gone", reason or "the hook was closed")
             return
         yield from self._is_awake(at_s)
         if kind == wire.RECORDS:

@@ -158,9 +158,9 @@ def _parse_header(data: bytes) -> tuple[RingHeader | None, str]:
         return None, f"{len(data)} bytes are too few for a ring's header"
     magic, protocol, header_bytes, record_bytes, slots, *own = wire.HEADER.unpack_from(data)
     if magic != wire.MAGIC:
-        return None, "this is not a ring of mpwatch"
+        return None, "not a ring file of mpwatch"
     if protocol != wire.PROTOCOL:
-        return None, f"the ring speaks protocol {protocol}, this mpwatch {wire.PROTOCOL}"
+        return None, f"the ring has protocol {protocol}, this mpwatch {wire.PROTOCOL}"
     if header_bytes != wire.HEADER_BYTES or record_bytes != wire.RECORD_BYTES:
         return None, "the ring's header is damaged"
     if not 0 < slots <= SLOTS_LIMIT:

@@ -89,7 +89,7 @@ def check(pid: int, proc: str = "/proc") -> Rights:
 def judge(facts: AccessFacts) -> Rights:
     """The verdict over facts, most specific obstacle first."""
     if facts.may_open is None:
-        return Rights(False, (Obstacle("the process has gone", ""),))
+        return Rights(False, (Obstacle("the process has exited", ""),))
     obstacles = tuple(_obstacles(facts))
     allowed = facts.may_open and not facts.tracer_pid and not facts.is_ptrace_filtered
     return Rights(allowed, () if allowed else obstacles, _in_words(facts))
@@ -166,14 +166,16 @@ def _obstacles(facts: AccessFacts) -> list[Obstacle]:
 def _despite_capability(facts: AccessFacts) -> Obstacle:
     """Refused although we have CAP_SYS_PTRACE."""
     if facts.is_same_user_namespace is False:
-        return _other_namespace(facts, "it lives in a user namespace in which we have no rights")
+        return _other_namespace(
+            facts, "it is in a user namespace in which mpwatch has no capabilities"
+        )
     return _by_module(facts)
 
 
 def _without_capability(facts: AccessFacts) -> list[Obstacle]:
     """Refused, and we have no CAP_SYS_PTRACE: which of the kernel's conditions fails."""
     if facts.is_same_user_namespace is False:
-        return [_other_namespace(facts, "it lives in another user namespace")]
+        return [_other_namespace(facts, "it is in another user namespace")]
     found = [
         obstacle
         for obstacle in (_by_user(facts), _by_group(facts), _by_dumpable(facts))
@@ -191,9 +193,11 @@ def _by_user(facts: AccessFacts) -> Obstacle | None:
         return None
     owner = facts.uids[0]
     if owner == facts.uid:
-        reason = f"it has changed its user id (uids {others} besides ours)"
+        reason = f"it has changed its user id (also uids {others})"
         return Obstacle(reason, _as_root(facts))
-    reason = f"it belongs to uid {owner} and we are uid {facts.uid} without CAP_SYS_PTRACE"
+    reason = (
+        f"it belongs to uid {owner}, and mpwatch runs as uid {facts.uid} without CAP_SYS_PTRACE"
+    )
     if facts.uid == 0 and facts.capabilities & CAP_SETUID and not facts.yama_scope:
         ids = f"--reuid={owner} --regid={facts.gids[0] if facts.gids else owner} --clear-groups"
         fix = f"setpriv {ids} mpwatch attach {facts.pid}, or {_as_root(facts)}"
@@ -208,7 +212,7 @@ def _by_group(facts: AccessFacts) -> Obstacle | None:
     others = sorted({gid for gid in facts.gids[:3] if facts.gid is not None and gid != facts.gid})
     if not others:
         return None
-    reason = f"its group is {others[0]} and ours {facts.gid}, which the kernel compares as well"
+    reason = f"its group is {others[0]} and that of mpwatch {facts.gid}; they have to be equal"
     fix = f"sudo -u '#{facts.uid}' -g '#{others[0]}' mpwatch attach {facts.pid}"
     is_simple = len(others) == 1 and facts.can_gain and facts.has_sudo and not facts.yama_scope
     return Obstacle(reason, f"{fix}, or {_as_root(facts)}" if is_simple else _as_root(facts))
@@ -230,13 +234,13 @@ def _by_capabilities(facts: AccessFacts) -> Obstacle | None:
         return None
     names = [_NAMES.get(bit, f"capability {bit}") for bit in range(64) if missing >> bit & 1]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Obstacle(f"it has capabilities that we lack ({shown})", _as_root(facts))
+    return Obstacle(f"it has capabilities that mpwatch lacks ({shown})", _as_root(facts))
 
 
 def _by_yama(facts: AccessFacts) -> Obstacle:
     scope = facts.yama_scope
     whom = "only its own children" if scope == 1 else "nothing without CAP_SYS_PTRACE"
-    reason = f"Yama lets a process trace {whom} (kernel.yama.ptrace_scope = {scope})"
+    reason = f"Yama allows a process to trace {whom} (kernel.yama.ptrace_scope = {scope})"
     ways = ["sudo sysctl kernel.yama.ptrace_scope=0", _as_root(facts)]
     if facts.in_container:
         ways[0] = f"on the host: {ways[0]}"
@@ -291,12 +295,12 @@ def _in_words(facts: AccessFacts) -> tuple[str, ...]:
     yama = "absent" if facts.yama_scope is None else f"ptrace_scope {facts.yama_scope}"
     owned = "unknown" if not facts.uids else f"uid {facts.uids[0]}"
     return (
-        f"we are uid {facts.uid}, the process is {owned}",
+        f"mpwatch runs as uid {facts.uid}, the process as {owned}",
         f"CAP_SYS_PTRACE {'yes' if facts.capabilities & CAP_SYS_PTRACE else 'no'}",
         f"Yama {yama}",
         f"seccomp mode {facts.own_seccomp}, ptrace"
         f" {'refused' if facts.is_ptrace_filtered else 'allowed'} by it",
-        f"the kernel {'lets' if facts.may_open else 'does not let'} us open its memory",
+        f"the kernel {'allows' if facts.may_open else 'forbids'} opening its memory",
     )
 
 

@@ -110,14 +110,22 @@ class TreeCollector:
         if first != self._first:
             self._files.close()
             self._first = first
-        tmp = self._readers.static_facts(first).environment.get("TMPDIR")
+        static = self._readers.static_facts(first)
         try:
             data = self._files.read(f"{self._proc}/{first.pid}/status")
             mask = procfs.parse_status(data).get(b"Cpus_allowed", b"").replace(b",", b"")
             affinity = int(mask, 16).bit_count() if mask else None
         except OSError:
             affinity = None
-        return self._host.collect(first.pid, tmp, affinity, at_s, wall_s)
+        return self._host.collect(
+            first.pid,
+            static.environment.get("TMPDIR"),
+            affinity,
+            at_s,
+            wall_s,
+            uid=static.uid,
+            since_wall_s=static.born_wall_s,
+        )
 
     def _read_gpus(
         self, request: ReadRequest
@@ -280,13 +288,13 @@ class _ProcessReaders:
             rollups = _most_urgent(dues, lambda due: due.memory, request.memory_count)
         found = {}
         for process, due in dues.items():
-            is_looked_at = process == request.looked_at
-            has_listing = is_looked_at and due.descriptors is not None
+            is_followed = process == request.followed
+            has_listing = is_followed and due.descriptors is not None
             found[process] = Probes(
-                threads=is_looked_at or (request.threads and due.threads is not None),
+                threads=is_followed or (request.threads and due.threads is not None),
                 descriptors=has_listing or process in descriptors,
-                mappings=process in mappings or (is_looked_at and due.mappings is not None),
-                memory=process in rollups or (is_looked_at and due.memory is not None),
+                mappings=process in mappings or (is_followed and due.mappings is not None),
+                memory=process in rollups or (is_followed and due.memory is not None),
             )
         return found
 
@@ -324,8 +332,8 @@ class ReadRequest:
     memory_ahead: bool = False
     """Begin to read the memory of all processes in the background, for the next reading."""
     gpu: bool = True
-    looked_at: ProcessId | None = None
-    """The process a person looks at: always read in full."""
+    followed: ProcessId | None = None
+    """The process that the user follows: it is read in full each time."""
     is_full: bool = False
     """Read everything anew, whatever it costs; memory only if its count is `None`."""
 

@@ -84,7 +84,7 @@ class ExitWatch:
         try:
             fd = os.pidfd_open(process.pid)
         except ProcessLookupError:
-            self._ended.append(self._unknown(process, "it ended before it could be watched"))
+            self._ended.append(self._unknown(process, "it exited before it could be watched"))
             return
         except OSError:
             self._pidfds[process] = _NO_PIDFD
@@ -94,7 +94,7 @@ class ExitWatch:
         stat = procfs.read_stat(self._proc, process.pid)
         if stat is not None and stat.process != process:
             os.close(fd)
-            self._ended.append(self._unknown(process, "it ended before it could be watched"))
+            self._ended.append(self._unknown(process, "it exited before it could be watched"))
             return
         self._pidfds[process] = fd
         self._by_fd[fd] = process
@@ -116,7 +116,7 @@ class ExitWatch:
         if fd != _NO_PIDFD:
             os.close(fd)
         self._ended.append(
-            self._unknown(process, "its parent had collected it before it could be looked at")
+            self._unknown(process, "its parent had reaped it before its exit status could be read")
             if status is None
             else as_ended(process, self._clock(), status)
         )

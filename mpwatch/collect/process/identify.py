@@ -162,7 +162,7 @@ class IsZombie(CannotWatch):
 
     def __init__(self, pid: int, parent_pid: int) -> None:
         super().__init__(
-            f"Process {pid} has ended and waits to be collected by its parent {parent_pid}.",
+            f"Process {pid} has exited and was not reaped by its parent {parent_pid}.",
             f"mpwatch attach {parent_pid}" if parent_pid > 1 else "mpwatch ps",
         )
         self.pid = pid
@@ -186,7 +186,7 @@ class NotPermitted(CannotWatch):
     exit_code = 4
 
     def __init__(self, pid: int, reason: str, fix: str = "") -> None:
-        super().__init__(f"Process {pid} may not be looked into: {reason}.", fix)
+        super().__init__(f"Process {pid} may not be inspected: {reason}.", fix)
         self.pid = pid
 
 

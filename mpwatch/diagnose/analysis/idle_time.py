@@ -55,7 +55,7 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     switches = history.of(process.process, "voluntary_switches")
     woken_s = None
     if len(switches) >= 2:
-        woken_s = _rarely_woken_s(switches, history.of(process.process, "looks"))
+        woken_s = _rarely_woken_s(switches, history.of(process.process, "stack_stops"))
     at_most_s = _least(waits_s, woken_s)
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s

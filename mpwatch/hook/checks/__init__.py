@@ -1,13 +1,13 @@
 """Inspections of the program's objects, each loaded when it is first needed.
 
 Until then a check is compressed bytecode, read while the hook is loaded. `load` makes a module of
-it in whichever thread of the program needs it, so it takes no import lock (another thread may fork
-meanwhile), reads no file (which could block), and leaves `sys.modules` as it is (another thread may
-be iterating over it). The hook's own thread loads nothing: what that allocates could start a
+it in the thread of the program that needs it. So it takes no import lock (another thread may fork
+meanwhile), reads no file (which could block), and does not change `sys.modules` (another thread may
+be iterating over it). The hook's own thread loads no check: the allocations could start a
 garbage collection there, see `safe.one_call`.
 
-A check imports only modules that are loaded with the hook, and gets another check by `load`. It
-keeps no state: the objects that call it do.
+A check imports only modules that are loaded with the hook, and gets another check by `load`. State
+is kept by the objects that call a check, not by its module.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAMES = (
     "cuda_lent",
     "dangling_views",
+    "flight_recorder",
     "fork_risks",
     "iterable_samples",
     "late_attach_scan",
@@ -45,17 +46,17 @@ def load(name: str) -> Any:
     """The module of a check.
 
     Raises:
-        Exception: What the first run of its code raises; the next call tries again.
+        Exception: Raised by the module's own code; the next call tries again.
     """
     module = _modules.get(name) or sys.modules.get(f"{__name__}.{name}")
     if module is None:
-        # Two threads may do this at once: both get the module of the first.
+        # If two threads do this at once, both get the module of the first.
         module = _modules.setdefault(name, _execute(name))
     return module
 
 
 def unload(name: str) -> None:
-    """Free the module of a check that is not used again; `load` would make it anew.
+    """Free the module of a check that is not used again; `load` can make it again.
 
     Its functions and its dictionary refer to each other, so the dictionary is emptied. Classes in
     it are freed by the next garbage collection.

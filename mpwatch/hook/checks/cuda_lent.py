@@ -1,8 +1,8 @@
-"""CUDA memory lent to other processes: what was sent, and not yet released.
+"""CUDA memory shared with other processes that is not released yet.
 
-Each tensor sent takes a counter, eight bytes in a file in /dev/shm that all sides map; the last
-receiver to drop it brings it to zero, and only then may the memory be used anew (CudaIPCTypes.h,
-torch 2.1 to 2.13). The counters are read as the file stands, so CUDA is not asked.
+Each tensor sent uses a counter, eight bytes in a file in /dev/shm that all sides map. It becomes
+zero when the last receiver frees the tensor, and only then is the memory reused (CudaIPCTypes.h,
+torch 2.1 to 2.13). The counters are read from that file, without a call of CUDA.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 REMEMBERED = 2048
 COUNTER = struct.Struct("<q")
 HEADER_BYTES = 64
-"""Before the first counter: torch counts the users of the file itself there (MapAllocator.cpp)."""
+"""Offset of the first counter; before it torch counts the file's users (MapAllocator.cpp)."""
 FOLDER = "/dev/shm"
 _SIZE, _FILE, _OFFSET, _HAS_EVENT = 2, 4, 5, 7
-"""Positions in what `_share_cuda_` returns: bytes of the storage, name of the counter's file as
-bytes, number of the counter in it, whether an event stands for the end of the writing."""
+"""Positions in the result of `_share_cuda_`: bytes of the storage, name of the counter's file as
+bytes, number of the counter in it, whether an event marks the end of the writing."""
 
 
 class Lent:
-    """Storages sent by this process whose counters were not at zero when last looked at."""
+    """Storages sent by this process whose counters were not zero when last read."""
 
     __slots__ = ("_folder", "_sent", "_system", "synchronised", "total")
 
@@ -36,13 +36,13 @@ class Lent:
         self._folder = folder
         self.total = 0
         self.synchronised = 0
-        """Sends that waited for the stream instead: the thousand events were in use, or on ROCm."""
+        """Sends that waited for the stream: all thousand events were in use, or ROCm."""
         self._sent: collections.deque[tuple[bytes, int, int, int]] = collections.deque(
             maxlen=REMEMBERED
         )
 
     def send(self, shared: tuple[Any, ...]) -> None:
-        """Remember what `_share_cuda_` returned for a storage."""
+        """Remember a storage by the result of `_share_cuda_`."""
         file, number, size = shared[_FILE], shared[_OFFSET], shared[_SIZE]
         self.total += 1
         self.synchronised += not shared[_HAS_EVENT]
@@ -69,14 +69,14 @@ class Lent:
         }
 
     def _held(self, opened: dict[bytes, int | None]) -> list[tuple[bytes, int, int, int]]:
-        """Those that somebody still holds; the others are forgotten."""
+        """Storages that a receiver still holds; the others are forgotten."""
         held = []
         for _ in range(len(self._sent)):
             lent = self._sent.popleft()
             if lent[0] not in opened:
                 opened[lent[0]] = self._open(lent[0])
             fd = opened[lent[0]]
-            # A file that is gone had all its counters at zero.
+            # A file is removed once all its counters are zero.
             if fd is not None and self._counter(fd, lent[1]) > 0:
                 held.append(lent)
                 self._sent.append(lent)

@@ -1,8 +1,8 @@
-"""numpy arrays that look at memory a tensor has left.
+"""numpy arrays over memory that their tensor no longer uses.
 
 `tensor.numpy()` gives an array that keeps the tensor alive and reads its memory. Sharing the
 tensor, by `share_memory_()` or by sending it to a process, moves its storage elsewhere and frees
-that memory, and the array goes on reading there. Such an array gives itself away: its address lies
+that memory, but the array still reads it. Such an array can be recognised: its address lies
 outside the storage of the tensor that it is a view of.
 """
 
@@ -26,23 +26,23 @@ DEPTH: int = _object_walk.DEPTH
 walk: Callable[..., Iterator[tuple[str, Any]]] = _object_walk.walk
 FRAMES = 32
 NEAR = 2
-"""How deep variables are looked into; what a process is handed is looked through as a whole."""
+"""Search depth below variables; the arguments of a process are searched as a whole."""
 _IS_FUNCTION = 1
-"""`co_flags` of code whose variables are no dictionary (CO_OPTIMIZED)."""
+"""`co_flags` of code whose variables are not in a dictionary (CO_OPTIMIZED)."""
 
 
 def note_views(note: Callable[..., None], noted: set[str], attributes: dict[str, Any]) -> None:
-    """Note arrays left behind that a process just started, or the program, can reach.
+    """Note arrays over old memory that a process just started, or the program, can reach.
 
     Args:
-        note: Notes an event.
-        noted: Paths that were noted before, to which this adds.
-        attributes: The attributes that the process had before. `Process.start` drops its
-            arguments, and passing them on may have been what moved a tensor.
+        note: Adds an event with text.
+        noted: Paths that were noted before; new ones are added.
+        attributes: The attributes of the process before its start. `Process.start` drops the
+            arguments, and sending them may have moved a tensor.
     """
     torch = sys.modules["torch"]
     if torch._C._len_torch_function_stack():
-        return  # the program listens to what is done with tensors
+        return  # a mode of the program intercepts calls on tensors
     for path, thing in itertools.chain(
         _inside({f".{name}": part for name, part in attributes.items()}, DEPTH), _variables()
     ):
@@ -61,7 +61,7 @@ def note_views(note: Callable[..., None], noted: set[str], attributes: dict[str,
 
 
 def is_left_behind(array: Any, tensor_type: Any) -> bool:
-    """Whether an array is a view of a tensor whose storage is elsewhere by now."""
+    """Whether an array is a view of a tensor whose storage has moved."""
     base, kind = array.base, type(array)
     while isinstance(base, kind):
         base = base.base
@@ -74,7 +74,7 @@ def is_left_behind(array: Any, tensor_type: Any) -> bool:
 
 
 def _inside(named: dict[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
-    """Things with a name, and what is within their reach."""
+    """Named objects, and the objects that they contain, with their paths."""
     for name, value in named.items():
         yield name, value
         for path, part in walk(value, depth):
@@ -84,8 +84,8 @@ def _inside(named: dict[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
 def _variables() -> Iterator[tuple[str, Any]]:
     """Variables of the program's functions and modules that are running, by name.
 
-    Those of functions only from Python 3.13 on: before, to read them is to change what `locals()`
-    returned to the program, and to keep them alive.
+    Local variables are read only from Python 3.13 on: before, reading them changes the dictionary
+    that `locals()` returned to the program, and keeps them alive.
     """
     frame: Any = sys._getframe(1)
     for _ in range(FRAMES):

@@ -1,4 +1,4 @@
-"""What a fork copies into a child that cannot use it: threads' locks, thread pools, CUDA."""
+"""State that a forked child cannot use: locks of threads, thread pools, CUDA."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ POOLED = (
 OWN = "mpwatch-hook"
 """Name of the hook's thread, `server.COMM`."""
 NATIVE = 48
-"""Native threads looked at."""
+"""Native threads that are examined."""
 NOTED = 32
-"""Risks noted in one process; a program that has more of them is past counting."""
+"""Most risks that are noted in one process."""
 _UNNUMBERED = str.maketrans("", "", "0123456789")
 
 
 def note_risks(session: Context, threads: int | None, noted: set[int]) -> None:
-    """Note what is alive beside the thread that is about to fork, unless it was noted before.
+    """Note the other threads and handles of a process that is about to fork, once for each set.
 
     Python numbers its threads, `Thread-7 (work)`, and a program may fork once for each, for weeks:
     without the numbers they are one risk. Otherwise such notes would push all others out of memory,
@@ -77,17 +77,17 @@ def note_risks(session: Context, threads: int | None, noted: set[int]) -> None:
 
 
 def python_threads() -> list[str]:
-    """Names of the threads that Python knows, the calling one excluded."""
+    """Names of Python's threads, without the calling one."""
     active: dict[int, Any] = getattr(sys.modules.get("threading"), "_active", {})
     main = getattr(sys.modules.get("threading"), "_main_thread", None)
     return [str(thread._name)[:64] for thread in tuple(active.values()) if thread is not main]
 
 
 def native_threads(session: Context) -> list[str]:
-    """Names of the kernel's threads but the calling one, where they are not simply the program's.
+    """Names of native threads, without the calling one and those with the program's name.
 
     A library names its threads (`pt_data_pin`, `grpc_global_tim`, `pt_autograd_0`); those of OpenMP
-    bear the name of the program.
+    have the name of the program.
     """
     os = session.system.os
     own = session.system.get_native_id()
@@ -111,20 +111,20 @@ def native_threads(session: Context) -> list[str]:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 continue  # it has ended since, or no descriptor is left
-            # The hook's thread has left Python by now, but not always the kernel.
+            # The hook's thread has ended in Python, but perhaps not yet in the kernel.
             if name != OWN:
                 names.append(name)
     return sorted(names)
 
 
 def _torch_threads() -> int | None:
-    """Threads that torch uses for one operator: more than one, and a fork copies a broken pool."""
+    """Threads that torch uses for one operator; a pool of several is broken in a child."""
     count = getattr(sys.modules.get("torch"), "get_num_threads", None)
     return None if count is None else int(count())
 
 
 def _sharer_tickets() -> int | None:
-    """Descriptors waiting to be fetched: a plain fork keeps the address, but not the thread."""
+    """Descriptors not received yet: a plain fork keeps the address, but not the thread."""
     module = sys.modules.get("multiprocessing.resource_sharer")
     sharer: Any = getattr(module, "_resource_sharer", None)
     return None if getattr(sharer, "_address", None) is None else len(sharer._cache)

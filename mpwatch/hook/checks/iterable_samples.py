@@ -1,7 +1,7 @@
-"""What the workers of an iterable dataset deliver first: the same is delivered twice.
+"""The first batches of each worker of an iterable dataset, to find data that is loaded twice.
 
-A DataLoader cannot divide an iterable dataset; each worker has to take its share. Whether it does
-shows in the data alone: in its code it may be far away, in a library or a `worker_init_fn`.
+A DataLoader cannot divide an iterable dataset; each worker has to select its share. Only the data
+shows whether it does: the code for it may be in a library or a `worker_init_fn`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..context import Context
 
 BATCHES = 2
-"""Of each worker: labels repeat in the second one, what identifies samples does not."""
+"""Batches of each worker: labels repeat in the second one, samples do not."""
 VALUES = 64
-"""Members of a batch that are looked at."""
+"""Members of a batch that are examined."""
 LEAVES = 16
 DEPTH = 3
 
@@ -36,7 +36,7 @@ class FirstSamples:
         self.parts: dict[str, list[bytes]] = {}
 
     def take(self, session: Context, worker: Any, dataset: Any, batch: Any) -> None:
-        """Look at a batch, and note what the first ones were once there are enough of them."""
+        """Examine a batch; note the hashes once there are `BATCHES`."""
         self.batches += 1
         for path, values in _leaves(batch, "", DEPTH):
             if path in self.parts or len(self.parts) < LEAVES:
@@ -55,7 +55,7 @@ class FirstSamples:
 
 
 def _summary(values: list[bytes]) -> list[Any]:
-    """The hash of a part, how many values it was made of, and how many of them differ."""
+    """The hash of a part, the number of its values, and the number of different values."""
     return [f"{zlib.crc32(repr(values).encode()):08x}", len(values), len(set(values))]
 
 
@@ -80,9 +80,9 @@ def _leaves(thing: Any, path: str, depth: int) -> Iterator[tuple[str, list[bytes
 
 
 def _memory(thing: Any) -> tuple[bytes, int]:
-    """The first members of a tensor or array as they lie in memory, and the size of one.
+    """The first members of a tensor or array as bytes, and the size of one in bytes.
 
-    Only of plain ones: those of a subclass, or under a mode of the program's, are its own affair.
+    Empty for a subclass, or under a mode of the program: both could run the program's code.
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and type(thing) is torch.Tensor:

@@ -1,16 +1,15 @@
-"""What a hook finds on arrival in a program that has run for a while.
+"""The objects of a program that has run for a while before the hook was attached.
 
-Taken once, on the thread on which the hook comes in. Nearly everything is reached through tables
+The scan runs once, on the thread that attaches the hook. Nearly all objects are in tables
 that multiprocessing and torch keep anyway: queues and locks are registered for a fork, storages
 that were sent or received are in SharedCache. Only DataLoader iterators and SimpleQueues are in no
-table. They are the instances that refer to their class, which `gc.get_referrers` finds wherever
-they are held: it walks over all containers without counting references, so that pages a forked
-worker shares with its parent stay shared, where `gc.get_objects` would copy them all. A worker of a
-DataLoader has no need of either: it iterates over no loader, and there may be as many workers as
-cpus, each of which would take 50 to 100 ms.
+table. They are found by `gc.get_referrers` of their class, which walks over all containers without
+counting references, so that pages that a forked worker shares with its parent stay shared;
+`gc.get_objects` would copy them all. A worker of a DataLoader is not searched: it iterates over no
+loader, and there may be as many workers as cpus, each of which would take 50 to 100 ms.
 
-Tensors are not asked whether they are shared: a mode of the program's (`TorchFunctionMode`,
-`torch.compile`) would see the question. A segment that was never sent is known from its mapping.
+Tensors are not tested for being shared: a mode of the program (`TorchFunctionMode`,
+`torch.compile`) would see the call. A segment that was never sent is known from its mapping.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
     from ..context import Context
 
 BLOCKS_LIMIT = 12_000_000
-"""Memory blocks of a program in which nothing is looked for any more.
+"""Number of memory blocks above which a program is not searched.
 
-The search takes 7 to 40 ns a block (CPython 3.11 with torch, 0.6 to 10 million blocks), and nothing
-else runs meanwhile. To ask for their number takes 0.1 ms a million.
+The search takes 7 to 40 ns a block (CPython 3.11 with torch, 0.6 to 10 million blocks), and no
+other thread runs meanwhile. Reading their number takes 0.1 ms a million.
 """
 STORAGES_LIMIT = 1024
 BUDGET_NS = 50_000_000
-"""Of cpu, for SharedCache, and again for all queues and loaders; a thing takes 2 to 20 us."""
+"""Cpu time for SharedCache, and again for all queues and loaders; one takes 2 to 20 us."""
 
 
 class LateAttachScan:
-    """What was there, counted for the hello; the rest has gone to where it belongs."""
+    """Adds existing objects to the state of the hook, and counts them for the hello."""
 
     __slots__ = ("_session", "summary")
 
@@ -58,21 +57,26 @@ class LateAttachScan:
         }
 
     def take(self) -> None:
-        """Look once; what cannot be read is left out."""
+        """Scan once; objects that cannot be read are left out."""
         system = self._session.system
         began_ns, cpu_ns = system.monotonic_ns(), system.thread_time_ns()
-        for step in (self._take_storages, self._take_instances, self._take_worker):
+        steps = (
+            ("storages", self._add_storages),
+            ("queues and loaders", self._add_instances),
+            ("worker", self._become_worker),
+        )
+        for what, step in steps:
             try:
                 step()
             except Exception as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
-                self.summary["problem"] = f"{step.__name__}: {type(error).__name__}: {error}"[:200]
+                self.summary["problem"] = f"{what}: {type(error).__name__}: {error}"[:200]
         self.summary["took_ms"] = round((system.monotonic_ns() - began_ns) / 1e6, 3)
         self.summary["cpu_ms"] = round((system.thread_time_ns() - cpu_ns) / 1e6, 3)
 
-    def _take_storages(self) -> None:
-        """Tell the keys of what was sent or received; one that is over may still be under way."""
+    def _add_storages(self) -> None:
+        """Record storages that were sent or received; one freed here may be in a queue."""
         reductions: Any = sys.modules.get("torch.multiprocessing.reductions")
         cache = getattr(reductions, "shared_cache", None)
         if cache is None:
@@ -90,8 +94,8 @@ class LateAttachScan:
         if len(entries) > STORAGES_LIMIT:
             self._leave_out(f"{len(entries) - STORAGES_LIMIT} older entries of SharedCache")
 
-    def _take_instances(self) -> None:
-        """Look for queues and iterators, if the program has anything they are made of."""
+    def _add_instances(self) -> None:
+        """Add queues and iterators, if the program has imported their modules."""
         registered = _registered_for_forks()
         if not registered:
             return
@@ -101,9 +105,9 @@ class LateAttachScan:
             found += self._unregistered()
         for each in self._within_budget(found, "queues and loaders"):
             if hasattr(each, "_worker_result_queue"):
-                self._take_iterator(each)
+                self._add_iterator(each)
             elif hasattr(each, "_reader"):
-                self._session.items.depths.meet(each)
+                self._session.items.depths.add(each)
                 self.summary["queues"] += 1
 
     def _unregistered(self) -> list[Any]:
@@ -117,31 +121,31 @@ class LateAttachScan:
         )
         return []
 
-    def _take_iterator(self, iterator: Any) -> None:
-        """Begin the reading of a live iterator, and tell which batches its workers owe."""
+    def _add_iterator(self, iterator: Any) -> None:
+        """Add a live iterator, and record the batches that its workers have not returned."""
         if getattr(iterator, "_shutdown", True) or not hasattr(iterator, "_task_info"):
-            return  # it has ended, or is still being made
+            return  # it has ended, or is not complete yet
         session = self._session
         owner: int = iterator._workers[0]._parent_pid
         reading = session.loaders.of(iterator)
         reading.pid = owner
         reading.begin(iterator)
         if owner != session.identity.pid:
-            return  # a forked copy: its batches are its parent's business
+            return  # a forked copy: the batches belong to the parent
         self.summary["loaders"] += 1
         began_ns = session.system.monotonic_ns()
         for batch, task in tuple(iterator._task_info.items()):
             if len(task) == 1:
                 session.record(wire.LOADER_PUT_INDEX, began_ns, 0, 0, reading.key, task[0], batch)
 
-    def _take_worker(self) -> None:
-        """Be the DataLoader worker that this process is, before it fetches again."""
+    def _become_worker(self) -> None:
+        """Become the DataLoader worker that this process is, before its next fetch."""
         info = _worker_info()
         if info is not None and not self._session.worker.is_worker:
             self._session.worker.begin(info.id, 0)
 
     def _within_budget(self, items: Iterable[Any], what: str) -> Iterator[Any]:
-        """Hand out items while there is time."""
+        """Yield items until the time budget is used up."""
         now = self._session.system.thread_time_ns
         until_ns = now() + BUDGET_NS
         for item in items:
@@ -156,9 +160,9 @@ class LateAttachScan:
 
 
 def _worker_info() -> Any:
-    """What torch tells a DataLoader worker of itself; `None` in a process that is none.
+    """Torch's `WorkerInfo` of this process; `None` if it is not a worker.
 
-    Where workers are threads their process is the one that iterates.
+    Where workers are threads, their process is the one that iterates.
     """
     info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
     kind = getattr(info, "worker_method", "multiprocessing")
@@ -166,13 +170,13 @@ def _worker_info() -> Any:
 
 
 def _registered_for_forks() -> list[Any]:
-    """Objects that multiprocessing tells of a fork: every Queue and every lock."""
+    """Objects registered with multiprocessing for a fork: every Queue and every lock."""
     util: Any = sys.modules["multiprocessing.util"]
     return list(util._afterfork_registry.values())
 
 
 def _classes_in_no_table() -> Iterator[type]:
-    """Iterators of DataLoaders, SimpleQueues, and what was derived from them."""
+    """Classes of DataLoader iterators and SimpleQueues, and their subclasses."""
     for module, name in (
         ("torch.utils.data.dataloader", "_MultiProcessingDataLoaderIter"),
         ("multiprocessing.queues", "SimpleQueue"),
@@ -190,5 +194,5 @@ def _with_derived(found: type) -> Iterator[type]:
 
 
 def _instances(classes: tuple[type, ...]) -> list[Any]:
-    """All objects of exactly these classes; `isinstance` could ask the program's own code."""
+    """All objects of exactly these classes; `isinstance` could run the program's code."""
     return [each for each in gc.get_referrers(*classes) if type(each) in classes]

@@ -1,7 +1,7 @@
-"""What a new process is handed: looked through without running any of the program's code.
+"""Search of an object, such as the arguments of a process, without running the program's code.
 
 Containers and objects are read through the methods of `dict`, `list` and `object` themselves, so
-neither an overridden method nor a property is called, and only so much of each is looked at.
+neither an overridden method nor a property is called. The search is bounded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SAMPLE = 64
-"""Members of a container looked at; where they are alike, so are the others."""
+"""Members of a container that are examined; the others are taken to be like them."""
 NODES = 4000
 DEPTH = 10
 _CLOSED = frozenset(
@@ -39,7 +39,7 @@ _CLOSED = frozenset(
         "weakref",
     )
 )
-"""Packages whose objects are not looked into."""
+"""Packages whose objects are not searched."""
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
 
 
@@ -47,8 +47,8 @@ def parts(thing: Any, *, is_first: bool = False) -> list[tuple[str, Any]]:
     """Members of a container or attributes of an object, with the step that leads to each.
 
     Args:
-        thing: Where to look.
-        is_first: Look into it whatever it is, as a Process of multiprocessing.
+        thing: The object.
+        is_first: Search it whatever its type, as a Process of multiprocessing.
     """
     kind = type(thing)
     if is_a(thing, dict):
@@ -73,7 +73,7 @@ def parts(thing: Any, *, is_first: bool = False) -> list[tuple[str, Any]]:
 
 
 def size(thing: Any) -> int:
-    """Members that a container has in all."""
+    """Number of all members of a container."""
     for base in (dict, list, tuple, set, frozenset):
         if is_a(thing, base):
             return base.__len__(thing)
@@ -81,12 +81,12 @@ def size(thing: Any) -> int:
 
 
 def is_tensor(thing: Any) -> bool:
-    """Whether it is a tensor of torch, of any subclass."""
+    """Whether an object is a torch tensor, of any subclass."""
     return _is_of(thing, "torch", "Tensor")
 
 
 def is_module(thing: Any) -> bool:
-    """Whether it is a `torch.nn.Module`."""
+    """Whether an object is a `torch.nn.Module`."""
     return _is_of(thing, "torch.nn", "Module")
 
 
@@ -97,7 +97,7 @@ def _is_of(thing: Any, module: str, name: str) -> bool:
 
 
 def walk(thing: Any, depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
-    """Everything within reach with its path, nearest first, `thing` itself excluded."""
+    """All objects inside one, with their paths, nearest first; without `thing` itself."""
     seen = {id(thing)}
     level = [("", thing)]
     for _ in range(depth):
@@ -115,8 +115,8 @@ def walk(thing: Any, depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
 
 
 def heaviest(thing: Any) -> tuple[str, int]:
-    """The innermost part that holds nearly all tensors, by path, and about how many it holds."""
-    rows = _weighed(thing, is_first=True)
+    """Path of the innermost part that holds nearly all tensors, and about how many it holds."""
+    rows = _tensor_counts(thing, is_first=True)
     total = sum(row[0] for row in rows)
     path, weight = "", total
     while rows:
@@ -124,18 +124,18 @@ def heaviest(thing: Any) -> tuple[str, int]:
         if most < 0.9 * total or not total or is_tensor(part):
             break
         path, weight = path + step, most
-        rows = _weighed(part) if path.count(".") + path.count("[") < DEPTH else []
+        rows = _tensor_counts(part) if path.count(".") + path.count("[") < DEPTH else []
     return path, weight
 
 
-def _weighed(thing: Any, *, is_first: bool = False) -> list[tuple[int, str, Any]]:
-    """The parts of an object with the tensors that each holds."""
+def _tensor_counts(thing: Any, *, is_first: bool = False) -> list[tuple[int, str, Any]]:
+    """The parts of an object with the number of tensors in each."""
     some = parts(thing, is_first=is_first)
     return [(_tensors_in(part, DEPTH, [NODES]), step, part) for step, part in some]
 
 
 def _tensors_in(thing: Any, depth: int, left: list[int]) -> int:
-    """About how many tensors there are in an object; members not looked at count as the others."""
+    """About how many tensors an object holds; members not examined count like the others."""
     if is_tensor(thing):
         return 1
     left[0] -= 1
@@ -163,5 +163,5 @@ def _numbered(members: Any) -> list[tuple[str, Any]]:
 
 
 def _key(key: Any) -> str:
-    """A key as people write it; one that is no plain value would run the program's `__repr__`."""
+    """A key as in source code; of another than a plain value, its class: no `__repr__` is run."""
     return repr(key)[:64] if type(key) in (str, int, bytes, bool) else f"<{class_name(type(key))}>"

@@ -1,10 +1,10 @@
-"""What one wrapped and recorded call costs in this process, measured once on the hook's thread.
+"""The cost of one wrapped and recorded call in this process, measured once on the hook's thread.
 
-The wrappers run in the program's own threads, where nothing can tell their time from its own
-without costing as much again. So it is counted in records, and this is what one takes. It is an
-estimate, and too low: a wrapper of a tensor's sharing looks at more than one of a queue, a queue's
-quick calls are wrapped and not recorded, and caches are warm here: where processes wake each other
-for every item, all Python code takes five times as long.
+The wrappers run in the program's own threads, where a measurement would cost as much again. So
+their cost is estimated as the number of records times this figure. The estimate is too low: a
+wrapper of a tensor's sharing does more than one of a queue, short calls of a queue are wrapped and
+not recorded, and caches are warm here: where processes wake each other for every item, all Python
+code takes five times as long.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ..safe.unpatched import System
 
 _CALLS = 40
-"""Some 20 us for each round, during which the program waits for the GIL at most."""
+"""About 20 us for each round, the longest that the program waits for the GIL."""
 _ROUNDS = 3
 
 
 def wrapper_ns(system: System) -> int:
-    """Cpu time that a wrapper of a queue adds to a call, in nanoseconds: the least of some rounds.
+    """Cpu time that a wrapper of a queue adds to a call, in ns: the least of several rounds.
 
-    It records into a ring of its own that is gone afterwards.
+    It records into a ring of its own that is freed afterwards.
     """
     scratch = Ring(system, slots=16)
     record, _ = make_record(scratch, system)
@@ -44,7 +44,7 @@ def wrapper_ns(system: System) -> int:
 def _wrapped(
     original: Callable[..., Any], record: Callable[..., None], now: Callable[[], int]
 ) -> Callable[..., Any]:
-    """What every wrapper does, and nothing that only some do."""
+    """The work that all wrappers have in common."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns, key = now(), id(self)

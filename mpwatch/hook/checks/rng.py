@@ -1,4 +1,4 @@
-"""Random generators that a dataset brought along: equal states in two workers are a mistake."""
+"""Random generators inside a dataset: equal states in two workers are a mistake."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 walk = load("object_walk").walk
 LOOKED_AT = 300
 DEPTH = 5
-"""Objects of a dataset looked at, the nearest first: `dataset.transform.steps[0].rng` is four deep.
-To look at one copies the page it lies on, where a worker was forked."""
+"""Objects of a dataset examined, nearest first: `dataset.transform.steps[0].rng` has depth four.
+In a forked worker, reading an object copies its page."""
 
 
 def note_states(session: Context, dataset: Any, worker_id: int) -> None:
-    """Note a hash of every generator's state, as a worker's first batch begins.
+    """Note a hash of each generator's state before the first batch of a worker.
 
-    `random`, torch and since 1.13 also numpy are seeded by torch for each worker; what the dataset
-    itself holds is a copy of the parent's unless a `worker_init_fn` seeds it.
+    Torch seeds `random`, itself and since 1.13 also numpy in each worker; generators inside the
+    dataset are copies of the parent's unless a `worker_init_fn` seeds them.
     """
     hashes = {}
     near = ((f"dataset{path}", part) for path, part in walk(dataset, DEPTH))
@@ -43,15 +43,15 @@ def note_states(session: Context, dataset: Any, worker_id: int) -> None:
 
 
 def _state_of(thing: Any) -> bytes | None:
-    """The state of a generator as bytes, or `None` if it is none."""
+    """The state of a generator as bytes; `None` for other objects."""
     kind = f"{module_of_class(type(thing))}.{class_name(type(thing))}"
     if kind == "torch._C.Generator":
         if thing.device.type != "cpu":
-            return None  # to read one of a GPU waits for the GPU
+            return None  # reading one of a GPU waits for the GPU
         return bytes(thing.get_state().numpy().tobytes())
     if kind == "numpy.random._generator.Generator":
         if not module_of_class(type(thing.bit_generator)).startswith("numpy.random."):
-            return None  # the program's own, whose state is a property of its class
+            return None  # a class of the program: reading the state would run its property
         return repr(thing.bit_generator.state).encode()
     if kind == "numpy.random.mtrand.RandomState":
         return _words_of(thing)
@@ -61,10 +61,10 @@ def _state_of(thing: Any) -> bytes | None:
 
 
 def _words_of(legacy: Any) -> bytes:
-    """The state of one of numpy's older generators, of which `numpy.random` itself holds one.
+    """The state of one of numpy's older generators, such as the one of `numpy.random` itself.
 
-    The words of a Mersenne Twister as they lie in memory: to write the array out as text took 3 ms
-    of every worker's start, this takes 0.1.
+    The words of a Mersenne Twister as bytes of its array: formatting the array as text took 3 ms
+    of every worker's start, this takes 0.1 ms.
     """
     state = legacy.get_state(legacy=False)
     key = state["state"].pop("key", None)

@@ -1,9 +1,9 @@
-"""Models handed to processes that train them: are their parameters shared at all?
+"""Models passed to processes that train them, whose parameters are not shared.
 
-Noted is what can hardly be meant: a process steps an optimizer over parameters that were shared
-when it was born and are not any more, or over a model that several running processes were handed
-by fork, unshared and with nothing in their arguments to send a result back through. Programs that
-average what their processes learn by other means are left alone.
+Two cases are noted, which are hardly intended. A process steps an optimizer over parameters that
+were shared when it started and are not any more. Or it steps a model that several running processes
+received by fork, unshared, with nothing in their arguments to send a result back. Programs that
+average parameters by other means are not examined.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _object_walk = load("object_walk")
 is_module, is_tensor = _object_walk.is_module, _object_walk.is_tensor
 walk: Callable[..., Iterator[tuple[str, Any]]] = _object_walk.walk
 CHECKS = (1, 8, 64, 512)
-"""Steps of an optimizer after which its parameters are looked at; then the look-out ends."""
+"""Numbers of optimizer steps after which parameters are examined; the last one ends it."""
 MODULES = 8
 _WAYS_BACK = (
     "connection",
@@ -36,7 +36,7 @@ _WAYS_BACK = (
     "shared_memory",
     "sharedctypes",
 )
-"""Modules of `multiprocessing` by whose objects a child may send back what it learned."""
+"""Modules of `multiprocessing` by whose objects a child may send parameters back."""
 _TOGETHER = ("deepspeed", "horovod", "mpi4py", "ray")
 """Packages that average parameters over processes."""
 
@@ -59,7 +59,7 @@ _OF_ANY_PROCESS = frozenset(
 
 
 class SharedParameters:
-    """The models that this process hands over, and in a child those that it was handed."""
+    """The models that this process passes to children, and in a child those that it received."""
 
     __slots__ = ("_arrived", "_given", "_handle", "_note_event", "_steps")
 
@@ -68,7 +68,7 @@ class SharedParameters:
         self._given: dict[int, tuple[Any, str, list[Any]]] = {}
         """Model, target, and the processes started with it, by the model's `id`; all weakly."""
         self._arrived: list[tuple[Any, set[str], int]] = []
-        """Model, parameters shared at birth, processes it was handed to; all by weak reference."""
+        """Model, parameters shared at the start, processes that received it; by weak reference."""
         self._handle: Any = None
         self._steps = 0
 
@@ -81,7 +81,7 @@ class SharedParameters:
                 raise
 
     def arrive(self, process: Any) -> None:
-        """Be in a new process and look at what it was handed; never raises."""
+        """Examine the arguments of this new process; never raises."""
         try:
             if self._handle is None:
                 self._arrive(process)
@@ -90,7 +90,7 @@ class SharedParameters:
                 raise
 
     def leave(self) -> None:
-        """Listen to optimizers no longer."""
+        """Remove the hook of optimizers."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
@@ -109,7 +109,7 @@ class SharedParameters:
         self._arrived = []
         for model in _models(process) if optimizers is not None else ():
             shared = {name for name, each in _parameters(model) if each.is_shared()}
-            siblings = 0 if _has_a_way_back(process) else self._siblings(model)
+            siblings = 0 if _can_send_back(process) else self._siblings(model)
             if shared or siblings > 1:
                 self._arrived.append((weakref.ref(model), shared, siblings))
         if self._arrived and optimizers is not None:
@@ -117,9 +117,9 @@ class SharedParameters:
             self._handle = optimizers.register_optimizer_step_post_hook(self._stepped)
 
     def _siblings(self, model: Any) -> int:
-        """How many processes run that were handed this model, this one included.
+        """Number of running processes that received this model, this one included.
 
-        `Process.start` has just asked for those that ended (`multiprocessing.process._cleanup`).
+        `Process.start` has just polled those that exited (`multiprocessing.process._cleanup`).
         """
         known = self._given.get(id(model))
         if known is None or known[0]() is not model:
@@ -129,7 +129,7 @@ class SharedParameters:
         return sum(1 for popen in popens if getattr(popen, "returncode", None) is None)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        """Be called after a step of any optimizer."""
+        """Called after a step of any optimizer."""
         self._steps += 1
         if self._steps not in CHECKS:
             return
@@ -141,8 +141,8 @@ class SharedParameters:
                 raise
 
     def _is_settled(self, optimizer: Any) -> bool:
-        """Note parameters that are stepped and not shared; whether there is nothing more to see."""
-        if _learns_together():
+        """Note parameters that are stepped and not shared; `True` if nothing is left to check."""
+        if _is_synchronised():
             return True
         stepped = {id(each) for group in optimizer.param_groups for each in group["params"]}
         for reference, shared, siblings in self._arrived:
@@ -174,16 +174,16 @@ class SharedParameters:
 
 
 def _models(process: Any) -> list[Any]:
-    """The models that a process brings along, those inside others excluded."""
+    """The models that a process receives, without those inside other models."""
     found: list[Any] = []
-    for _, part in walk(_brought(process), 3):
+    for _, part in walk(_received(process), 3):
         if is_module(part) and not any(part is inner for m in found for inner in _inside(m)):
             found.append(part)
     return found[:MODULES]
 
 
-def _brought(process: Any) -> tuple[Any, ...]:
-    """Arguments of a process, what a subclass keeps on `self`, and whose method is its target."""
+def _received(process: Any) -> tuple[Any, ...]:
+    """Arguments of a process, attributes of a subclass, and the object whose method it runs."""
     known = attributes(process)
     target = known.get("_target")
     arguments: list[Any] = [known.get("_args", ()), known.get("_kwargs", {})]
@@ -199,9 +199,9 @@ def _inside(model: Any) -> list[Any]:
 
 
 def _parameters(model: Any) -> list[tuple[str, Any]]:
-    """Parameters of a model that are trained, with their names.
+    """Trainable parameters of a model, with their names.
 
-    None where the program listens to what is done with tensors.
+    Empty while a mode of the program intercepts calls on tensors.
     """
     if sys.modules["torch"]._C._len_torch_function_stack():
         return []
@@ -214,10 +214,10 @@ def _parameters(model: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _has_a_way_back(process: Any) -> bool:
-    """Whether a child could send something to others by what it was handed, or by a global."""
+def _can_send_back(process: Any) -> bool:
+    """Whether a child could send something back by its arguments, or by a global variable."""
     main = vars(sys.modules["__main__"])
-    for _, part in itertools.chain(walk(process), walk(_brought(process)), walk(main, 1)):
+    for _, part in itertools.chain(walk(process), walk(_received(process)), walk(main, 1)):
         package, _, module = module_of_class(type(part)).partition(".")
         if package == "multiprocessing" and module in _WAYS_BACK:
             return True
@@ -226,8 +226,8 @@ def _has_a_way_back(process: Any) -> bool:
     return False
 
 
-def _learns_together() -> bool:
-    """Whether something else than shared memory keeps the processes' parameters alike."""
+def _is_synchronised() -> bool:
+    """Whether something other than shared memory synchronises the parameters."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return True

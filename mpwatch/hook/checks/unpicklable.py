@@ -1,4 +1,4 @@
-"""Why an object does not pickle."""
+"""The part of an object that does not pickle."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _NEVER = frozenset(
 def path_to_unpicklable(thing: Any, text: str) -> str | None:
     """The path to the nearest part of an object that pickle refuses, or None if none is known.
 
-    Nothing is pickled to find out: that would call the program's methods once more. Known are
-    functions and classes that no name leads to, the types in `_NEVER`, and the type that the text
-    of the exception names.
+    Nothing is pickled for this: that would call the program's methods again. Known are functions
+    and classes that cannot be found by name, the types in `_NEVER`, and the type named in the text
+    of the exception.
 
     Args:
-        thing: What could not be pickled.
+        thing: The object that could not be pickled.
         text: The message of the exception.
     """
     if _is_refused(thing, text):
@@ -60,7 +60,7 @@ def path_to_unpicklable(thing: Any, text: str) -> str | None:
 
 
 def _is_refused(part: Any, text: str) -> bool:
-    """Whether pickle refuses this object, whatever it contains."""
+    """Whether pickle refuses this object itself, without its contents."""
     kind = type(part)
     if kind is FunctionType or is_a(part, type):
         name = part.__qualname__ if kind is FunctionType else class_name(part)

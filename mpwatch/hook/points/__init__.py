@@ -1,15 +1,18 @@
-"""Where the hook listens, a module for each part of torch or the standard library.
+"""The patch points: what the hook replaces or reads in the standard library and in torch.
 
-A wrapper calls the original first and keeps its own bookkeeping out of the way: `Session.record`
-and `Session.note` never raise, and anything else they must survive is caught and told apart by
-`errors.is_ours`.
+A wrapper calls the original first and passes its result or exception on unchanged. Its own work
+raises nothing: `Session.record` and `Session.note` never do, and other exceptions are caught and
+told apart from those of the program's signal handlers by `foreign_exceptions.is_ours`. If the
+original raises, most wrappers record EXCEPTION and add a note `exception` (`Session.failed`).
 """
 
 from __future__ import annotations
 
 import sys
 
+from ..lifecycle.patcher import Point, attribute
 from . import (
+    collectives,
     cuda,
     cuda_ipc,
     forking,
@@ -26,31 +29,121 @@ from . import (
     thread_errors,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..lifecycle.patcher import Point
+_PROCESS = "multiprocessing.process"
+_SHARER = "multiprocessing.resource_sharer"
+_QUEUES = "multiprocessing.queues"
+_STORAGE = "torch.storage"
+_REDUCTIONS = sharing.REDUCTIONS
+_LOADER = "torch.utils.data.dataloader"
+_ITERATOR = "_MultiProcessingDataLoaderIter"
+_FETCH = "torch.utils.data._utils.fetch"
 
+# fmt: off
+# One row on at most two lines.
 TABLE = (
-    *processes.POINTS,
-    *process_exit.POINTS,
-    *start_method.POINTS,
-    *queues.POINTS,
-    *pools.POINTS,
-    *resource_sharer.POINTS,
-    *thread_errors.POINTS,
-    *pickling.POINTS,
-    *sharing.POINTS,
-    *loader.POINTS,
-    *cuda.POINTS,
-    *cuda_ipc.POINTS,
-    *rendezvous.POINTS,
-    *forking.POINTS,
+    # Point(name, module, how, since): `attribute(path, wrap)` replaces one attribute of the module
+    # by what `wrap` returns; any other function does something else once the module is imported.
+
+    # processes.py: records PROCESS_START, PROCESS_JOIN; notes birth
+    Point("handed models", _PROCESS, processes.stop_model_checks),
+    Point("Process.start", _PROCESS, attribute("BaseProcess.start", processes.wrap_start)),
+    Point("Process.join", _PROCESS, attribute("BaseProcess.join", processes.wrap_join)),
+    Point("get_preparation_data", "multiprocessing.spawn",
+          attribute("get_preparation_data", processes.wrap_get_preparation_data)),
+
+    # process_exit.py: notes exit
+    Point("Process.run", _PROCESS, attribute("BaseProcess.run", process_exit.wrap_run)),
+    Point("Process._bootstrap", _PROCESS,
+          attribute("BaseProcess._bootstrap", process_exit.wrap_bootstrap)),
+    Point("os._exit", "os", attribute("_exit", process_exit.wrap_os_exit)),
+    Point("end of main", "threading", process_exit.call_when_main_ends),
+
+    # start_method.py: notes exception
+    Point("start method", "multiprocessing.context", start_method.install),
+
+    # queues.py: records QUEUE_PUT, QUEUE_GET; notes lost-item; gauges sites, queues, job
+    Point("queue gauges", _QUEUES, queues.add_gauges),
+    Point("Queue.put", _QUEUES, attribute("Queue.put", queues.wrap_put)),
+    Point("Queue.get", _QUEUES, attribute("Queue.get", queues.wrap_get)),
+    Point("JoinableQueue.put", _QUEUES, attribute("JoinableQueue.put", queues.wrap_put)),
+    Point("SimpleQueue.put", _QUEUES, attribute("SimpleQueue.put", queues.wrap_put)),
+    Point("SimpleQueue.get", _QUEUES, attribute("SimpleQueue.get", queues.wrap_get)),
+    Point("Queue._on_queue_feeder_error", _QUEUES,
+          attribute("Queue._on_queue_feeder_error", queues.wrap_feeder_error)),
+
+    # pools.py: gauges pools
+    Point("pools gauge", "multiprocessing.util", pools.add_gauge),
+
+    # resource_sharer.py: notes ticket-failed; gauges sharer, sharer_tickets
+    Point("DupFd.detach", _SHARER, attribute("DupFd.detach", resource_sharer.wrap_detach)),
+    Point("resource_sharer tickets", _SHARER, resource_sharer.add_gauges),
+
+    # thread_errors.py: notes thread-died, exception
+    Point("threading.excepthook", "threading",
+          attribute("excepthook", thread_errors.wrap_excepthook)),
+    Point("resource sharer", _SHARER, thread_errors.note_uncaught_in("resource sharer")),
+    # It also reports what a child cannot unpickle or import: the server's loop is still running.
+    Point("forkserver child", "multiprocessing.forkserver",
+          thread_errors.note_uncaught_in("main", "forkserver")),
+
+    # pickling.py: notes unpicklable, many-storages
+    Point("reduction.dump", "multiprocessing.reduction", attribute("dump", pickling.wrap_dump)),
+
+    # sharing.py: records SHARE, REBUILD, CUDA_SHARE, CUDA_REBUILD, CACHE_SWEEP; gauges shared_cache
+    Point("_new_shared", _STORAGE,
+          attribute("_StorageBase._new_shared", sharing.wrap_make_shared)),
+    Point("share_memory_", _STORAGE,
+          attribute("UntypedStorage.share_memory_", sharing.wrap_make_shared)),
+    Point("reduce_storage", "torch.multiprocessing", sharing.replace_reducer),
+    Point("SharedCache.__setitem__", _REDUCTIONS,
+          attribute("SharedCache.__setitem__", sharing.wrap_setitem)),
+    Point("SharedCache sweeps", _REDUCTIONS,
+          attribute("SharedCache.free_dead_references", sharing.wrap_free_dead_references)),
+    Point("storage_from_cache", _REDUCTIONS,
+          attribute("storage_from_cache", sharing.wrap_storage_from_cache)),
+    Point("shared_cache gauge", _REDUCTIONS, sharing.add_gauge),
+
+    # loader.py: records LOADER_START, LOADER_STOP, LOADER_NEXT, LOADER_PUT_INDEX,
+    # LOADER_FETCH_BEGIN, LOADER_FETCH; notes foreign-shutdown; gauges loaders, worker
+    Point("loader gauges", _LOADER, loader.add_gauges),
+    Point("loader _reset", _LOADER, attribute(f"{_ITERATOR}._reset", loader.wrap_reset)),
+    Point("loader _next_data", _LOADER,
+          attribute(f"{_ITERATOR}._next_data", loader.wrap_next_data)),
+    Point("loader _try_get_data", _LOADER, loader.wrap_try_get_data_if_waiting),
+    Point("loader _try_put_index", _LOADER,
+          attribute(f"{_ITERATOR}._try_put_index", loader.wrap_try_put_index)),
+    Point("loader _shutdown_workers", _LOADER,
+          attribute(f"{_ITERATOR}._shutdown_workers", loader.wrap_shutdown_workers)),
+    Point("map fetch", _FETCH, attribute("_MapDatasetFetcher.fetch", loader.wrap_fetch)),
+    Point("iterable fetch", _FETCH, attribute("_IterableDatasetFetcher.fetch", loader.wrap_fetch)),
+
+    # cuda.py: records CUDA_INIT; notes cuda-init; gauges cuda (on request)
+    Point("torch.cuda._queued_calls", "torch.cuda", cuda.call_when_initialised),
+    Point("cuda allocator gauge", "torch.cuda", cuda.add_allocator_gauge),
+
+    # cuda_ipc.py: gauges cuda_lent
+    Point("_share_cuda_", _STORAGE, cuda_ipc.install),
+
+    # rendezvous.py: notes exception; gauges rendezvous
+    Point("rendezvous store", "torch.distributed.rendezvous", rendezvous.install),
+
+    # collectives.py: gauges collectives
+    Point("process groups", "torch.distributed.distributed_c10d", collectives.install),
+
+    # forking.py: ends the hook's thread before a call and starts it again afterwards
+    *(Point(f"os.{name}", "os", attribute(name, forking.wrap_single_threaded), "3.12")
+      for name in forking.SINGLE_THREADED),
+    *(Point(f"os.{name}", "os", attribute(name, forking.wrap_fork), "3.12")
+      for name in forking.FORKS),
+
+    # environment.py: under `mpwatch run` only, see `table`; passes the hook on to programs
 )
+# fmt: on
 """All patch points. Modules that are loaded are patched at once, in this order."""
 
 
 def table() -> tuple[Point, ...]:
-    """The patch points of this process: those of programs only in a job of `mpwatch run`."""
+    """The patch points of this process: with those of `environment.py` under `mpwatch run`."""
     if "_mpwatch_startup" not in sys.modules:
         return TABLE
     from . import environment

@@ -1,9 +1,8 @@
-"""CUDA, without ever initialising it."""
+"""The initialisation of CUDA, and the figures of its allocator; the hook initialises nothing."""
 
 from __future__ import annotations
 
 from .. import wire
-from ..lifecycle.patcher import Point
 from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Undo
 
 
-def _on_init(module: ModuleType, session: Context) -> Undo:
-    """Be called when the program initialises CUDA: torch keeps a list for exactly that.
+def call_when_initialised(module: ModuleType, session: Context) -> Undo:
+    """Record the initialisation of CUDA, by an entry in torch's list of calls to make then.
 
-    `_queued_calls` holds pairs of a function and the stack that queued it, torch 2.1 to 2.15; once
-    CUDA is up nobody reads it any more.
+    `_queued_calls` holds pairs of a function and the stack that queued it, torch 2.1 to 2.15. Torch
+    does not read it again once CUDA is initialised.
     """
     queue: list[Any] = module._queued_calls
 
@@ -42,13 +41,13 @@ def _on_init(module: ModuleType, session: Context) -> Undo:
     return undo
 
 
-def _allocator(module: ModuleType, session: Context) -> Undo:
-    """Allocator readings, once the program has initialised CUDA, and only for a request that asks.
+def add_allocator_gauge(module: ModuleType, session: Context) -> Undo:
+    """Add the gauge `cuda`, read only for a request that names it, once CUDA is initialised.
 
     `torch._C._cuda_memoryStats` takes the lock of the caching allocator and keeps the GIL meanwhile
     (`THCPModule_memoryStats` in torch/csrc/cuda/Module.cpp, torch 2.1 to 2.7). A thread that frees
-    cached memory holds that lock while `cudaFree` waits for running kernels, and has given the GIL
-    away (`THCPModule_emptyCache`). Behind a kernel that never ends the reading would therefore stop
+    cached memory holds that lock while `cudaFree` waits for running kernels, and has released the
+    GIL (`THCPModule_emptyCache`). If a kernel never ends, the reading would therefore stop
     the whole process, and no time limit applies to a lock in C++. So it is not among the gauges
     that are read at intervals: a request has to name it (`wire.ASKS`).
     """
@@ -73,9 +72,3 @@ def _allocator(module: ModuleType, session: Context) -> Undo:
 
     session.on_request["cuda"] = cuda
     return lambda: session.drop_gauges("cuda")
-
-
-POINTS = (
-    Point("torch.cuda._queued_calls", "torch.cuda", _on_init),
-    Point("cuda allocator gauge", "torch.cuda", _allocator),
-)

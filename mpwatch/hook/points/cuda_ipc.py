@@ -1,9 +1,9 @@
-"""CUDA memory lent to other processes: each send goes to `checks.cuda_lent`."""
+"""CUDA memory shared with other processes: each send is counted by `checks.cuda_lent`."""
 
 from __future__ import annotations
 
 from .. import checks
-from ..lifecycle.patcher import Point, attribute
+from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
@@ -40,7 +40,8 @@ def _share_cuda(original: Callable[..., Any], session: Context) -> Callable[...,
     return _share_cuda_
 
 
-def _install(module: ModuleType, session: Context) -> Undo:
+def install(module: ModuleType, session: Context) -> Undo:
+    """Wrap the method that sends CUDA memory; the gauge is added with the first send."""
     undo = attribute("TypedStorage._share_cuda_", _share_cuda)(module, session)
 
     def undo_both() -> None:
@@ -48,6 +49,3 @@ def _install(module: ModuleType, session: Context) -> Undo:
         undo()
 
     return undo_both
-
-
-POINTS = (Point("_share_cuda_", "torch.storage", _install),)

@@ -1,14 +1,14 @@
-"""`os.fork`, and the calls of `os` that the kernel refuses to a process of several threads.
+"""`os.fork`, and the functions of `os` that the kernel refuses to a process of several threads.
 
-On Pythons that count threads for their warning after all else (see `forks`) the hook's
-thread can start again only once `os.fork` has returned. The replacement has no frame of its own, so
-a warning still points to the program's line, and so does a traceback.
+Some Pythons count the threads for their warning as the last step of a fork (see `lifecycle.fork`).
+There the hook's thread can start again only once `os.fork` has returned. The replacement has no
+frame of its own, so warnings and tracebacks still point to the program's line.
 
 `unshare(CLONE_NEWUSER)` and `setns` to a user namespace fail with EINVAL in a process of several
 threads (unshare(2), setns(2)). So the hook's thread ends before `os.unshare` and `os.setns`, which
-Python has since 3.12, and starts again after them. A program that calls the C library by ctypes or
-from an extension cannot be heard: there the call fails while the hook is attached, also in forked
-children, which get a thread with their first record.
+Python has since 3.12, and starts again after them. Calls of the C library by ctypes or from an
+extension cannot be seen: they fail while the hook is attached, also in forked children, whose
+thread starts with their first record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import sys
 
 from ..lifecycle.fork import counts_late
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
@@ -29,17 +28,21 @@ if TYPE_CHECKING:
     from ..context import Context
 
 
-def _fork(original: Callable[[], Any], session: Context) -> Callable[[], Any]:
+def wrap_fork(original: Callable[[], Any], session: Context) -> Callable[[], Any]:
+    """Start the hook's thread again once the original has returned in the parent."""
+
     def returned(result: Any) -> Any:
-        # In the child this does nothing: there the hook sleeps until something happens.
+        # In the child this does nothing: there the hook starts with the first record.
         session.resume()
         return result
 
-    # What `iter` makes calls the original once for each `next`, for ever: it never gives None.
+    # The iterator calls the original once for each `next`, without end: it never returns None.
     return functools.partial(next, map(returned, iter(original, None)))
 
 
-def _alone(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """End the hook's thread for the time of one call."""
+
     def alone(*args: Any, **kwargs: Any) -> Any:
         session.stop_thread()
         try:
@@ -54,19 +57,7 @@ def _alone(original: Callable[..., Any], session: Context) -> Callable[..., Any]
     return alone
 
 
-_ALONE = tuple(
-    Point(f"os.{name}", "os", attribute(name, _alone), "3.12")
-    for name in ("unshare", "setns")
-    if hasattr(os, name)
-)
-POINTS = (
-    *_ALONE,
-    *(
-        (
-            Point("os.fork", "os", attribute("fork", _fork), "3.12"),
-            Point("os.forkpty", "os", attribute("forkpty", _fork), "3.12"),
-        )
-        if counts_late(sys.version_info[:3])
-        else ()
-    ),
-)
+SINGLE_THREADED = tuple(name for name in ("unshare", "setns") if hasattr(os, name))
+"""Functions of `os` that the kernel may refuse to a process of several threads; Python 3.12."""
+FORKS = ("fork", "forkpty") if counts_late(sys.version_info[:3]) else ()
+"""Functions of `os` after which the hook's thread has to be started by a wrapper."""

@@ -1,7 +1,7 @@
-"""The DataLoader: its iterator in main, its fetchers in the workers.
+"""The DataLoader: its iterator in the main process, its fetchers in the workers.
 
-`_worker_loop` is named in pickles and stays untouched; it is seen through the fetcher it calls. So
-is `__init__`: a wrapper around it would shift the line that its warnings point to.
+Two functions are not replaced. `_worker_loop` is named in pickles, so a worker is observed through
+the fetcher that it calls. A wrapper of `__init__` would change the line of its warnings.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from .. import checks, wire
-from ..lifecycle.patcher import Point, attribute
+from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
 from .thread_errors import nothing_to_undo
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Undo
     from ..state.loader_state import LoaderState
 
+FIRST_BATCHES = 2
+"""Number of batches of each worker that `checks.iterable_samples` compares."""
+_ITERATOR = "_MultiProcessingDataLoaderIter"
+
 
 def _begin(session: Context, reading: LoaderState, iterator: Any) -> None:
-    # A wrapper that somebody wrapped in turn is still called after the hook has left.
+    # A wrapper that another library has wrapped in turn is still called after detaching.
     if session.state != "off":
         reading.begin(iterator)
 
 
-def _next_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_next_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record each batch that the program receives, and since when it waits for one."""
     record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_NEXT
     find, of = session.loaders.find, session.loaders.of
 
@@ -59,11 +64,11 @@ def _next_data(original: Callable[..., Any], session: Context) -> Callable[..., 
     return next_data
 
 
-def _late(module: ModuleType, session: Context) -> Undo:
-    """Hear of iterators that wait already, in a `_next_data` that nobody has wrapped."""
+def wrap_try_get_data_if_waiting(module: ModuleType, session: Context) -> Undo:
+    """Observe iterators that are already waiting in an unwrapped `_next_data`."""
     if not any(_is_in_next_data(frame) for frame in sys._current_frames().values()):
         return nothing_to_undo
-    return attribute(f"{_ITERATOR}._try_get_data", _try_get_data)(module, session)
+    return attribute(f"{_ITERATOR}._try_get_data", _wrap_try_get_data)(module, session)
 
 
 def _is_in_next_data(frame: Any) -> bool:
@@ -72,7 +77,7 @@ def _is_in_next_data(frame: Any) -> bool:
     return frame is not None
 
 
-def _try_get_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def _wrap_try_get_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     of, now = session.loaders.of, session.system.monotonic_ns
 
     def try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +102,8 @@ def _try_get_data(original: Callable[..., Any], session: Context) -> Callable[..
     return try_get_data
 
 
-def _try_put_index(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_try_put_index(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record each batch that is requested from a worker."""
     record, now, kind = session.record, session.system.monotonic_ns, wire.LOADER_PUT_INDEX
     find, of = session.loaders.find, session.loaders.of
 
@@ -118,7 +124,8 @@ def _try_put_index(original: Callable[..., Any], session: Context) -> Callable[.
     return try_put_index
 
 
-def _reset(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_reset(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record the start of an epoch."""
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
@@ -138,7 +145,8 @@ def _reset(original: Callable[..., Any], session: Context) -> Callable[..., Any]
     return reset
 
 
-def _shutdown_workers(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_shutdown_workers(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record the end of an iterator; note one that another process ends."""
     record, now = session.record, session.system.monotonic_ns
     readings = session.loaders
 
@@ -161,7 +169,8 @@ def _shutdown_workers(original: Callable[..., Any], session: Context) -> Callabl
     return shutdown_workers
 
 
-def _fetch(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_fetch(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record the beginning and end of each fetch in a worker."""
     record, now, worker = session.record, session.system.monotonic_ns, session.worker
     begins, ends, first = wire.LOADER_FETCH_BEGIN, wire.LOADER_FETCH, _FirstBatches()
 
@@ -197,7 +206,7 @@ def _fetch(original: Callable[..., Any], session: Context) -> Callable[..., Any]
 
 
 class _FirstBatches:
-    """Has the first batches of an iterable dataset looked at: see `checks.iterable_samples`."""
+    """Passes the first batches of an iterable dataset to `checks.iterable_samples`."""
 
     __slots__ = ("_samples", "count")
 
@@ -206,7 +215,7 @@ class _FirstBatches:
         self._samples: Any = None
 
     def take(self, session: Context, worker: Any, dataset: Any, batch: Any) -> None:
-        """Look at one batch."""
+        """Examine one batch."""
         self.count += 1
         if self._samples is None:
             self._samples = checks.load("iterable_samples").FirstSamples()
@@ -218,7 +227,7 @@ def _note_states(session: Context, dataset: Any, worker_id: int) -> None:
 
 
 def _recognise(session: Context) -> bool:
-    """Whether this is a worker after all: the hook may have come in long after its birth."""
+    """Whether this process is a worker that was started before the hook was attached."""
     info = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
     if info is None or getattr(info, "worker_method", "multiprocessing") != "multiprocessing":
         return False
@@ -226,7 +235,8 @@ def _recognise(session: Context) -> bool:
     return True
 
 
-def _gauges(module: ModuleType, session: Context) -> Undo:
+def add_gauges(module: ModuleType, session: Context) -> Undo:
+    """Add the gauges `loaders` and `worker`."""
     session.gauges["loaders"] = session.loaders.show
     session.gauges["worker"] = session.worker.show
 
@@ -237,36 +247,11 @@ def _gauges(module: ModuleType, session: Context) -> Undo:
     return undo
 
 
-def _guard(session: Context, look: Callable[..., Any], *args: Any) -> None:
-    """Look at torch's private state; a torch that keeps it elsewhere costs that reading only."""
+def _guard(session: Context, read: Callable[..., Any], *args: Any) -> None:
+    """Read private state of torch; where a version keeps it elsewhere, only this is missing."""
     try:
-        look(*args)
+        read(*args)
     except Exception as error:
         if not foreign_exceptions.is_ours(error):
             raise
-        session.patcher.missing[f"loader {look.__name__}"] = f"{type(error).__name__}: {error}"
-
-
-FIRST_BATCHES = 2
-"""Of each worker, as many as `checks.iterable_samples` needs."""
-_ITERATOR = "_MultiProcessingDataLoaderIter"
-_DATALOADER = "torch.utils.data.dataloader"
-_FETCH = "torch.utils.data._utils.fetch"
-POINTS = (
-    Point("loader gauges", _DATALOADER, _gauges),
-    Point("loader _reset", _DATALOADER, attribute(f"{_ITERATOR}._reset", _reset)),
-    Point("loader _next_data", _DATALOADER, attribute(f"{_ITERATOR}._next_data", _next_data)),
-    Point("loader _try_get_data", _DATALOADER, _late),
-    Point(
-        "loader _try_put_index",
-        _DATALOADER,
-        attribute(f"{_ITERATOR}._try_put_index", _try_put_index),
-    ),
-    Point(
-        "loader _shutdown_workers",
-        _DATALOADER,
-        attribute(f"{_ITERATOR}._shutdown_workers", _shutdown_workers),
-    ),
-    Point("map fetch", _FETCH, attribute("_MapDatasetFetcher.fetch", _fetch)),
-    Point("iterable fetch", _FETCH, attribute("_IterableDatasetFetcher.fetch", _fetch)),
-)
+        session.patcher.missing[f"loader {read.__name__}"] = f"{type(error).__name__}: {error}"

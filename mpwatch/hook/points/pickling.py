@@ -1,11 +1,10 @@
-"""Objects on their way into spawned children: why one does not pickle, and what it holds."""
+"""Objects that are pickled for spawned children: why one fails, and where its storages are."""
 
 from __future__ import annotations
 
 import pickle
 
 from .. import checks
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import class_name, is_a
 
@@ -17,23 +16,24 @@ if TYPE_CHECKING:
     from ..context import Context
 
 MANY = 200
-"""Storages in one object worth a look: forkserver refuses 252, and each is a mapping."""
+"""Storages in one object that are searched for: forkserver fails at 252, each is a mapping."""
 
 
-def _dump(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-    here, noted = session.here, Burden(session)
+def wrap_dump(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note an object that does not pickle, and one that holds many storages."""
+    here, many = session.here, ManyStorages(session)
 
     def dump(thing: Any, *args: Any, **kwargs: Any) -> Any:
         own = here.own
-        own.shares, own.burden = 0, None
+        own.shares, own.storages_path = 0, None
         try:
             result = original(thing, *args, **kwargs)
         except BaseException as error:
             _note_unpicklable(session, thing, error)
-            noted.weigh(thing)
+            many.find(thing)
             foreign_exceptions.unframe(error)
             raise
-        noted.weigh(thing)
+        many.find(thing)
         return result
 
     return dump
@@ -57,8 +57,8 @@ def _note_unpicklable(session: Context, thing: Any, error: BaseException) -> Non
             raise
 
 
-class Burden:
-    """Notes where in an object the many storages are that had to be shared for a new process."""
+class ManyStorages:
+    """Notes which part of an object holds many storages that were shared for a new process."""
 
     __slots__ = ("_known", "_session")
 
@@ -66,8 +66,8 @@ class Burden:
         self._session = session
         self._known: tuple[str, int, str] | None = None
 
-    def weigh(self, thing: Any) -> None:
-        """Look where they are if they are many; workers that get the same are noted once."""
+    def find(self, thing: Any) -> None:
+        """Find the part that holds them if they are many; equal objects are noted once."""
         own = self._session.here.own
         if own.shares < MANY:
             return
@@ -78,10 +78,7 @@ class Burden:
                 self._session.note(
                     "many-storages", path=self._known[2], object=kind, storages=shared
                 )
-            own.burden = self._known[2]
+            own.storages_path = self._known[2]
         except Exception as error:
             if not foreign_exceptions.is_ours(error):
                 raise
-
-
-POINTS = (Point("reduction.dump", "multiprocessing.reduction", attribute("dump", _dump)),)

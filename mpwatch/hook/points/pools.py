@@ -1,8 +1,8 @@
-"""Pools of processes: how much is outstanding, and which processes do it.
+"""Pools of processes: how many tasks are outstanding, and which processes work on them.
 
-Nothing is replaced. A `multiprocessing.pool.Pool` keeps all that its end needs in an entry of
-`multiprocessing.util`'s table of finalizers, an executor in the thread that manages it. Only
-numbers are taken: a pool or a result held by the hook's thread could end there.
+Nothing is replaced. A `multiprocessing.pool.Pool` keeps what its finalizer needs in an entry of
+`multiprocessing.util`'s table of finalizers, an executor in its manager thread. Only
+numbers are read: a pool or a result that the hook's thread held could be freed there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import sys
 from types import FunctionType, MethodType
 
-from ..lifecycle.patcher import Point
 from ..safe import foreign_exceptions
 from ..safe.one_call import through
 
@@ -51,9 +50,9 @@ def _pools() -> list[dict[str, Any]] | None:
 
 
 def _is_pools(registry: dict[Any, Any], key: Any) -> bool:
-    """Whether an entry of the table of finalizers is the one of a pool.
+    """Whether an entry of the table of finalizers belongs to a pool.
 
-    Callbacks may be any callable of the program; only a function is asked for its name.
+    A callback may be any callable of the program; the name is read from functions only.
     """
     if through((key,), registry.get, _callback, type)[0] is not MethodType:
         return False
@@ -66,7 +65,7 @@ def _process_pools() -> Iterator[dict[str, Any]]:
     here = os.getpid()
     registry = getattr(sys.modules.get("multiprocessing.util"), "_finalizer_registry", {})
     for key in tuple(registry):
-        # A plain fork copies the table; the pools in it remain the parent's.
+        # A plain fork copies the table; the pools in it belong to the parent.
         try:
             if not _is_pools(registry, key) or through((key,), registry.get, _pid)[0] != here:
                 continue
@@ -75,7 +74,7 @@ def _process_pools() -> Iterator[dict[str, Any]]:
             workers = map(_workers, map(_args, map(registry.get, (key,))))
             pids = through(itertools.chain.from_iterable(workers), _worker_pid)
         except (AttributeError, RuntimeError) as error:
-            # It has ended meanwhile.
+            # The pool has ended meanwhile.
             if not foreign_exceptions.is_ours(error):
                 raise
             continue
@@ -112,9 +111,7 @@ def _executors() -> Iterator[dict[str, Any]]:
         }
 
 
-def _gauge(module: ModuleType, session: Context) -> Undo:
+def add_gauge(module: ModuleType, session: Context) -> Undo:
+    """Add the gauge `pools`."""
     session.gauges["pools"] = _pools
     return lambda: session.drop_gauges("pools")
-
-
-POINTS = (Point("pools gauge", "multiprocessing.util", _gauge),)

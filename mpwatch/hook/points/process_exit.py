@@ -1,11 +1,10 @@
-"""How processes end: the exception that ended one, `sys.exit`, `os._exit`, Ctrl-C."""
+"""How processes exit: by an exception, `sys.exit`, `os._exit` or Ctrl-C."""
 
 from __future__ import annotations
 
 import sys
 
 from .. import wire
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, is_a, is_atom
 
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Undo
 
 
-def _run(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_run(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Remember and note the exception that ends `Process.run`."""
     now = session.system.monotonic_ns
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -30,10 +30,11 @@ def _run(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
         try:
             return original(self, *args, **kwargs)
         except BaseException as error:
-            # `multiprocessing` makes an exit code out of all of them, and says no more.
-            session.here.own.way_out = type(error).__name__, foreign_exceptions.frames_of(error, 8)
+            # `multiprocessing` turns each exception into an exit code and reports no more.
+            frames = foreign_exceptions.frames_of(error, 8)
+            session.here.own.exception = type(error).__name__, frames
             cause = foreign_exceptions.context_of(error) if _exits_with_failure(error) else error
-            # `torch.multiprocessing.spawn` hands an exception to the parent by a file, and exits.
+            # `torch.multiprocessing.spawn` writes an exception to a file and calls `sys.exit`.
             if cause is not None and is_a(cause, Exception):
                 session.is_crashed = True
                 session.failed(wire.PROCESS_START, began_ns, cause, where_in="run")
@@ -46,7 +47,7 @@ def _run(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
 def _exits_with_failure(error: BaseException) -> bool:
     """Whether this is `SystemExit` with a code that is not empty and not 0.
 
-    A code that is no plain value is not asked for its truth: it counts as a failure.
+    The truth of a code that is not a plain value is not tested: it counts as a failure.
     """
     if not is_a(error, SystemExit):
         return False
@@ -54,19 +55,21 @@ def _exits_with_failure(error: BaseException) -> bool:
     return bool(code) if is_atom(code) else True
 
 
-def _bootstrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_bootstrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Start and close the session of a child of `multiprocessing`, and note its exit."""
+
     def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
         session.wake()
         known = attributes(self)
         session.worker.recognise_pool(known.get("_target"), known.get("_args"))
         session.items.handed.arrive(self)
         code = original(self, *args, **kwargs)
-        # Everything has ended here, feeder threads included; what follows is `os._exit`, or in a
+        # All threads have ended here, feeder threads included. What follows is `os._exit`, or in a
         # spawned child the end of the interpreter.
-        how, frames = session.here.own.way_out
+        how, frames = session.here.own.exception
         if code or how:
             session.note("exit", code=code, how=how, frames=frames)
-            # What was done last is of interest then, unless everybody was asked to leave.
+            # The last events are kept for the autopsy, unless Ctrl-C ended all processes.
             session.is_crashed |= bool(code) and how != "KeyboardInterrupt"
         session.close("exit")
         return code
@@ -74,11 +77,11 @@ def _bootstrap(original: Callable[..., Any], session: Context) -> Callable[..., 
     return bootstrap
 
 
-def _exit_at_once(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-    """Note which code ends a process by `os._exit`: no traceback will show it."""
+def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note the exit code of `os._exit`: no traceback shows it."""
 
     def _exit(*args: Any, **kwargs: Any) -> Any:
-        # A forked child that has done nothing yet stays as it is.
+        # A forked child without a record has no files and writes none.
         if session.state == "on":
             code = args[0] if args else kwargs.get("status")
             code = code if type(code) is int else None
@@ -107,11 +110,11 @@ def _is_usual_end(caller: FrameType) -> bool:
     return caller.f_globals.get("__name__") in _USUAL_ENDS
 
 
-def _main_ended(module: ModuleType, session: Context) -> Undo:
-    """Be called as the main thread has ended, before the interpreter waits for other threads.
+def call_when_main_ends(module: ModuleType, session: Context) -> Undo:
+    """Note the exception that ended the main thread before the interpreter waits for other threads.
 
-    It may wait for ever, and the exception that ended the main thread should be known by then.
-    The list is there since Python 3.9 and was in 3.15 (`threading._register_atexit`).
+    That wait may never end. The list of calls exists in Python 3.9 to 3.15
+    (`threading._register_atexit`).
     """
     calls: list[Any] = module._threading_atexits
     note_end = session.note_end
@@ -122,15 +125,3 @@ def _main_ended(module: ModuleType, session: Context) -> Undo:
             calls.remove(note_end)
 
     return undo
-
-
-POINTS = (
-    Point("Process.run", "multiprocessing.process", attribute("BaseProcess.run", _run)),
-    Point(
-        "Process._bootstrap",
-        "multiprocessing.process",
-        attribute("BaseProcess._bootstrap", _bootstrap),
-    ),
-    Point("os._exit", "os", attribute("_exit", _exit_at_once)),
-    Point("end of main", "threading", _main_ended),
-)

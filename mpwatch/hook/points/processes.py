@@ -1,4 +1,4 @@
-"""Births and ends of processes that multiprocessing starts, and how the hook gets into them."""
+"""Starts and joins of processes by multiprocessing, and how the hook is loaded in spawned ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import zlib
 
 from .. import wire
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, full_name, in_class
 from ..state.call_sites import place_here
@@ -28,7 +27,8 @@ _WORKER_ID, _RESULT_QUEUE = 10, 3
 """Positions in the arguments of `_worker_loop`, torch 2.1 to 2.15."""
 
 
-def _start(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record and note the start of a process, with what was shared for it."""
     record, now = session.record, session.system.monotonic_ns
     births, get_ident, here = session.births, session.system.get_ident, session.here
     handed, views = session.items.handed, session.items.views
@@ -39,9 +39,9 @@ def _start(original: Callable[..., Any], session: Context) -> Callable[..., Any]
         ident = get_ident()
         births[ident] = birth
         own = here.own
-        own.shares, own.burden = 0, None
+        own.shares, own.storages_path = 0, None
         handed.start(self, birth)
-        luggage = dict(attributes(self))
+        attributes_before = dict(attributes(self))
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
@@ -51,7 +51,7 @@ def _start(original: Callable[..., Any], session: Context) -> Callable[..., Any]
                 error,
                 target=birth["target"],
                 storages=own.shares,
-                path=own.burden,
+                path=own.storages_path,
                 site=place_here(),
             )
             foreign_exceptions.unframe(error)
@@ -67,13 +67,14 @@ def _start(original: Callable[..., Any], session: Context) -> Callable[..., Any]
         session.note(
             "birth", pid=pid, fds=count, storages=own.shares, **{**birth, "method": method}
         )
-        views.look(luggage)
+        views.find_left_behind(attributes_before)
         return result
 
     return start
 
 
-def _join(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_join(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record each join, with the exit code."""
     record, now = session.record, session.system.monotonic_ns
 
     def join(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,9 +94,9 @@ def _join(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
 
 
 class HookLoader:
-    """An entry of the preparation data that brings the hook into the child that reads it.
+    """An entry of the preparation data that loads the hook in the child that reads it.
 
-    Its pickle is a call of `exec` with the text of `path_loader.py`, so the child needs to find
+    Its pickle is a call of `exec` with the text of `path_loader.py`, so the child has to import
     neither mpwatch nor this class.
     """
 
@@ -111,15 +112,16 @@ class HookLoader:
         return exec, (self._text, {"__name__": "mpwatch_path_loader", "arrival": arrival})
 
 
-def _get_preparation_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_get_preparation_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Add to the preparation data of a child an entry that loads the hook there."""
     with open(f"{_directory()}/lifecycle/path_loader.py", encoding="utf-8") as file:
         text = zlib.compress(file.read().encode())
 
     def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
         data = original(*args, **kwargs)
         birth = session.births.get(session.system.get_ident())
-        # Without a birth this is the forkserver itself being started. Its children have its
-        # environment and not their parent's, so what the parent forbids is looked at here.
+        # Without an entry in `births`, the forkserver itself is being started. Its children have
+        # its environment and not their parent's, so the parent's is tested here.
         is_wanted = wire.disabled_by(os.environ) is None
         if birth is not None and session.state == "on" and is_wanted:
             data["mpwatch"] = HookLoader(zlib.decompress(text).decode(), birth["method"], birth)
@@ -129,7 +131,7 @@ def _get_preparation_data(original: Callable[..., Any], session: Context) -> Cal
 
 
 def _describe(process: Any, session: Context) -> dict[str, Any]:
-    """What parent and observer want to know about a process that is about to start."""
+    """The `birth` of a process that is about to start; see `wire.HELLO`."""
     known = attributes(process)
     target = known.get("_target")
     module, function = full_name(process if target is None else target)
@@ -139,7 +141,7 @@ def _describe(process: Any, session: Context) -> dict[str, Any]:
         "parent_start_ticks": session.identity.start_ticks,
         "name": name[:128] if type(name) is str else "",
         "target": f"{module}.{function}"[:256],
-        # Without a method of its own it takes the default, which is forkserver since Python 3.14.
+        # A process without a method of its own uses the default, forkserver since Python 3.14.
         "method": in_class(process, "_start_method") or start_method() or _default(),
         "daemon": type(config) is dict and config.get("daemon") is True,
         "worker_id": None,
@@ -160,17 +162,6 @@ def _directory() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def _handed(module: ModuleType, session: Context) -> Undo:
+def stop_model_checks(module: ModuleType, session: Context) -> Undo:
+    """Remove the hook of optimizers that `checks.shared_parameters` adds."""
     return session.items.handed.leave
-
-
-POINTS = (
-    Point("handed models", "multiprocessing.process", _handed),
-    Point("Process.start", "multiprocessing.process", attribute("BaseProcess.start", _start)),
-    Point("Process.join", "multiprocessing.process", attribute("BaseProcess.join", _join)),
-    Point(
-        "get_preparation_data",
-        "multiprocessing.spawn",
-        attribute("get_preparation_data", _get_preparation_data),
-    ),
-)

@@ -1,9 +1,9 @@
-"""The queues of the standard library: torch has none of its own.
+"""The queues of the standard library, which torch uses too.
 
-Where items come one after another every bytecode here counts: among processes that wake each other
-nothing stays in the caches, and a bytecode takes 50 ns instead of 5. So a call that was quick is
-recorded only if the last record of its kind is some milliseconds old, and each record says by its
-number how many there were between.
+In a fast exchange of items every bytecode here counts: processes that wake each other find nothing
+in the caches, and a bytecode takes 50 ns instead of 5. So a short call is
+recorded only if the last record of its kind is some milliseconds old. The numbers of the records
+tell how many calls there were between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 from queue import Empty, Full
 
 from .. import wire
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import class_name, is_a
 from ..state.queue_sampling import APART_NS, EVERY
@@ -27,14 +26,15 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Undo
 
 POLL_NS = 1_000_000
-"""An empty-handed `get` shorter than this is polling, and not worth a record."""
+"""A `get` that finds the queue empty within this time is polling and is not recorded."""
 _VARIADIC = 0x04 | 0x08
 """`co_flags` of code with `*args` or `**kwargs` (CO_VARARGS, CO_VARKEYWORDS)."""
 
 
-def _put(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_put(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record `put`, and sample what is put."""
     if not _takes(original, "self", "obj", "block", "timeout"):
-        return _any(original, session, wire.QUEUE_PUT)
+        return _wrap_any(original, session, wire.QUEUE_PUT)
     now, items, known = session.system.monotonic_ns, session.items, session.items.known
     count, apart_ns, mask, settle = itertools.count(), APART_NS, EVERY - 1, session.items.settle
 
@@ -60,9 +60,10 @@ def _put(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     return put
 
 
-def _get(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_get(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record `get`, and remember the task that a worker receives."""
     if not _takes(original, "self", "block", "timeout"):
-        return _any(original, session, wire.QUEUE_GET)
+        return _wrap_any(original, session, wire.QUEUE_GET)
     now, items, known = session.system.monotonic_ns, session.items, session.items.known
     count, apart_ns, settle = itertools.count(), APART_NS, session.items.settle
     worker = session.worker
@@ -88,8 +89,8 @@ def _get(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     return get
 
 
-def _any(original: Callable[..., Any], session: Context, kind: int) -> Callable[..., Any]:
-    """Wrap a `put` or `get` of whatever arguments."""
+def _wrap_any(original: Callable[..., Any], session: Context, kind: int) -> Callable[..., Any]:
+    """Wrap a `put` or `get` with any signature."""
     now, items, worker = session.system.monotonic_ns, session.items, session.worker
     count, is_get = itertools.count(), kind == wire.QUEUE_GET
 
@@ -120,10 +121,10 @@ def _any(original: Callable[..., Any], session: Context, kind: int) -> Callable[
 
 
 def _takes(function: Any, *names: str) -> bool:
-    """Whether a function is the standard library's as it was from 3.10 to 3.15.
+    """Whether a function has the signature of the standard library, Python 3.10 to 3.15.
 
-    Somebody's replacement is called as the program calls it; to name all arguments in the
-    wrapper, and to spell them out in the call, is a third of what it costs.
+    Then the wrapper names all arguments, which saves a third of its cost. A replacement by another
+    library is called with the arguments that the program passes.
     """
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & _VARIADIC or code.co_kwonlyargcount:
@@ -133,7 +134,7 @@ def _takes(function: Any, *names: str) -> bool:
 
 
 def _taken(session: Context, queue: Any, result: Any) -> None:
-    """Remember what a worker of a DataLoader or of a pool has taken from a queue."""
+    """Remember the task that a worker of a DataLoader or of a pool has received."""
     worker = session.worker
     if worker.is_worker and type(result) is tuple and result and type(result[0]) is int:
         # A task of the index queue: batch index and sample indices.
@@ -143,7 +144,7 @@ def _taken(session: Context, queue: Any, result: Any) -> None:
 
 
 def _begin_job(session: Context, taken: Any) -> None:
-    """Remember what the worker of a pool has just taken up; never raises."""
+    """Remember the task that the worker of a pool has received; never raises."""
     try:
         session.worker.begin_job(taken, session.system.monotonic_ns())
     except Exception as error:
@@ -151,7 +152,8 @@ def _begin_job(session: Context, taken: Any) -> None:
             raise
 
 
-def _gauges(module: ModuleType, session: Context) -> Undo:
+def add_gauges(module: ModuleType, session: Context) -> Undo:
+    """Add the gauges `sites`, `queues` and `job`."""
     session.gauges["sites"] = session.items.show
     session.gauges["queues"] = session.items.depths.show
     session.gauges["job"] = session.worker.show_job
@@ -159,14 +161,16 @@ def _gauges(module: ModuleType, session: Context) -> Undo:
 
 
 def _failed(session: Context, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
-    """Record an exception of a queue; an empty or full queue is an answer, not a failure."""
+    """Record an exception of a queue; Empty and Full are results, not failures."""
     if not (is_a(error, Empty) or is_a(error, Full)):
         session.failed(kind, began_ns, error, queue=id(queue))
     elif session.system.monotonic_ns() - began_ns > POLL_NS:
         session.record(kind, began_ns, wire.FLAG_RAISED, 0, id(queue))
 
 
-def _on_feeder_error(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_feeder_error(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note an item that the feeder thread could not send."""
+
     def _on_queue_feeder_error(error: Any, item: Any, *args: Any) -> Any:
         task = item[0] if type(item) is tuple and item and type(item[0]) is int else None
         session.note(
@@ -181,18 +185,3 @@ def _on_feeder_error(original: Callable[..., Any], session: Context) -> Callable
         return original(error, item, *args)
 
     return _on_queue_feeder_error
-
-
-POINTS = (
-    Point("queue gauges", "multiprocessing.queues", _gauges),
-    Point("Queue.put", "multiprocessing.queues", attribute("Queue.put", _put)),
-    Point("Queue.get", "multiprocessing.queues", attribute("Queue.get", _get)),
-    Point("JoinableQueue.put", "multiprocessing.queues", attribute("JoinableQueue.put", _put)),
-    Point("SimpleQueue.put", "multiprocessing.queues", attribute("SimpleQueue.put", _put)),
-    Point("SimpleQueue.get", "multiprocessing.queues", attribute("SimpleQueue.get", _get)),
-    Point(
-        "Queue._on_queue_feeder_error",
-        "multiprocessing.queues",
-        attribute("Queue._on_queue_feeder_error", _on_feeder_error),
-    ),
-)

@@ -1,12 +1,12 @@
-"""The rendezvous of `torch.distributed`: a store that could not be made.
+"""The rendezvous of `torch.distributed`: a store that could not be created.
 
-A program may catch the error and try another port, and then nothing is wrong. So a failure is
-noted only once nothing has succeeded for a while; one that ends the process is noted by its end.
+A program may catch the error and try another port, which is no fault. So a failure is
+noted only if no call has succeeded for `GRACE_NS`; one that ends the process is noted at its exit.
 """
 
 from __future__ import annotations
 
-from ..lifecycle.patcher import Point, attribute
+from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 GRACE_NS = 5_000_000_000
 NAME = "_create_c10d_store"
-"""What both `tcp://` and `env://` make their store with, torch 2.1 to 2.14."""
+"""The function by which both `tcp://` and `env://` create their store, torch 2.1 to 2.14."""
 
 
 class Failure:
-    """The last failure that no success has followed, as the fields of a note."""
+    """The last failure without a later success, as the fields of a note."""
 
     __slots__ = ("at_ns", "fields")
 
@@ -56,8 +56,8 @@ def _wrap(original: Callable[..., Any], session: Context, failure: Failure) -> C
     return create_store
 
 
-def _install(module: ModuleType, session: Context) -> Undo:
-    """Wrap the function, and look at what became of a failure whenever gauges are asked for."""
+def install(module: ModuleType, session: Context) -> Undo:
+    """Wrap the function; a failure that lasts is noted when gauges are read."""
     failure = Failure()
     undo = attribute(NAME, lambda original, session: _wrap(original, session, failure))(
         module, session
@@ -76,6 +76,3 @@ def _install(module: ModuleType, session: Context) -> Undo:
         undo()
 
     return undo_both
-
-
-POINTS = (Point("rendezvous store", "torch.distributed.rendezvous", _install),)

@@ -1,8 +1,7 @@
-"""Descriptors on their way between processes: the tickets of `multiprocessing.resource_sharer`."""
+"""Descriptors sent between processes by `multiprocessing.resource_sharer`."""
 
 from __future__ import annotations
 
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Undo
 
 
-def _detach(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_detach(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note a descriptor that could not be received."""
     here, now = session.here, session.system.monotonic_ns
 
     def detach(self: Any) -> Any:
@@ -38,7 +38,8 @@ def _detach(original: Callable[..., Any], session: Context) -> Callable[..., Any
     return detach
 
 
-def _gauge(module: ModuleType, session: Context) -> Undo:
+def add_gauges(module: ModuleType, session: Context) -> Undo:
+    """Add the gauges `sharer` and `sharer_tickets`, the descriptors not received yet."""
     sharer: Any = module._resource_sharer
     if not isinstance(sharer._cache, dict):
         raise TypeError("the resource sharer keeps its tickets elsewhere")
@@ -54,9 +55,3 @@ def _gauge(module: ModuleType, session: Context) -> Undo:
     session.gauges["sharer"] = tickets
     session.gauges["sharer_tickets"] = lambda: len(sharer._cache)
     return lambda: session.drop_gauges("sharer", "sharer_tickets")
-
-
-POINTS = (
-    Point("DupFd.detach", "multiprocessing.resource_sharer", attribute("DupFd.detach", _detach)),
-    Point("resource_sharer tickets", "multiprocessing.resource_sharer", _gauge),
-)

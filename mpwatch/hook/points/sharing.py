@@ -1,9 +1,9 @@
-"""Tensors on their way between processes: `torch.multiprocessing.reductions`.
+"""Tensors sent between processes: `torch.multiprocessing.reductions`.
 
-Both sides of a transfer pass through `SharedCache.__setitem__` with the same key: inode and device
-of the segment (file_descriptor), its name (file_system), or the CUDA handle. So the sender is heard
-in ForkingPickler's table and in the cache, the receiver in the cache alone, and the `rebuild_*`
-functions, which pickles refer to by name, remain torch's own objects.
+Both sides of a transfer call `SharedCache.__setitem__` with the same key: inode and device
+of the segment (file_descriptor), its name (file_system), or the CUDA handle. So the sender is
+observed in ForkingPickler's table and in the cache, the receiver in the cache alone, and the
+`rebuild_*` functions, which pickles refer to by name, remain torch's own objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import operator
 import sys
 
 from .. import wire
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.one_call import through
 from ..state.thread_state import SHARING
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..lifecycle.patcher import Undo
 
-_REDUCTIONS = "torch.multiprocessing.reductions"
+REDUCTIONS = "torch.multiprocessing.reductions"
 _SWEPT_LIMIT = 4096
-"""Entries of SharedCache looked at for a gauge."""
+"""Entries of SharedCache examined for a gauge."""
 
 
 def keys_of(cache_key: Any) -> tuple[int, int]:
-    """Key and second key of a record, out of a key of SharedCache."""
+    """Key and second key of a record for a key of SharedCache."""
     if type(cache_key) is tuple:
         first, second = cache_key
         if type(first) is bytes:  # CUDA at the receiver: handle and offset
@@ -45,13 +44,13 @@ def keys_of(cache_key: Any) -> tuple[int, int]:
 
 
 def size_of(reference: Any) -> int:
-    """Bytes of a storage that SharedCache refers to, 0 if it is no more."""
+    """Size in bytes of a storage in SharedCache, 0 if it has been freed."""
     storage = sys.modules["torch"].UntypedStorage._new_with_weak_ptr(reference.cdata)
     return 0 if storage is None else int(storage.nbytes())
 
 
 def _reduce_storage(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-    reductions: Any = sys.modules[_REDUCTIONS]
+    reductions: Any = sys.modules[REDUCTIONS]
     record, now, here = session.record, session.system.monotonic_ns, session.here
     origins, sampled, suspect = session.origins, session.origins.shared, session.items.views.suspect
     share, copied, entries = wire.SHARE, wire.FLAG_COPIED, reductions.shared_cache.__len__
@@ -65,7 +64,7 @@ def _reduce_storage(original: Callable[..., Any], session: Context) -> Callable[
         was_shared = False
         try:
             was_shared = storage.is_shared()
-            # An array that looks at it fixes its size; `share_memory_` leaves it as it was.
+            # A numpy array over it makes it non-resizable; `share_memory_` does not.
             if not was_shared and not is_resizable(storage):
                 suspect(storage)
         except Exception as error:
@@ -105,26 +104,26 @@ def _reduce_storage(original: Callable[..., Any], session: Context) -> Callable[
 def _shared_otherwise(
     session: Context, storage: Any, flags: int, began_ns: int, arguments: Any
 ) -> None:
-    """Record a storage that goes by name, or that has no bytes."""
+    """Record a storage that is shared by name, or that is empty."""
     own = session.here.own
     own.shares += 1
     cache_key, own.shared_key = own.shared_key, None
     if cache_key is SHARING:
         session.record(wire.SHARE, began_ns, wire.FLAG_EMPTY)
         return
-    entries, size = len(sys.modules[_REDUCTIONS].shared_cache), arguments[3]
+    entries, size = len(sys.modules[REDUCTIONS].shared_cache), arguments[3]
     flags |= wire.FLAG_FILE_SYSTEM
     session.record(wire.SHARE, began_ns, flags, size, *keys_of(cache_key), entries)
     session.origins.shared(storage, not flags & wire.FLAG_COPIED, size, cache_key)
 
 
 def _unknown(storage: Any) -> bool:
-    """Stand in for a torch that does not tell whether a storage can be resized."""
+    """Replacement for `UntypedStorage.resizable` where torch has none."""
     return False
 
 
-def _register(module: ModuleType, session: Context) -> Undo:
-    """Put the wrapper into ForkingPickler's table, wherever torch's own function stands."""
+def replace_reducer(module: ModuleType, session: Context) -> Undo:
+    """Replace torch's function in ForkingPickler's table, for each type that has it."""
     original = module.reductions.reduce_storage
     pickler = sys.modules["multiprocessing.reduction"].ForkingPickler
     table: dict[type, Any] = pickler._extra_reducers
@@ -144,7 +143,8 @@ def _register(module: ModuleType, session: Context) -> Undo:
     return undo
 
 
-def _making(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_make_shared(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Sample the line that allocates shared memory."""
     origins, made, now = session.origins, session.origins.made, session.system.monotonic_ns
     suspect = session.items.views.suspect
 
@@ -171,7 +171,8 @@ def _making(original: Callable[..., Any], session: Context) -> Callable[..., Any
     return make_shared
 
 
-def _setitem(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_setitem(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record a storage that enters the cache: shared here, or received."""
     record, now, here = session.record, session.system.monotonic_ns, session.here
     alive, rebuild = sys.modules["torch"].UntypedStorage._new_with_weak_ptr, wire.REBUILD
 
@@ -208,8 +209,8 @@ def _setitem(original: Callable[..., Any], session: Context) -> Callable[..., An
 def _rebuilt_otherwise(
     session: Context, began_ns: int, cache_key: Any, size: int, flags: int
 ) -> None:
-    """Record what came by name, or from a GPU."""
-    kind, entries = wire.REBUILD, len(sys.modules[_REDUCTIONS].shared_cache)
+    """Record a storage received by name, or from a GPU."""
+    kind, entries = wire.REBUILD, len(sys.modules[REDUCTIONS].shared_cache)
     if type(cache_key) is bytes:
         flags |= wire.FLAG_FILE_SYSTEM
     elif not flags:
@@ -217,7 +218,8 @@ def _rebuilt_otherwise(
     session.record(kind, began_ns, flags, size, *keys_of(cache_key), entries)
 
 
-def _sweep(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_free_dead_references(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record each removal of freed storages from the cache."""
     record, now = session.record, session.system.monotonic_ns
 
     def free_dead_references(self: Any) -> Any:
@@ -234,10 +236,11 @@ def _sweep(original: Callable[..., Any], session: Context) -> Callable[..., Any]
     return free_dead_references
 
 
-def _storage_from_cache(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_storage_from_cache(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Record a storage found in the cache, or remember that it was not there."""
     record, now, here = session.record, session.system.monotonic_ns, session.here
     rebuild, cached = wire.REBUILD, wire.FLAG_CACHED
-    entries = sys.modules[_REDUCTIONS].shared_cache.__len__
+    entries = sys.modules[REDUCTIONS].shared_cache.__len__
 
     def storage_from_cache(cls: Any, cache_key: Any) -> Any:
         storage = original(cls, cache_key)
@@ -264,26 +267,16 @@ def _storage_from_cache(original: Callable[..., Any], session: Context) -> Calla
     return storage_from_cache
 
 
-def _cache_gauge(module: ModuleType, session: Context) -> Undo:
+def add_gauge(module: ModuleType, session: Context) -> Undo:
+    """Add the gauge `shared_cache`."""
     cache = module.shared_cache
     is_expired = sys.modules["torch"].UntypedStorage._expired
 
     def shared_cache() -> dict[str, Any]:
-        # In one call: a reference held here as its entry is dropped would be freed here.
+        # In one call: a reference held here while its entry is removed would be freed here.
         looked_at = itertools.islice(dict.values(cache), _SWEPT_LIMIT)
         expired = sum(through(looked_at, operator.attrgetter("cdata"), is_expired))
         return {"entries": len(cache), "limit": cache.limit, "expired": expired}
 
     session.gauges["shared_cache"] = shared_cache
     return lambda: session.drop_gauges("shared_cache")
-
-
-POINTS = (
-    Point("_new_shared", "torch.storage", attribute("_StorageBase._new_shared", _making)),
-    Point("share_memory_", "torch.storage", attribute("UntypedStorage.share_memory_", _making)),
-    Point("reduce_storage", "torch.multiprocessing", _register),
-    Point("SharedCache.__setitem__", _REDUCTIONS, attribute("SharedCache.__setitem__", _setitem)),
-    Point("SharedCache sweeps", _REDUCTIONS, attribute("SharedCache.free_dead_references", _sweep)),
-    Point("storage_from_cache", _REDUCTIONS, attribute("storage_from_cache", _storage_from_cache)),
-    Point("shared_cache gauge", _REDUCTIONS, _cache_gauge),
-)

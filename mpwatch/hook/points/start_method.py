@@ -1,11 +1,10 @@
-"""The default start method: who fixed it, for those who come too late to choose."""
+"""The default start method, and where it was fixed before a call tries to change it."""
 
 from __future__ import annotations
 
 import functools
 import sys
 
-from ..lifecycle.patcher import Point
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a, text
 from ..state.call_sites import place_here
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Undo
 
 METHODS = ("set_start_method", "get_start_method", "get_context")
-"""The methods that fix it; to ask for it, or to make a queue, fixes it as well."""
+"""The methods that fix it; reading it or making a queue fixes it as well."""
 HOLDERS = ("multiprocessing", "multiprocessing.spawn", "torch.multiprocessing")
 """Modules that hold methods bound to the default context."""
 
 
 def start_method() -> str | None:
-    """The start method in force, or `None` while nobody chose or needed one.
+    """The start method in force, or `None` while none was chosen or needed.
 
     The attribute is read directly: asking `get_start_method` would fix the default.
     """
@@ -65,7 +64,7 @@ def _wrap(original: Callable[..., Any], session: Context, choice: Choice) -> Cal
 def _too_late(
     session: Context, choice: Choice, fixed: Any, asked: str, error: BaseException
 ) -> None:
-    """Note that somebody did not get the start method asked for; the same one does no harm."""
+    """Note a call that asked for another start method than the one in force."""
     method = getattr(fixed, "_name", None)
     if method == asked:
         return
@@ -82,12 +81,13 @@ def _too_late(
     )
 
 
-def _install(module: ModuleType, session: Context) -> Undo:
+def install(module: ModuleType, session: Context) -> Undo:
+    """Wrap the methods that fix the start method, also where modules hold them."""
     kind, default = module.DefaultContext, module._default_context
     choice = Choice()
     theirs = {name: vars(kind)[name] for name in METHODS}
     ours = {name: _wrap(function, session, choice) for name, function in theirs.items()}
-    # What modules hold are methods bound when they were imported.
+    # Modules hold methods that were bound when the modules were imported.
     bound = vars(sys.modules["multiprocessing"])
     before = {name: bound[name] for name in METHODS if name in bound}
     for name in METHODS:
@@ -110,6 +110,3 @@ def _rebind(old: dict[str, Any], new: dict[str, Any]) -> None:
         for name, function in old.items():
             if getattr(getattr(module, name, None), "__func__", None) is function:
                 setattr(module, name, new[name])
-
-
-POINTS = (Point("start method", "multiprocessing.context", _install),)

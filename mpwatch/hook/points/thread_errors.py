@@ -1,10 +1,9 @@
-"""Exceptions that end threads or services, where nobody else looks."""
+"""Exceptions that end threads, services and children without reaching the program."""
 
 from __future__ import annotations
 
 import sys
 
-from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, is_a, text
 
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Install, Undo
 
 
-def _excepthook(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def wrap_excepthook(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note each exception that ends a thread."""
+
     def excepthook(args: Any, /) -> Any:
         error = args.exc_value
         if is_a(error, BaseException):
@@ -35,11 +36,11 @@ def _excepthook(original: Callable[..., Any], session: Context) -> Callable[...,
     return excepthook
 
 
-class Told:
-    """Stands in for `sys` in one module, and hears what that module tells `sys.excepthook`.
+class SysProxy:
+    """Replaces `sys` in one module, and notes the exceptions that it passes to `sys.excepthook`.
 
-    `sys.excepthook` itself stays what it is: programs compare it with `sys.__excepthook__` (the
-    standard library's `code` does), and whoever replaces it later is asked as before.
+    `sys.excepthook` itself is not replaced: programs compare it with `sys.__excepthook__` (the
+    standard library's `code` does), and a replacement by the program is called as before.
     """
 
     def __init__(self, session: Context, where: str) -> None:
@@ -55,7 +56,7 @@ class Told:
     def excepthook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """Note an exception and hand it on."""
+        """Note an exception and pass it on."""
         session, where = self.__dict__["_session"], self.__dict__["_where"]
         session.note(
             "exception",
@@ -70,20 +71,20 @@ class Told:
         sys.excepthook(kind, error, trace)
 
 
-def _told(where: str, born: str | None = None) -> Install:
-    """Hear what a module tells `sys.excepthook`.
+def note_uncaught_in(where: str, started_by: str | None = None) -> Install:
+    """Note the exceptions that a module passes to `sys.excepthook`.
 
     Args:
-        where: What the module is to call itself in notes.
-        born: Only in processes that came about like this.
+        where: Name of the module in notes.
+        started_by: Only in processes that were started by this method.
     """
 
     def install(module: ModuleType, session: Context) -> Undo:
         if module.sys is not sys:
             raise LookupError(f"{module.__name__} has another sys")
-        if born is not None and session.identity.started_by != born:
+        if started_by is not None and session.identity.started_by != started_by:
             return nothing_to_undo
-        ours = Told(session, where)
+        ours = SysProxy(session, where)
         module.sys = ours  # type: ignore[attr-defined]
 
         def undo() -> None:
@@ -96,12 +97,4 @@ def _told(where: str, born: str | None = None) -> Install:
 
 
 def nothing_to_undo() -> None:
-    """Undo a point that was not needed here."""
-
-
-POINTS = (
-    Point("threading.excepthook", "threading", attribute("excepthook", _excepthook)),
-    Point("resource sharer", "multiprocessing.resource_sharer", _told("resource sharer")),
-    # What a child cannot unpickle, or import, is reported by the server's loop it still stands in.
-    Point("forkserver child", "multiprocessing.forkserver", _told("main", "forkserver")),
-)
+    """Undo a point that changed nothing in this process."""

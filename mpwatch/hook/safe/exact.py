@@ -1,6 +1,6 @@
 """Reads of the program's objects that run none of the program's code.
 
-`isinstance` asks an object for `__class__`, `getattr` calls `__getattribute__`, `__getattr__` and
+`isinstance` reads `__class__` of an object, `getattr` calls `__getattribute__`, `__getattr__` and
 properties, `in` and `==` call `__eq__`, and a truth test calls `__bool__` or `__len__`. The
 functions here use the type of an object, the type's own table of base classes, and the descriptors
 of the built-in types instead. What cannot be read that way is not read.
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-"""The classes that a class derives from, itself first; a metaclass cannot override it."""
+"""The base classes of a class, itself first; a metaclass cannot override this."""
 _class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 _class_module: Callable[[type], Any] = type.__dict__["__module__"].__get__
 _class_qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 ATOMS = (str, int, float, bool, bytes, type(None))
-"""Types whose exact instances have no code of the program's."""
+"""Types whose exact instances run no code of the program."""
 _NOTHING: dict[str, Any] = {}
 
 
 def is_a(thing: Any, base: type) -> bool:
-    """Whether the type of an object derives from a class; `__class__` is not asked."""
+    """Whether the type of an object derives from a class; `__class__` is not read."""
     return type.__subclasscheck__(base, type(thing))
 
 
@@ -59,7 +59,7 @@ def attributes(thing: Any) -> dict[str, Any]:
 
 
 def in_class(thing: Any, name: str) -> Any:
-    """What the classes of an object define under a name, unbound; None if nothing."""
+    """The attribute of an object's classes with a name, unbound, or `None`."""
     for base in bases_of(type(thing)):
         found = _class_dict(base).get(name)
         if found is not None:
@@ -76,13 +76,13 @@ def module_of_class(kind: type) -> str:
     """Name of the module that defines a class; empty if it is no string."""
     try:
         name = _class_module(kind)
-    except AttributeError:  # a class whose dictionary has lost it
+    except AttributeError:  # a class without `__module__`
         return ""
     return name if type(name) is str else ""
 
 
 def function_of(callable_object: Any) -> Any:
-    """The function behind partials and bound methods; anything else as it is."""
+    """The function inside partials and bound methods; other objects unchanged."""
     for _ in range(8):
         kind = type(callable_object)
         if kind is functools.partial:
@@ -95,7 +95,7 @@ def function_of(callable_object: Any) -> Any:
 
 
 def code_of(callable_object: Any) -> Any:
-    """The code object that a call runs; None if it is not written in Python."""
+    """The code object that a call runs, or `None` if it is not written in Python."""
     function = function_of(callable_object)
     if type(function) is not FunctionType:
         function = in_class(function, "__call__")
@@ -103,7 +103,7 @@ def code_of(callable_object: Any) -> Any:
 
 
 def full_name(callable_object: Any) -> tuple[str, str]:
-    """Module and qualified name of a function or class; of another object those of its class."""
+    """Module and qualified name of a function or class; for other objects, of their class."""
     function = function_of(callable_object)
     kind = type(function)
     if kind is FunctionType or kind is BuiltinFunctionType:
@@ -115,7 +115,7 @@ def full_name(callable_object: Any) -> tuple[str, str]:
 
 
 def text(value: Any) -> str:
-    """A string as it is, another plain value as Python shows it, else the name of its class."""
+    """A string unchanged, another plain value as `repr` shows it, else the name of the class."""
     if type(value) is str:
         return value
     if is_a(value, str):

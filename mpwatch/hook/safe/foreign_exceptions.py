@@ -1,14 +1,14 @@
-"""Whose exception is it: what the hook may swallow, and what it must let through or deliver again.
+"""Exceptions inside wrappers: those of the hook are suppressed, all others reach the program.
 
 A signal handler runs between any two bytecodes of the main thread, also those of the hook, and may
 raise: Ctrl-C does, and so does the SIGCHLD handler of torch's DataLoader when a worker died. Such
 an exception belongs to the program.
 
-What passes a wrapper is as it would be without: its type, text, cause, and the lines of its
-traceback, from which `unframe` takes the wrapper's own.
+An exception that passes a wrapper keeps its type, text and cause, and `unframe` removes the
+wrapper's own line from its traceback.
 
-On Python 3.10 one line of the wrapper may stay: there a bare `raise` puts back the traceback that
-was the exception's as the `except` began (`do_raise` of its ceval.c).
+On Python 3.10 one line of the wrapper may remain: there a bare `raise` restores the traceback of
+the beginning of the `except` clause (`do_raise` of its ceval.c).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _OWN = __file__.rpartition("/safe/")[0] + "/"
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the hook's own bookkeeping raised this, so that swallowing it hides nothing.
+    """Whether the hook's own code raised this, so that it may be suppressed.
 
-    Bookkeeping raises built-in exceptions and those of `struct`; whatever else surfaces in it was
-    put there from outside (a signal handler, `PyThreadState_SetAsyncExc`).
+    The hook's code raises built-in exceptions and those of `struct`; all others come from outside
+    (a signal handler, `PyThreadState_SetAsyncExc`).
     """
     if not exact.is_a(error, Exception):
         return False
@@ -57,8 +57,8 @@ def is_ours(error: BaseException) -> bool:
 def signal_behind(error: BaseException) -> int | None:
     """Number of the signal whose handler raised, or `None` if no handler was involved.
 
-    A `KeyboardInterrupt` that shows no handler is taken for SIGINT's: the usual one of that is
-    written in C and leaves no frame behind.
+    A `KeyboardInterrupt` without a handler's frame counts as SIGINT's: the default handler is
+    written in C and has no frame.
     """
     codes: dict[CodeType, list[int]] = {}
     for number in range(1, _signal.NSIG):
@@ -75,7 +75,7 @@ def signal_behind(error: BaseException) -> int | None:
 
 
 def _number_in(frame: FrameType, numbers: list[int]) -> int:
-    """Which of the signals of one handler it was called for, by its arguments."""
+    """The signal that a handler of several signals was called for, by its arguments."""
     code = frame.f_code
     named = code.co_argcount + code.co_kwonlyargcount
     for name in code.co_varnames[: named + 1]:  # `*args` come after those with a name
@@ -87,20 +87,20 @@ def _number_in(frame: FrameType, numbers: list[int]) -> int:
 
 
 def unframe(error: BaseException) -> None:
-    """Take the wrapper's own line off a traceback that passes through it.
+    """Remove the wrapper's own line from a traceback.
 
     Call it in the wrapper's `except` clause, right before a bare `raise`.
     """
     step = traceback_of(error)
     if step is not None:
-        # Nothing remains of a call that did not even begin, with arguments that do not fit.
+        # Nothing remains of a call that did not begin because its arguments do not fit.
         _set_traceback(error, step.tb_next)
 
 
 def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
-    """Function, file and line of the innermost frames an exception passed, innermost first.
+    """Function, file and line of the frames that an exception passed, innermost first.
 
-    Those of wrappers are left out: nobody wrote them into the program.
+    Frames of wrappers are left out: they are not part of the program.
     """
     frames = []
     step = traceback_of(error)
@@ -134,20 +134,20 @@ def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
 def text_of(error: BaseException, limit: int = 1000) -> str:
     """The message of an exception, bounded, without running the program's code.
 
-    A `__str__` that is written in Python is the program's or a library's, and what an exception was
-    made with may be any object. So only the built-in exceptions' own `__str__` is called, and only
-    where all arguments are plain values. Otherwise the arguments are joined.
+    A `__str__` that is written in Python belongs to the program or a library, and the arguments of
+    an exception may be any object. So only the `__str__` of built-in exceptions is called, and only
+    if all arguments are plain values. Otherwise the arguments are joined.
     """
     arguments = _arguments(error)
     show = exact.in_class(error, "__str__")
     shown = arguments
     if exact.is_a(error, OSError):
-        shown += (_file_name(error),)  # any object that was given for a path
+        shown += (_file_name(error),)  # any object that the program used as a path
     if type(show) is _WRITTEN_IN_C and all(exact.is_atom(each) for each in shown):
         try:
             return str(show(error))[:limit]
         except Exception as failure:
-            # Some show attributes as well, to which the program may have given any value.
+            # Some exceptions also show attributes, which the program may have set to any value.
             if signal_behind(failure) is not None:
                 raise
     return ", ".join(exact.text(each) for each in arguments)[:limit]

@@ -1,29 +1,29 @@
-"""Reads for the hook's thread that never leave it with the last reference to a program's object.
+"""Reads for the hook's thread that never hold the last reference to an object of the program.
 
-A thread that holds a reference while other threads run may be the one that drops the last, and then
-`__del__` of the program runs there. CPython changes threads only between bytecodes: as a function
-begins, as a loop goes back and after a call. A chain of iterators written in C that one call
-consumes is therefore read while no other thread runs, and only its results, which have to be plain
-values, remain (CPython 3.10 to 3.15, `ceval.c`; not true of an interpreter without its lock).
+A thread that holds a reference while other threads run may drop the last one, and then
+`__del__` of the program runs there. CPython switches threads only between bytecodes: at the start
+of a function, at the end of a loop's turn and after a call. So while one call consumes a chain of
+iterators written in C, no other thread runs, and only the results remain, which have to be plain
+values (CPython 3.10 to 3.15, `ceval.c`; not true of an interpreter without the GIL).
 
 Stacks come from `faulthandler`, which writes them as text without making a frame object
 (`traceback.c`, `_Py_DumpTracebackThreads`). A frame object that another thread holds when its
 function returns keeps all local variables of that function.
 
-A third way for the program's destructors to this thread is the garbage collector: it runs on the
+The garbage collector could also run the program's destructors on this thread: it runs on the
 thread whose allocation exceeds the threshold (3.12 and later: at that thread's next bytecode).
-`Room` keeps a reserve of small objects that the collector counts. To free them lowers its count by
-as many, so what this thread allocates next does not exceed the threshold.
+`Room` keeps a reserve of small objects that the collector counts. Freeing them lowers its count by
+as many, so the next allocations of this thread do not exceed the threshold.
 
 Not covered:
 
-- the list, tuples and dictionary in which `poll` returns, where a full collection has just emptied
+- the list, tuples and dictionary that `poll` returns, if a full collection has just emptied
   the interpreter's free lists and other threads have brought the count to the threshold;
-- a program that stops allocating right below the threshold with the reserve spent (`WAIT_S`);
+- a program that stops allocating just below the threshold with the reserve used (`WAIT_S`);
 - thresholds below twice `AT_A_TIME`;
 - a kernel that keeps this thread from running for longer than the switch interval (5 ms) between
-  the look at the count and an allocation, while other threads allocate;
-- on Python 3.12, a collection that another thread had due when it gave up the lock inside a call
+  reading the count and an allocation, while other threads allocate;
+- on Python 3.12, a collection that was due on another thread when that released the GIL in a call
   written in C: the request belongs to the interpreter and not to the thread (`_Py_ScheduleGC`).
 """
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 AT_A_TIME = 96
-"""Objects that one answer may allocate at a time; freed objects count as room again."""
+"""Objects that a reply may allocate at a time; freed objects are available again."""
 RESERVE = 3 * AT_A_TIME
 """About 14 KB."""
 WAIT_S = 1.0
-"""After this time an answer goes ahead without room: an observer must not take a program for hung
-because it has stopped allocating at the worst moment."""
+"""After this time a reply is made without a reserve, so that a program that has stopped allocating
+does not appear to hang."""
 SHOWN_THREADS = 100
 """`faulthandler` shows the newest threads up to this number (MAX_NTHREADS of `traceback.c`)."""
 _PAUSE_S = 0.0005
@@ -71,12 +71,12 @@ def through(source: Iterable[Any], *steps: Callable[[Any], Any]) -> list[Any]:
 
     Args:
         source: An iterable whose iterator is written in C. It must not hold a program's object
-            that nobody else holds: give a weak reference, or a table that the interpreter keeps.
+            that has no other reference: pass a weak reference, or a table of the interpreter.
         steps: Functions written in C, such as `operator.attrgetter` makes. The results of the last
             one have to be plain values.
 
     Raises:
-        Exception: What a step raised.
+        Exception: Raised by a step.
     """
     for step in steps:
         source = map(step, source)
@@ -84,7 +84,7 @@ def through(source: Iterable[Any], *steps: Callable[[Any], Any]) -> list[Any]:
 
 
 class _Counted:
-    """The collector counts each of these; lists and tuples are recycled without being counted."""
+    """An object that the collector counts; recycled lists and tuples are not counted."""
 
     __slots__ = ("_",)
 
@@ -99,14 +99,14 @@ class Room:
         self._sleep = System().sleep
 
     def fill(self) -> None:
-        """Allocate what is missing of the reserve; to be called on a thread of the program."""
+        """Fill the reserve; to be called on a thread of the program."""
         self._reserve += [_Counted() for _ in range(RESERVE - len(self._reserve))]
 
     def wait(self) -> None:
         """Wait until `AT_A_TIME` objects may be allocated without a collection on this thread.
 
-        To be called after each call that lets other threads run. A program that allocates reaches
-        the threshold itself within moments; for one that does not, the reserve is there.
+        To be called after each call during which other threads may run. A program that allocates
+        soon reaches the threshold itself; for one that does not, the reserve is used.
         """
         for _ in range(int(WAIT_S / _PAUSE_S)):
             if self._is_there():
@@ -128,7 +128,7 @@ class Room:
 
 
 room = Room()
-"""Of the hook's thread."""
+"""The reserve of the hook's thread."""
 
 
 def frames() -> Iterator[tuple[int, int, str, str, int]]:
@@ -189,7 +189,7 @@ def stacks_as_json() -> str:
 
 
 def _plain(name: str) -> str:
-    """A name without the escapes that `faulthandler` writes for what is not ASCII."""
+    """A name without the escapes that `faulthandler` writes for non-ASCII characters."""
     return _ESCAPE.sub(lambda found: chr(int(found[0][2:], 16)), name)
 
 
@@ -209,13 +209,13 @@ def thread_table(attribute: str) -> dict[int, Any]:
         read = map(
             operator.methodcaller("get", attribute), map(own_attributes, threading._active.values())
         )
-        return dict(zip(threading._active, read))  # noqa: B905 - a keyword makes it no single call
+        return dict(zip(threading._active, read))  # noqa: B905 - with a keyword it is not a single call
     except (AttributeError, TypeError):
         return {}
 
 
 def _own_attributes(threading: Any) -> Callable[[Any], Any] | None:
-    """What reads the `__dict__` of a thread, in C; `None` if it is not found.
+    """A function in C that reads the `__dict__` of a thread, or `None`.
 
     gevent replaces `threading.Thread` by a class that derives from it, and only the first of these
     classes has the descriptor.

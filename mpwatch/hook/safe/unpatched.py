@@ -1,8 +1,8 @@
-"""The interpreter's own functions, as they were before anybody replaced them.
+"""The interpreter's own functions, without replacements by libraries.
 
-Test suites mock `os` and `time`, gevent replaces `_thread` and `select`. The hook must neither see
-a frozen clock nor run its thread as somebody's coroutine, so it takes what it needs from the
-modules written in C, and from fresh instances of those where the usual one was changed. The
+Test suites mock `os` and `time`, gevent replaces `_thread` and `select`. The hook must neither read
+a frozen clock nor run its thread as a coroutine of gevent. So it uses the
+modules written in C, or new instances of them if the usual one was changed. The
 references live in the slots of one object: freezegun walks the attributes of all modules and
 replaces what it knows.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class System:
-    """What the hook uses of the operating system."""
+    """The functions of the operating system that the hook uses."""
 
     __slots__ = (
         "get_ident",
@@ -61,13 +61,13 @@ class System:
         self.interrupt_main: Callable[..., None] = threads.interrupt_main
         self.local: Any = threads._local
         self.poll: Callable[[], Any] = _genuine(select, "poll").poll
-        # The class in C: `socket.socket` is what gevent and test suites replace.
+        # The class in C: gevent and test suites replace `socket.socket`.
         self.socket: Any = _socket.socket
         self.mmap: Any = mmap.mmap
 
 
 def _genuine(module: ModuleType, *names: str) -> Any:
-    """The module if these attributes are functions in C of its own, else a fresh instance of it."""
+    """The module if these attributes are its own functions in C, else a new instance of it."""
     for name in names:
         function = getattr(module, name, None)
         owner = getattr(getattr(function, "__self__", None), "__name__", None)

@@ -1,8 +1,8 @@
-"""Which line of the program made shared memory: a sample by bytes, as notes of kind `call-site`.
+"""The lines of the program that allocate shared memory: a sample by bytes, noted as `call-site`.
 
-A DataLoader's worker makes the memory in its main thread, in the collate function, and pickles it
-in a feeder thread that knows no line of the program. So a storage that was sampled where it was
-made is remembered by its address until it is shared, which is where its inode becomes known.
+A DataLoader's worker allocates the memory in its main thread, in the collate function, and pickles
+it in a feeder thread whose stack has no line of the program. So a storage that was sampled when it
+was allocated is remembered by its address until it is shared, when its inode becomes known.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from ..safe.unpatched import System
 
 EVERY_BYTES = 1 << 20
-"""One storage is noted for about so many bytes shared."""
+"""One storage is noted for about this many bytes shared."""
 FIRST = 8
-"""The first storages are noted whatever their size."""
+"""This many storages are noted first, whatever their size."""
 APART_NS = 250_000_000
 BURST_NS = 2_000_000_000
 """On average four notes a second at most, eight at once."""
 IN_VAIN_NS = 10_000_000
-"""A hundred walks up the stack a second at most where no frame is the program's: each is 10 us."""
+"""At most a hundred stack walks a second that find no line of the program: each takes 10 us."""
 _REMEMBERED = 256
 _FRAMES = 64
 
 
 class CallSites:
-    """Samples storages as they come into shared memory."""
+    """Samples storages when they are put into shared memory."""
 
     __slots__ = ("_next_ns", "_note", "_system", "_taken", "_usual", "left", "places")
 
@@ -44,20 +44,20 @@ class CallSites:
         self._system = system
         self._note = note
         self.left = 0
-        """Bytes until the next storage is in the sample; the wrapper that shares counts, too."""
+        """Bytes until the next storage is sampled; the wrappers in `points.sharing` count, too."""
         self._taken = 0
         self._next_ns = 0
         self.places: collections.OrderedDict[int, str] = collections.OrderedDict()
-        """Lines of storages that were made and not shared yet, by the storages' addresses."""
+        """Lines of storages that were allocated and not shared yet, by address of the storage."""
         self._usual: str | None = None
 
     def made(self, storage: Any) -> None:
-        """Take notice of a storage that this thread has just put into shared memory.
+        """Sample a storage that this thread has just put into shared memory.
 
         Never raises, as `shared` and `will_be_shared` do not.
         """
         try:
-            # Counted here, and not in a function of its own: it happens for each batch.
+            # Counted inline: this runs for each batch.
             self.left -= storage.nbytes()
             if self.left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here() or self._usual))
@@ -66,7 +66,7 @@ class CallSites:
                 raise
 
     def will_be_shared(self, tensor: Any) -> None:
-        """Take notice of a tensor that this thread puts into a queue, for another to pickle."""
+        """Sample a tensor that this thread puts into a queue, which another thread pickles."""
         try:
             storage = tensor.untyped_storage()
             if storage._cdata in self.places:
@@ -83,7 +83,7 @@ class CallSites:
         try:
             site = self.places.pop(storage._cdata, None) if self.places else None
             if site is None:
-                # One shared before was made elsewhere, and was passed over there.
+                # A storage that was already shared had its turn where it was allocated.
                 if was_shared:
                     return
                 self.left -= size
@@ -98,17 +98,17 @@ class CallSites:
                 raise
 
     def begin_worker(self, dataset: Any, collate: Any) -> None:
-        """Name the code that fills a DataLoader's batches where no line of the program is near."""
+        """Remember the code that fills batches, for stacks without a line of the program."""
         parts = (collate, in_class(dataset, "__getitem__"), in_class(dataset, "__iter__"))
         definitions = (definition(part) for part in parts)
         self._usual = next(filter(None, definitions), f"dataset {class_name(type(dataset))}")
 
     def _is_time(self) -> bool:
-        """Whether notes may come again; a race costs one too many, no more."""
+        """Whether another note is allowed; a race allows one too many at most."""
         return self._system.monotonic_ns() > self._next_ns
 
     def _spend(self, site: str | None) -> str | None:
-        """Count a storage of the sample; one whose line is not known takes hardly a turn."""
+        """Count a sampled storage; one without a known line uses little of the allowance."""
         self.left = EVERY_BYTES
         now_ns = self._system.monotonic_ns()
         if site is None:
@@ -136,9 +136,9 @@ class CallSites:
 
 
 def place_here() -> str | None:
-    """File and line of the innermost frame that is the program's, or `None`.
+    """File and line of the innermost frame of the program, or `None`.
 
-    Frames outside a process's own work are not looked at: under fork they are its parent's.
+    Frames below a child's own entry are not examined: under fork they are its parent's.
     """
     frame: Any = sys._getframe(1)
     for _ in range(_FRAMES):
@@ -151,7 +151,7 @@ def place_here() -> str | None:
 
 
 def definition(function: Any) -> str | None:
-    """File, line and name of a function of the program, or `None` for somebody else's."""
+    """File, line and name of a function of the program, or `None` for a library's."""
     code = code_of(function)
     if code is None or not is_of_the_program(code.co_filename):
         return None
@@ -161,7 +161,7 @@ def definition(function: Any) -> str | None:
 
 @functools.lru_cache(maxsize=128)
 def is_of_the_program(path: str) -> bool:
-    """Whether a file is neither ours, torch's nor the standard library's.
+    """Whether a file belongs neither to mpwatch, torch nor the standard library.
 
     Remembered for the files seen last: a frame then takes 0.1 us of a walk, not 2.
     """

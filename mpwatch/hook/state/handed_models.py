@@ -1,4 +1,4 @@
-"""Whether processes are handed models: see `checks.shared_parameters`."""
+"""Models passed to new processes: see `checks.shared_parameters`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HandedModels:
-    """Has models looked for, in processes that no DataLoader or pool starts."""
+    """Searches for models in processes that are not workers of a DataLoader or pool."""
 
     __slots__ = ("_check", "_note", "_worker")
 
@@ -32,7 +32,7 @@ class HandedModels:
             check.start(process, birth["target"])
 
     def arrive(self, process: Any) -> None:
-        """Examine, in a new process, what it was handed; never raises."""
+        """Examine, in a new process, the arguments that it received; never raises."""
         is_of_interest = not self._worker.is_worker and not self._worker.source
         if is_of_interest and (check := self._loaded()) is not None:
             check.arrive(process)

@@ -1,9 +1,9 @@
-"""The DataLoader iterators of this process, so that the hook's thread can say how they stand.
+"""The positions of the DataLoader iterators of this process, read by the hook's thread.
 
 That thread holds none of the program's objects: an iterator that it held for a moment could be
-freed there, and `__del__` of an iterator joins its workers. So it keeps a weak reference and takes
-numbers through it in single calls (`one_call.through`). To copy them in the program's thread after
-every batch took 1.5 us a batch whether an observer asked or not.
+freed there, and `__del__` of an iterator joins its workers. So it keeps a weak reference and reads
+numbers through it in single calls (`one_call.through`). Copying them in the program's thread after
+every batch took 1.5 us a batch, with or without an observer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _positions = operator.attrgetter("_rcvd_idx", "_send_idx", "_tasks_outstanding")
 _tasks = operator.attrgetter("_task_info")
 
 
-def _nobody() -> None:
-    """Stand for a weak reference to an iterator that is not known."""
+def _no_iterator() -> None:
+    """Replacement for a weak reference while the iterator is not known."""
 
 
 class LoaderState:
-    """What is known of one iterator: by its attributes, and by what passed through the wrappers."""
+    """One iterator: its attributes, and what the wrappers observed."""
 
     __slots__ = (
         "batches",
@@ -47,18 +47,18 @@ class LoaderState:
         self.batches = 0
         self.waiting_since_ns: int | None = None
         self.is_late = False
-        """It waits in a `_next_data` that began before the hook came in."""
+        """It waits in a `_next_data` that was called before the hook was attached."""
         self.fixed: dict[str, Any] = {}
-        """What does not change, in the words of the gauge; empty until `begin`."""
+        """Fields of the gauge that do not change; empty until `begin`."""
         self.owners: dict[int, int] = {}
-        """Worker of each batch that was handed out and has not been returned, by batch index.
+        """Worker of each batch that was requested and not returned yet, by batch index.
 
-        Torch's own table holds the batches too, so it is not for the hook's thread to look into.
+        Torch's own table holds the batches too, so the hook's thread must not read it.
         """
-        self.iterator: Any = _nobody
+        self.iterator: Any = _no_iterator
 
     def begin(self, iterator: Any) -> None:
-        """Take hold of an iterator that begins an epoch, or that was there before the hook."""
+        """Refer to an iterator that begins an epoch, or that is older than the hook."""
         tasks = getattr(iterator, "_task_info", {})
         self.owners = {batch: task[0] for batch, task in tuple(tasks.items())}
         self.iterator = weakref.ref(iterator)
@@ -71,16 +71,16 @@ class LoaderState:
             "dataset": type(iterator._dataset).__qualname__[:128],
         }
 
-    def let_go(self) -> None:
-        """Hold nothing of the iterator any more."""
-        self.iterator = _nobody
+    def drop_iterator(self) -> None:
+        """Remove all references to the iterator."""
+        self.iterator = _no_iterator
 
     def positions(self) -> dict[str, Any]:
-        """How far it is.
+        """The positions of the iterator, by field of the gauge.
 
         Raises:
-            AttributeError: A torch that keeps it elsewhere, or an iterator that has ended or is
-                still being made.
+            AttributeError: This torch keeps them elsewhere, or the iterator has ended or is not
+                complete yet.
         """
         reference = (self.iterator,)
         ((received, sent, outstanding),) = through(reference, dereference, _positions)
@@ -94,7 +94,7 @@ class LoaderState:
         }
 
     def show(self) -> dict[str, Any]:
-        """Its row of the gauge `loaders`; what a torch does not have stays away."""
+        """Its row of the gauge `loaders`, without fields that this torch does not have."""
         row = {
             "key": self.key,
             "batches": self.batches,
@@ -119,17 +119,17 @@ class LoaderStates:
         self._keys = itertools.count(1)
         self._by_queue: dict[int, LoaderState] = {}
         self.find = self._by_queue.get
-        """The reading of the iterator whose result queue has this `id`, if there is one."""
+        """The state of the iterator whose result queue has this `id`, or `None`."""
 
     def of_queue(self, queue: Any) -> LoaderState:
-        """The reading of the iterator with this result queue, begun where it is new."""
+        """The state of the iterator with this result queue, added if it is new."""
         reading = self._by_queue.get(id(queue))
         if reading is None:
             reading = self._by_queue[id(queue)] = LoaderState(next(self._keys), self._pid)
         return reading
 
     def of(self, iterator: Any) -> LoaderState:
-        """The reading of an iterator."""
+        """The state of an iterator."""
         return self.of_queue(iterator._worker_result_queue)
 
     def end(self, iterator: Any) -> None:
@@ -137,7 +137,7 @@ class LoaderStates:
         self._by_queue.pop(id(iterator._worker_result_queue), None)
 
     def end_all(self) -> None:
-        """Forget every iterator: the hook leaves."""
+        """Forget every iterator: the hook is being detached."""
         self._by_queue.clear()
 
     def show(self) -> list[dict[str, Any]] | None:
@@ -145,8 +145,8 @@ class LoaderStates:
         shown = [r.show() for r in tuple(self._by_queue.values()) if r.pid == self._pid]
         return shown or None
 
-    def be_child(self, pid: int) -> None:
-        """Be in a forked child: iterators seen so far belong to the parent."""
+    def reset_in_child(self, pid: int) -> None:
+        """Called in a forked child: iterators known so far belong to the parent."""
         self._pid = pid
         for reading in self._by_queue.values():
-            reading.let_go()
+            reading.drop_iterator()

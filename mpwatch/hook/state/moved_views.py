@@ -1,4 +1,4 @@
-"""Whether numpy may look at memory that a tensor has left: see `checks.dangling_views`."""
+"""Numpy arrays over memory that a tensor no longer uses: see `checks.dangling_views`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTED = 16
 
 
 class MovedViews:
-    """Has arrays looked for once a tensor that had a view was moved."""
+    """Searches for such arrays once a storage with a numpy view was moved to shared memory."""
 
     __slots__ = ("_is_suspected", "_note", "_noted")
 
@@ -26,8 +26,9 @@ class MovedViews:
     def suspect(self, storage: Any) -> None:
         """Examine a storage that is about to be shared; never raises.
 
-        torch fixes the size of one that numpy looks at (`tensor_numpy.cpp`), or that came from it.
-        It tells from some version between 2.2 and 2.5 on; before, any may be looked at.
+        Torch makes a storage non-resizable once numpy has a view of it (`tensor_numpy.cpp`), or
+        once it was made from an array. Versions since one between 2.2 and 2.5 tell; before, any
+        storage may have a view.
         """
         try:
             if not self._is_suspected and not storage.is_shared():
@@ -37,11 +38,11 @@ class MovedViews:
             if not foreign_exceptions.is_ours(error):
                 raise
 
-    def look(self, attributes: dict[str, Any]) -> None:
-        """Note arrays left behind, within reach of a process just started; never raises.
+    def find_left_behind(self, attributes: dict[str, Any]) -> None:
+        """Note arrays over old memory that a process just started can reach; never raises.
 
         Args:
-            attributes: Those that the process had before it was started.
+            attributes: Attributes of the process before it was started.
         """
         if not self._is_suspected or len(self._noted) >= NOTED:
             return

@@ -1,4 +1,4 @@
-"""How full the queues of a process are, read from their semaphores whenever somebody asks."""
+"""How full the queues of a process are, read from their semaphores on request."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT = 128
-"""Queues kept in view."""
+"""Queues that are remembered."""
 UNBOUNDED = 1 << 30
-"""`maxsize` stands above this for a queue without one (SEM_VALUE_MAX is 2^31 - 1)."""
+"""A queue without a limit has a larger `maxsize` than this (SEM_VALUE_MAX is 2^31 - 1)."""
 
 
 class _Reference(weakref.ref):  # type: ignore[type-arg]
@@ -26,7 +26,7 @@ class _Reference(weakref.ref):  # type: ignore[type-arg]
 class QueueDepths:
     """The queues that this process has used and that still exist.
 
-    Kept are their semaphores alone: a queue held by another thread could end there.
+    Only the semaphores are kept: a queue that another thread held could be freed there.
     """
 
     __slots__ = ("_dead", "known")
@@ -36,14 +36,14 @@ class QueueDepths:
         """Reference, semaphore of free places, semaphore of readers, `maxsize`; by `id`."""
         self._dead: collections.deque[_Reference] = collections.deque()
 
-    def meet(self, queue: Any) -> None:
-        """Take notice of a queue; never raises."""
+    def add(self, queue: Any) -> None:
+        """Remember a queue; never raises."""
         if len(self.known) >= LIMIT:
-            self._bury()
+            self._forget_freed()
             if len(self.known) >= LIMIT:
                 return
         try:
-            # The callback is in C: one in Python would be a place where a signal may strike.
+            # The callback is in C: a signal handler could raise in one written in Python.
             reference = _Reference(queue, self._dead.append)
             reference.key = id(queue)
             known = attributes(queue)
@@ -57,7 +57,7 @@ class QueueDepths:
 
     def show(self) -> list[dict[str, Any]] | None:
         """The gauge `queues`; see `wire`."""
-        self._bury()
+        self._forget_freed()
         rows = []
         for key, (_, places, readers, maxsize) in tuple(self.known.items()):
             rows.append(
@@ -71,8 +71,8 @@ class QueueDepths:
         rows.sort(key=lambda row: -(row["depth"] or 0))
         return rows or None
 
-    def _bury(self) -> None:
-        """Forget queues that ended; the place of one may have been taken by another since."""
+    def _forget_freed(self) -> None:
+        """Forget queues that were freed; a new queue may have the same address."""
         while self._dead:
             reference = self._dead.popleft()
             row = self.known.get(reference.key)

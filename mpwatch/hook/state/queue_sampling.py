@@ -1,4 +1,4 @@
-"""What a process hands to others: a sample of what goes into queues, from which line, and more."""
+"""A sample of the items that a process puts into queues, by line of the program."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from .thread_state import Worker
 
 EVERY = 16
-"""One `put` in so many is looked at; a power of two."""
+"""One `put` in this many is examined; a power of two."""
 APART_NS = 10_000_000
-"""A call of a queue is recorded if it took as long, or if that long none of its kind was."""
+"""A call is recorded if it took this long, or if none of its kind was recorded for this long."""
 SITES = 256
 WATCHED = 32
 _MEMBERS = 64
-"""Members of one item looked at: numbers in a list of a million are not gone through."""
+"""Members of one item that are examined; the rest of a long list is not."""
 _TENSORS = 16
-"""Tensors of one item looked at."""
+"""Tensors of one item that are examined."""
 
 
 class QueueSampling:
-    """Looks at some of the items a process puts into queues."""
+    """Examines some of the items that a process puts into queues."""
 
     __slots__ = (
         "_call_sites",
@@ -78,13 +78,13 @@ class QueueSampling:
         )
 
     def settle(self, kind: int, queue: Any, began_ns: int, number: int, item: Any = None) -> None:
-        """Do for one call in some what is not done for each; never raises.
+        """Record a call, and examine the item of one `put` in `EVERY`; never raises.
 
         Args:
             kind: QUEUE_PUT or QUEUE_GET.
-            queue: Whose call it was.
-            began_ns: When that began.
-            number: How many came before it.
+            queue: The queue that was called.
+            began_ns: When the call began.
+            number: How many calls of this kind there were before.
             item: What was put.
         """
         key = id(queue)
@@ -95,24 +95,24 @@ class QueueSampling:
         else:
             self.put_due_ns = due_ns
             if item is not None and not number % EVERY:
-                self.look(item)
+                self.examine(item)
         if key not in self.known:
-            self.depths.meet(queue)
+            self.depths.add(queue)
 
-    def hurry(self) -> None:
-        """Let the next call of each kind be recorded."""
+    def record_next(self) -> None:
+        """Make the next call of each kind be recorded."""
         self.put_due_ns = self.get_due_ns = 0
 
-    def look(self, item: Any) -> None:
-        """Take notice of an item that is in the sample; never raises."""
+    def examine(self, item: Any) -> None:
+        """Examine an item of the sample; never raises."""
         try:
-            self._look(item)
+            self._examine(item)
         except Exception as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
     def show(self) -> list[dict[str, Any]] | None:
-        """The gauge `sites`: lines that put most bytes, estimated from the sample."""
+        """The gauge `sites`: the lines that put most bytes, estimated from the sample."""
         rows = list(self._sites.items())
         rows.sort(key=lambda row: -row[1][1])
         return [
@@ -120,7 +120,7 @@ class QueueSampling:
             for site, (puts, size) in rows[:10]
         ] or None
 
-    def _look(self, item: Any) -> None:
+    def _examine(self, item: Any) -> None:
         self._check_watched()
         tensors = list(itertools.islice(_tensors(item), _TENSORS))
         if not tensors:
@@ -137,7 +137,7 @@ class QueueSampling:
         self._watched.append((weakref.ref(tensors[0]), tensors[0]._version, site))
 
     def _check_watched(self) -> None:
-        """Note tensors written since they were put; what a consumer reads then has changed too."""
+        """Note tensors written since they were put: the consumer reads the new values."""
         for _ in range(len(self._watched)):
             reference, version, site = self._watched.popleft()
             tensor = reference()
@@ -157,7 +157,7 @@ class QueueSampling:
 
 
 def _tensors(item: Any) -> Any:
-    """The CPU tensors in an item: itself, or the first members of a tuple, list or dictionary."""
+    """The CPU tensors in an item: the item, or the first members of a tuple, list or dict."""
     torch = sys.modules.get("torch")
     if torch is None:
         return
@@ -167,7 +167,7 @@ def _tensors(item: Any) -> Any:
 
 
 def _members(item: Any) -> Any:
-    """What a container holds, read without a method that the program may have overridden."""
+    """The members of a container, read without a method that the program may override."""
     if is_a(item, dict):
         return iter(dict.values(item))
     for base in (tuple, list):
@@ -177,7 +177,7 @@ def _members(item: Any) -> Any:
 
 
 def _site() -> tuple[str, str, int]:
-    """The innermost frame that is neither ours nor the standard library's queue."""
+    """The innermost frame outside the hook and the standard library's queues."""
     here = os.path.dirname(os.path.dirname(__file__))
     frame: Any = sys._getframe(3)
     while frame.f_back is not None:

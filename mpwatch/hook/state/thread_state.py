@@ -1,4 +1,4 @@
-"""What a thread, and a worker, have to remember between two wrapped calls."""
+"""State of a thread, and of a worker, between two wrapped calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..safe.unpatched import System
 
     class Here:
-        """Leads each thread to what is its own."""
+        """Thread-local access to the state of each thread."""
 
         own: ThreadState
 
@@ -30,36 +30,36 @@ _CHUNK = ("concurrent.futures.process", "_process_chunk")
 
 
 class ThreadState:
-    """What one thread has to remember between two wrapped calls."""
+    """State of one thread between two wrapped calls."""
 
     __slots__ = (
         "began_ns",
-        "burden",
+        "exception",
         "missed_key",
         "shared_key",
         "shares",
-        "way_out",
+        "storages_path",
     )
 
     def __init__(self) -> None:
         self.missed_key: Any = None
-        """The key SharedCache did not have: what comes next is a new mapping."""
+        """The key that SharedCache did not have; the next storage stored is a new mapping."""
         self.began_ns = 0
         """When this thread began to fetch a descriptor or a storage; 0 once it has it."""
         self.shared_key: Any = None
-        """`SHARING` while this thread shares, then the key under which it does."""
+        """`SHARING` while this thread shares a storage, then the key of that storage."""
         self.shares = 0
         """Storages shared since this thread began to pickle something for a new process."""
-        self.burden: str | None = None
-        """Path to the part that holds them, if they are many."""
-        self.way_out: tuple[str, list[list[Any]] | None] = ("", None)
-        """Type of the exception with which `Process.run` ended in this thread, and its frames."""
+        self.storages_path: str | None = None
+        """Path to the part of the object that holds them, if they are many."""
+        self.exception: tuple[str, list[list[Any]] | None] = ("", None)
+        """Type of the exception that ended `Process.run` in this thread, and its frames."""
 
 
 def make_here(system: System) -> Here:
-    """A thread-local: to look into one costs as much as five attributes, so it holds but one thing.
+    """A thread-local with one attribute: access costs as much as five ordinary attributes.
 
-    Its class is made once: a class is a cycle, which only `gc` would take away.
+    Its class is made once: a class is a reference cycle, which only `gc` would free.
     """
     kind = _kinds.get(system.local)
     if kind is None:
@@ -69,7 +69,7 @@ def make_here(system: System) -> Here:
 
 
 def _begin_thread(here: Any) -> None:
-    """Be called in each thread as it looks for the first time."""
+    """Called in each thread at its first access."""
     here.own = ThreadState()
 
 
@@ -97,24 +97,24 @@ class Worker:
         self.clear()
 
     def clear(self) -> None:
-        """Be no worker."""
+        """Reset: this process is not a worker."""
         self.is_worker = False
         self.is_busy = False
-        """It takes what it works on out of queues: as a DataLoader's worker, or as a pool's."""
+        """Whether it receives tasks from queues, as a worker of a DataLoader or of a pool."""
         self.number = 0
         self.loader = 0
         self.task = 0
-        """Batch index of the task taken from the index queue last."""
+        """Batch index of the last task received from the index queue."""
         self.since_ns: int | None = None
         self.fetched = 0
         self.source = 0
-        """`id` of the queue from which a pool's worker takes its tasks, 0 if this is none."""
+        """`id` of the queue from which a pool's worker receives tasks, 0 for other processes."""
         self.job: dict[str, Any] | None = None
-        """What a pool's worker works on."""
+        """The task of a pool's worker."""
         self.done = 0
 
     def begin(self, number: int, loader: int) -> None:
-        """Be worker `number` of the loader with this key, 0 if that is not known."""
+        """Become worker `number` of the loader with this key, 0 if the key is not known."""
         self.clear()
         self.is_worker = self.is_busy = True
         self.number, self.loader = number, loader
@@ -133,14 +133,14 @@ class Worker:
         }
 
     def recognise_pool(self, target: Any, arguments: Any) -> None:
-        """Be the worker of a pool if that is what a new process is about to run."""
+        """Become the worker of a pool if the target of a new process is a pool's."""
         name = ".".join(full_name(target))
         if name in POOL_WORKERS and type(arguments) is tuple and arguments:
             self.source = id(arguments[0])
             self.is_busy = True
 
     def begin_job(self, taken: Any, now_ns: int) -> None:
-        """Work on what was taken out of a pool's queue; `None` asks the worker to leave.
+        """Begin the task received from a pool's queue; `None` asks the worker to exit.
 
         A Pool sends (job, part, function, arguments, keywords), an executor an object.
         """
@@ -163,7 +163,7 @@ class Worker:
         }
 
     def end_job(self) -> None:
-        """Be done with it: the worker asks for more."""
+        """End the task: the worker asks for another."""
         if self.job is not None:
             self.job = None
             self.done += 1
@@ -176,7 +176,7 @@ class Worker:
 
 
 def _index_in_fetch() -> str | None:
-    """The sample being fetched, out of the frame of torch's fetcher; a number or a string.
+    """The index being fetched, from the frame of torch's fetcher; a number or a string.
 
     Its list comprehension has a frame of its own before Python 3.12.
     """
@@ -186,7 +186,7 @@ def _index_in_fetch() -> str | None:
             index = operator.methodcaller("get", "idx")
             for show in (int.__repr__, str.__repr__):
                 try:
-                    # The thread may have gone on: then this frame is another one, or none.
+                    # The thread may have continued: then this is another frame, or none.
                     frame = map(operator.itemgetter(ident), map(dereference, (_frames,)))
                     return str(through(frame, local, index, show)[0])[:64]
                 except (AttributeError, KeyError, TypeError) as error:

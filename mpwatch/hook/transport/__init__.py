@@ -1,1 +1,1 @@
-"""What leaves the process: the ring, notes, their files, and the socket to observers."""
+"""The output of the hook: ring, notes, their files, and the socket for observers."""

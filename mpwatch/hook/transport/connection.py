@@ -1,4 +1,4 @@
-"""One observer on the socket: what it sent, what it still has to be sent."""
+"""The connection to one observer: received requests, and data to be sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .ring import Ring
 
     class Owner(Protocol):
-        """What the server and its connections need of the hook that they serve."""
+        """What the server and its connections need of the hook."""
 
         system: System
         ring: Ring
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
             raise NotImplementedError
 
         def work(self) -> None:
-            """Do what was left for the thread."""
+            """Do the jobs of the thread."""
             raise NotImplementedError
 
         def finish(self) -> None:
-            """Do what has to be done as the thread ends."""
+            """Do what has to be done before the thread ends."""
             raise NotImplementedError
 
-        def patience_ms(self) -> int:
+        def sleep_limit_ms(self) -> int:
             """How long the thread may sleep without an observer."""
             raise NotImplementedError
 
         def call_with_next_record(self, call: Callable[[], None]) -> None:
-            """Call something with the next record."""
+            """Call a function with the next record."""
             raise NotImplementedError
 
 
@@ -68,10 +68,10 @@ _SCM_RIGHTS = 1
 _DESCRIPTOR = struct.Struct("i")
 _OVERFLOW_UID = 65534  # DEFAULT_OVERFLOWUID of linux/highuid.h
 REQUEST_BYTES = 65_536
-"""A longer request is not ours to read."""
+"""A longer request ends the connection."""
 SLICE_RECORDS = 1024
 STUCK_NS = 30_000_000_000
-"""An observer that took nothing for so long is dropped."""
+"""An observer that reads nothing for this time is disconnected."""
 
 
 class Connection:
@@ -103,10 +103,10 @@ class Connection:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits for the peer to read."""
+        """Whether data waits for the peer to read it."""
         return bool(self._outbox)
 
-    def greet(self) -> None:
+    def send_hello(self) -> None:
         """Send the hello, the first frame, with the descriptor of a ring in memory."""
         self._put(wire.HELLO, self._session.hello())
         ring = self._session.ring.descriptor()
@@ -117,10 +117,10 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as the peer takes.
+        """Send as much as the peer accepts.
 
         Raises:
-            OSError: The peer is gone, or reads nothing any more.
+            OSError: The peer has disconnected, or reads nothing.
         """
         now_ns = self._session.system.monotonic_ns()
         try:
@@ -137,8 +137,8 @@ class Connection:
         """Read requests and answer them.
 
         Raises:
-            OSError: The peer is gone.
-            ValueError: It sent something that is no request.
+            OSError: The peer has disconnected.
+            ValueError: It sent something that is not a request.
         """
         try:
             data = self.sock.recv(REQUEST_BYTES)
@@ -167,8 +167,8 @@ class Connection:
                 self._note = number + 1
         self.flush()
 
-    def say_goodbye(self, reason: str, left: dict[str, str]) -> None:
-        """Tell the peer that this hook ends, as far as it still reads; see `wire.GOODBYE`."""
+    def send_goodbye(self, reason: str, left: dict[str, str]) -> None:
+        """Send a GOODBYE if the peer still reads; see `wire.GOODBYE`."""
         said: dict[str, Any] = {"reason": reason}
         if left:
             said["left"] = left
@@ -182,9 +182,9 @@ class Connection:
             return
 
     def close(self) -> None:
-        """Close this process's end; in a forked child that leaves the parent's open.
+        """Close the descriptor of this process; a forked child does not close its parent's.
 
-        A descriptor that the program has closed, and may have used again, is left alone.
+        A descriptor that the program has closed, and may have reused, is not closed.
         """
         if self.is_its_own():
             self.sock.close()
@@ -192,7 +192,7 @@ class Connection:
             self.sock.detach()
 
     def is_its_own(self) -> bool:
-        """Whether the descriptor still is this connection."""
+        """Whether the descriptor still belongs to this connection."""
         try:
             return bool(self._session.system.os.fstat(self.sock.fileno()).st_ino == self._inode)
         except OSError as error:
@@ -201,10 +201,10 @@ class Connection:
             return False
 
     def _put_records(self) -> None:
-        """Append the slices that are new since the last time."""
+        """Append the records since the last call, in slices."""
         ring = self._session.ring
         last = ring.handed_out()
-        # The newest may still be in the making; a hole further back is for the reader to see.
+        # The newest may be incomplete; the reader finds incomplete ones further back.
         while last > self._cursor and not ring.is_written(last - 1):
             last -= 1
         self._cursor = max(self._cursor, last - ring.slots)
@@ -213,13 +213,13 @@ class Connection:
                 return
             first = self._cursor
             data, self._cursor = ring.slice_of(first, min(last, first + SLICE_RECORDS))
-            # Whatever lies before this slice and was not sent is lost for this peer.
+            # Records before this slice that were not sent are lost for this peer.
             lost = first - self._sent
             self._sent += self._cursor - first
             self._outbox += wire.pack_frame(wire.RECORDS, wire.LOST.pack(lost) + data)
 
     def _put(self, kind: int, content: dict[str, Any]) -> None:
-        """Append one frame; content that is too long is replaced by the fact that it was."""
+        """Append one frame; content that is too long is replaced by an error."""
         ready = content.pop(wire.AS_TEXT, {})
         text = json.dumps(content, default=_shown)
         for name, value in ready.items():
@@ -231,7 +231,7 @@ class Connection:
         self._outbox += wire.pack_frame(kind, data)
 
     def _next_request(self) -> dict[str, Any] | None:
-        """Take one whole request out of the inbox, or `None` until it is there."""
+        """Remove one complete request from the inbox, or return `None`."""
         if len(self._inbox) < wire.FRAME.size:
             return None
         length, kind = wire.FRAME.unpack_from(self._inbox)
@@ -248,22 +248,22 @@ class Connection:
 
 
 def _shown(value: Any) -> str:
-    """Stand for a value that is not JSON: `repr` would run the program's code."""
+    """Text for a value that is not JSON: `repr` would run the program's code."""
     return f"<{class_name(type(value))}>"
 
 
-def is_welcome(sock: Any, uid: int) -> bool:
-    """Whether the peer is this user or root, be it of the host that this container runs on.
+def may_connect(sock: Any, uid: int) -> bool:
+    """Whether the peer is this user or root, also root of the host of this container.
 
-    Who is outside of our user namespace shows as nobody, and of them only those who rule over it
-    come through a directory that is closed to others (user_namespaces(7)).
+    Users outside of this user namespace appear as nobody. Of these, only users with privileges over
+    the namespace can open a socket in a directory that is closed to others (user_namespaces(7)).
     """
     _, peer_uid, _ = _PEER.unpack(sock.getsockopt(_SOL_SOCKET, _SO_PEERCRED, _PEER.size))
     return peer_uid in (uid, 0) or (peer_uid == _OVERFLOW_UID and _is_nested())
 
 
 def _is_nested() -> bool:
-    """Whether we are in a user namespace that does not know all users."""
+    """Whether this process is in a user namespace that does not map all users."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as file:
             return file.read().split() != ["0", "0", "4294967295"]

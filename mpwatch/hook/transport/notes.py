@@ -1,4 +1,4 @@
-"""Rare things with text, bounded in number and size, in memory and in a file beside the ring."""
+"""Notes: rare events with text, bounded in number and size, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from ..safe.unpatched import System
 
 LIMIT = 96
-"""Notes remembered, for observers that connect later."""
+"""Notes kept in memory for observers that connect later."""
 PASSING = ("call-site",)
-"""Kinds that come all the time: they have a short memory of their own, and are not for the file."""
+"""Frequent kinds: they have a small memory of their own, and are not written to the file."""
 PASSING_LIMIT = 64
 NOTE_BYTES = 16_384
 RECENT_BYTES = 24_576
-"""What all that are remembered may take together, passing ones excepted."""
+"""Limit for all notes in memory together, without those of `PASSING` kinds."""
 _OBJECTS_BYTES = 136
-"""What the objects of one take beside its text: a tuple, a number, the head of `bytes`."""
+"""Size of the objects of a note beside its text: a tuple, a number, the header of `bytes`."""
 FILE_BYTES = 262_144
-"""The file stops growing here: it is for the autopsy, which wants the first causes."""
+"""Limit of the file: it is for the autopsy, which needs the first causes."""
 COMMON = ("birth", "fork")
-"""Kinds that come with ordinary work, for weeks: they make room for all others in memory, and half
-of the file is not for them."""
+"""Kinds that ordinary work causes, for weeks: in memory they are the first to be dropped, and they
+may use only half of the file."""
 LAST_BYTES = 65_536
-"""Room behind that for how the process ends, which an autopsy wants more than anything."""
+"""Room after that for the exit of the process, which an autopsy needs most."""
 PENDING_BYTES = 24_576
-"""What may wait for the thread to be written, for instance while the disk is frozen."""
+"""Limit for lines that the thread has not written yet, for instance while a disk is frozen."""
 PROBLEMS = 32
 _HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
 _FULL = "the file of notes is full: of what follows only the end is in it"
 
 
 def _shown(value: Any) -> str:
-    """Stand for a value that is not JSON: `repr` would run the program's code."""
+    """Text for a value that is not JSON: `repr` would run the program's code."""
     return f"<{class_name(type(value))}>"
 
 
 class Problems(list[str]):
-    """Sentences why something of the hook is missing: the first ones, and how many came after."""
+    """Sentences why a part of the hook is missing: the first ones, and the number of the rest."""
 
     __slots__ = ("_more",)
 
@@ -55,19 +55,19 @@ class Problems(list[str]):
         self._more = 0
 
     def append(self, problem: str) -> None:
-        """Keep a sentence, or count it."""
+        """Store a sentence, or count it."""
         if len(self) < PROBLEMS:
             super().append(problem[:500])
         else:
             self._more += 1
 
-    def tell(self) -> list[str]:
-        """What there is to say."""
+    def sentences(self) -> list[str]:
+        """The stored sentences, and one with the number of the rest."""
         return [*self, *([f"and {self._more} more"] if self._more else [])]
 
 
 class Notes:
-    """What was noted, newest last; adding never blocks and never raises."""
+    """The notes, newest last; adding never blocks and never raises."""
 
     __slots__ = (
         "_common",
@@ -96,20 +96,20 @@ class Notes:
         )
         self._file_bytes = 0
         self._unkept = 0
-        """Notes since the last line of the file for which there was no descriptor or no room."""
+        """Notes since the last line of the file that were lost for want of descriptor or room."""
         self._pending: collections.deque[tuple[bytes, int]] | None = None
         """Lines for the file that the hook's thread has to write, because writing may block."""
         self.path = None
 
     def add(self, kind: str, fields: dict[str, Any], is_end: bool = False) -> None:
-        """Note something; values are plain JSON values, long text is cut by the caller.
+        """Add a note; values are plain JSON values, long text is cut by the caller.
 
-        Each bears its number: one that is pushed out before an observer got it is missed there.
+        Notes are numbered, so an observer can tell which were dropped before it received them.
 
         Args:
-            kind: What it is, see `wire`.
-            fields: What it says.
-            is_end: It says how this process ends, so the file has room for it.
+            kind: Kind of the note, see `wire`.
+            fields: Its fields.
+            is_end: Whether it describes the exit of this process; the file has room for it.
         """
         number = next(self._count)
         note = {"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}
@@ -130,10 +130,10 @@ class Notes:
             self._keep(data, FILE_BYTES // 2 if is_common else FILE_BYTES)
 
     def since(self, number: int) -> list[tuple[int, bytes]]:
-        """The notes from `number` on that are still remembered, with their numbers.
+        """The notes from `number` on that are still in memory, with their numbers.
 
-        Asked ten times a second for each observer, nearly always in vain: to sort 300 notes each
-        time was a third of what a connected observer cost the process.
+        Called ten times a second for each observer, nearly always without a result: sorting 300
+        notes each time was a third of the cost of a connected observer.
         """
         kinds = self._recent, self._common, self._passing
         if not any(kept and kept[-1][0] >= number for kept in kinds):
@@ -142,11 +142,11 @@ class Notes:
         return sorted(note for note in notes if note[0] >= number)
 
     def save(self, path: str, is_deferred: bool = False) -> None:
-        """Write what was noted so far and everything from here on to a file.
+        """Write all notes so far, and all later ones, to a file.
 
         Args:
             path: The file.
-            is_deferred: Whether writing is left to `write_pending`.
+            is_deferred: Whether `write_pending` does the writing.
         """
         self._pending = collections.deque() if is_deferred else None
         self.path = path
@@ -167,7 +167,7 @@ class Notes:
                 raise
 
     def _make_room(self) -> None:
-        """Forget the oldest of what comes all the time, then of the rest."""
+        """Drop the oldest notes of the common kinds, then of the others."""
         kept = [*self._recent, *self._common]
         excess = sum([len(data) + _OBJECTS_BYTES for _, data in kept]) - RECENT_BYTES
         try:
@@ -180,11 +180,11 @@ class Notes:
                 raise
 
     def _keep(self, data: bytes, room: int) -> None:
-        """Append one line to the file; one that finds no room or no descriptor is counted there.
+        """Append one line to the file, or count it if there is no room or no descriptor.
 
         Args:
             data: The line.
-            room: How large the file may be already.
+            room: Largest size of the file before the line, in bytes.
         """
         if self.path is None:
             return
@@ -227,7 +227,7 @@ class Notes:
             os.close(fd)
 
     def _problem(self, text: str) -> bytes:
-        """A line of the file about the file."""
+        """A line of the file that says what is missing in it."""
         at_ns = self._system.monotonic_ns()
         note = {"kind": "hook-problem", "at_ns": at_ns, "what": "notes", "text": text}
         return json.dumps(note).encode("ascii") + b"\n"

@@ -1,26 +1,27 @@
 """The ring: the last records of this process, in memory that outlives it.
 
-Writing takes no lock: a number from `itertools.count` is atomic, and it decides the slot. What was
-written is there even if the process is killed in the next instruction.
+Writing takes no lock: a number from `itertools.count` is atomic, and it decides the slot. A record
+remains even if the process is killed in the next instruction.
 
 The memory is one of three kinds:
 
 - a mapped file, where the runtime directory lies in memory (tmpfs, ramfs). A store into a file on a
   disk can block with the GIL held, for as long as that file system is frozen or slow to write back;
-- a memfd, everywhere else. Observers are handed its descriptor, and the hook's thread copies it to
+- a memfd, everywhere else. Observers receive its descriptor, and the hook's thread copies it to
   a file (`ring_copy`). It is sealed: its size is fixed, and only this mapping can write to it;
-- private memory, where neither could be had, before one of them is there, and during a fork.
+- private memory, where neither is available, before one of them exists, and during a fork.
 
-Only root can cut a mapped file short, and a store behind its end is SIGBUS then.
+Only root can truncate a mapped file; a store beyond its end is then SIGBUS.
 
 The memory is exchanged while other threads record. No record is lost by that: from reading
-`ring.memory` to the store, no other thread can run, because CPython 3.10 to 3.15 gives the GIL away
-only as a function begins, as a loop goes back, and after a call.
+`ring.memory` to the store, no other thread can run, because CPython 3.10 to 3.15 releases the GIL
+only at the start of a function, at the end of a loop's turn, and after a call.
 
-What a record costs is the hook's cost: 0.36 us (CPython 3.11, 2.6 GHz, all in the caches), of which
-packing takes 130 ns, the clock 70, number and slot 65, the call 45, the thread's id 40. Packing
-straight into the memory would save 50 ns, but a process killed meanwhile would leave half a record
-under a valid number. A closure, because a name in a cell costs a third of an attribute.
+The cost of the hook is that of its records: 0.36 us each (CPython 3.11, 2.6 GHz, all in the
+caches), of which packing takes 130 ns, the clock 70, number and slot 65, the call 45, the thread's
+id 40. Packing directly into the memory would save 50 ns, but a process killed meanwhile would leave
+half a record under a valid number. `record` is a closure because access to a cell costs a third of
+an attribute.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 _MAP_PRIVATE, _MAP_ANONYMOUS = 2, 32  # Linux, all architectures that have wheels of torch
 _MADV_DONTNEED = 4
-"""Private memory reads as zeros after it, and takes no room until it is written again."""
+"""Private memory reads as zeros after it, and uses no pages until it is written again."""
 _MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
 _F_ADD_SEALS = 1033
 _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
@@ -60,13 +61,13 @@ _TRACKS_DESCRIPTOR = sys.version_info < (3, 13)
 """Before Python 3.13 a mapping keeps a descriptor of its own."""
 _UNTRACKED: dict[str, Any] = {} if _TRACKS_DESCRIPTOR else {"trackfd": False}
 _abandoned: list[Any] = []
-"""Mappings whose own descriptor the program has closed: to close them would close whatever the
-program has opened under that number since."""
+"""Mappings whose own descriptor the program has closed: closing them would close what the program
+has opened under that number since."""
 _UNFIT = (struct.error, ValueError, TypeError, IndexError)
 
 
 class Ring:
-    """Slots for records, in memory that others can read if it could be had, else in private."""
+    """Slots for records, in memory that observers can read, or else in private memory."""
 
     __slots__ = (
         "_descriptor",
@@ -90,20 +91,20 @@ class Ring:
         self.path: str | None = None
         """The mapped file."""
         self._descriptor: int | None = None
-        """Of the memfd."""
+        """Descriptor of the memfd."""
         self._file_descriptor: tuple[int, tuple[int, int]] | None = None
-        """Number and identity of the descriptor that the mapping of a file keeps."""
+        """Number and identity of the descriptor that the mapping of the file keeps open."""
         self._is_ours = False
-        """Whether the descriptor is to be closed here, and not by the mapping."""
+        """Whether the ring closes the descriptor, and not the mapping."""
         self._identity = (0, 0)
         """Device and inode of the memfd."""
-        # Costs nothing until it is touched, and is there when memory is short.
+        # It uses no pages until it is written, and needs no allocation when memory is short.
         self._private: Any = system.mmap(-1, self.size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
         self.memory: Any = self._private
         self._mapping: Any = None
-        """The mapping of the file or memfd; during a fork `memory` is another one."""
+        """The mapping of the file or memfd; during a fork `memory` is a private one."""
         self.on_new_thread: Callable[[], None] | None = None
-        """Called in each thread before its first record; while it is set, no thread gets beyond."""
+        """Called before the first record of a thread; while it is set, before each record."""
 
     @property
     def size(self) -> int:
@@ -125,19 +126,18 @@ class Ring:
     ) -> None:
         """Move the ring into a new file.
 
-        The file is opened for reading only once it is mapped, so that nobody but root can cut it
-        short.
+        Once the file is mapped, it is reopened for reading only, so that only root can truncate it.
 
         Args:
             path: The new file.
-            pid: Of this process, as it sees itself.
+            pid: The pid of this process in its own namespace.
             start_ticks: When this process started.
             origin: See `wire.ORIGIN`.
-            device: The `st_dev` that the file has to have; `None` for any.
+            device: The expected `st_dev` of the file; `None` for any.
 
         Raises:
             OSError: The file could not be made. All of its blocks are reserved here, because a page
-                that finds no room later would be SIGBUS.
+                without a block would be SIGBUS later.
         """
         os = self._system.os
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -147,7 +147,7 @@ class Ring:
                 raise OSError(errno.EXDEV, "the directory is not on the file system expected")
             os.posix_fallocate(fd, 0, self.size)
             found = os.fstat(fd)
-            # The mapping is about to take the lowest free number, as this does.
+            # The mapping will get the lowest free number, as this descriptor does.
             spare = os.dup(fd)
             os.close(spare)
             memory = self._system.mmap(fd, self.size, **_UNTRACKED)
@@ -159,28 +159,28 @@ class Ring:
         self._write_header(memory, pid, start_ticks, origin)
         self.path = path
         identity = found.st_dev, found.st_ino
-        # Otherwise another thread opened something meanwhile, and the number is not known.
+        # Otherwise another thread opened a file meanwhile, and the number is not known.
         if _TRACKS_DESCRIPTOR and _is_file(os, spare, identity):
             self._file_descriptor = spare, identity
         self._move_to(memory)
 
     def open_memory(self, pid: int, start_ticks: int, origin: Origin = (0, 0, b"")) -> None:
-        """Move the ring into a memfd of its own; touches no file system.
+        """Move the ring into a memfd; uses no file system.
 
         Args:
-            pid: Of this process, as it sees itself.
+            pid: The pid of this process in its own namespace.
             start_ticks: When this process started.
             origin: See `wire.ORIGIN`.
 
         Raises:
-            OSError: There is no memory or descriptor for it, or it is forbidden (seccomp).
+            OSError: No memory or descriptor is available, or it is forbidden (seccomp).
         """
         os = self._system.os
         fd = _new_memory(os)
         is_ours = False
         try:
             os.ftruncate(fd, self.size)
-            # The mapping is about to take the lowest free number, as this does.
+            # The mapping will get the lowest free number, as this descriptor does.
             spare = os.dup(fd) if _TRACKS_DESCRIPTOR else fd
             if _TRACKS_DESCRIPTOR:
                 os.close(spare)
@@ -188,7 +188,7 @@ class Ring:
             _seal(fd)
             found = os.fstat(fd)
             identity = found.st_dev, found.st_ino
-            # Otherwise another thread opened something meanwhile.
+            # Otherwise another thread opened a file meanwhile.
             is_ours = spare == fd or not _is_file(os, spare, identity)
         finally:
             if not is_ours:
@@ -204,7 +204,7 @@ class Ring:
     def descriptor(self) -> int | None:
         """The descriptor of the memfd, or `None` if there is none.
 
-        The program may have closed it (`os.closerange`), and its number may be another file's.
+        The program may have closed it (`os.closerange`), and may use its number for another file.
         """
         if self._descriptor is None:
             return None
@@ -217,15 +217,15 @@ class Ring:
         return None if self._descriptor is None else self._identity[1]
 
     def handed_out(self) -> int:
-        """How many records were begun so far.
+        """Number of records begun so far.
 
-        `repr` is the one way to read an `itertools.count` without moving it that all of Python
-        3.10 to 3.15 have: `__reduce__` went away in 3.14.
+        Only `repr` reads an `itertools.count` without advancing it in all of Python 3.10 to 3.15:
+        `__reduce__` was removed in 3.14.
         """
         return int(repr(self.count)[6:-1])
 
     def slice_of(self, first: int, last: int) -> tuple[bytes, int]:
-        """The raw records `first` to `last - 1` as far as one run of slots holds them.
+        """The raw records `first` to `last - 1`, up to the end of the slots.
 
         Returns:
             The bytes, and the number of the record after them.
@@ -245,21 +245,20 @@ class Ring:
         return _number_in(self.memory, begin) == number + 1
 
     def step_aside(self) -> tuple[Any, int]:
-        """Write to private memory from here on: a fork is about to happen.
+        """Write to private memory from here on, before a fork.
 
-        What the child writes before it has a ring of its own then stays in its own copy of that
-        memory, instead of appearing in the parent's ring. Nothing is asked of the system that it
-        could refuse.
+        Records that the child writes before it has a ring of its own then stay in its copy of that
+        memory, instead of appearing in the parent's ring. No system call is made that could fail.
 
         Returns:
-            What `step_back` needs.
+            The arguments of `step_back`.
         """
         memory, number = self.memory, self.handed_out()
         self.memory = self._private
         return memory, number
 
     def step_back(self, memory: Any, number: int) -> None:
-        """Return to the memory from before `step_aside`, with what was written meanwhile."""
+        """Return to the memory from before `step_aside`, with the records written meanwhile."""
         if memory is self._private:
             return
         self.memory = memory
@@ -273,16 +272,16 @@ class Ring:
         self._use_private()
 
     def close(self) -> None:
-        """Close file or memfd at once; records written from here on go nowhere."""
+        """Close file or memfd; later records are dropped."""
         memory = self.memory
         self._use_private()
         if memory is not self._private and memory not in _abandoned:
-            # Another thread that is about to read from it finds it closed.
+            # A thread that reads from it afterwards gets an error.
             with contextlib.suppress(BufferError):
                 memory.close()
 
     def offset(self, slot: int) -> int:
-        """Where a slot begins, in bytes from the start of the ring."""
+        """Offset of a slot in bytes from the start of the ring."""
         return wire.HEADER_BYTES + slot * wire.RECORD_BYTES
 
     def _write_header(self, memory: Any, pid: int, start_ticks: int, origin: Origin) -> None:
@@ -307,13 +306,13 @@ class Ring:
         self._copy(before, memory, 0)
         number = self.handed_out()
         self.memory = self._mapping = memory
-        # What was stored between the first copy and the exchange; later records are there already.
+        # Records stored between the first copy and the exchange; later ones are there already.
         self._copy(before, memory, max(0, number - self.slots))
         if before is self._private:
             self._forget_private()
 
     def _use_private(self) -> None:
-        """Use private memory, with nothing in it, and close the descriptor of a memfd."""
+        """Use empty private memory, and close the descriptor of a memfd."""
         self._forget_private()
         fd = self.descriptor()
         mapping, self._mapping = self._mapping, None
@@ -343,7 +342,7 @@ def _new_memory(os: Any) -> int:
     """A memfd that can be sealed.
 
     Raises:
-        OSError: It cannot be had; ENOSYS also where Python was built without `memfd_create`.
+        OSError: It is not available; ENOSYS also where Python was built without `memfd_create`.
     """
     create = getattr(os, "memfd_create", None)
     if create is None:
@@ -359,7 +358,7 @@ def _new_memory(os: Any) -> int:
 
 
 def _seal(fd: int) -> None:
-    """Fix the size of a memfd and refuse all writers but the mappings that exist."""
+    """Fix the size of a memfd and forbid writing except by existing mappings."""
     seals = _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
     try:
         fcntl.fcntl(fd, _F_ADD_SEALS, seals | _F_SEAL_FUTURE_WRITE)

@@ -1,4 +1,4 @@
-"""A copy of a ring that is in a memfd, in a file: what outlives the process without an observer.
+"""A copy in a file of a ring in a memfd: it outlives the process without an observer.
 
 Only the hook's thread writes it, because a write to a disk can block.
 """
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from .ring import Ring
 
 SAVE_EVERY_S = 3.0
-"""How old the copy of a process that was killed can be, plus the time of one write."""
+"""Greatest age of the copy when a process is killed, plus the time of one write."""
 RETRY_S = 30.0
-"""After a failure, for instance because the disk was full."""
+"""Interval after a failure, such as a full disk."""
 _PART = 64
-"""Records copied at a time: the memory allocator would keep the room of larger pieces."""
+"""Records copied at a time: the memory allocator would not return larger blocks."""
 _UNSURE = 64
-"""So many records before the last one copied may not have been complete then: they are copied
-again."""
+"""This many records before the last one copied are copied again: they may have been incomplete."""
 
 
 class RingCopy:
-    """The file of one process, brought up to date now and then."""
+    """The file of one process, updated at intervals."""
 
     __slots__ = ("_due_ns", "_fd", "_saved", "_system", "path", "problems")
 
@@ -49,12 +48,12 @@ class RingCopy:
         self._due_ns = 0
 
     def save_if_due(self, ring: Ring) -> None:
-        """Bring the file up to date if that was not done for a while."""
+        """Update the file if the last update is `SAVE_EVERY_S` old."""
         if self.path is not None and self._system.monotonic_ns() >= self._due_ns:
             self.save(ring)
 
     def save(self, ring: Ring) -> None:
-        """Bring the file up to date; what fails is tried again after `RETRY_S`."""
+        """Update the file; after a failure, try again after `RETRY_S`."""
         if self.path is None:
             return
         wait_s = SAVE_EVERY_S
@@ -69,10 +68,10 @@ class RingCopy:
         self._due_ns = self._system.monotonic_ns() + int(wait_s * 1e9)
 
     def _save(self, ring: Ring, path: str) -> None:
-        """Write the header if the file is new, then the records since the last time.
+        """Write the header if the file is new, then the records since the last update.
 
         Raises:
-            OSError: There is no room or no descriptor, or the file cannot be written.
+            OSError: The disk is full, no descriptor is available, or the file is not writable.
         """
         os = self._system.os
         last = ring.handed_out()
@@ -88,7 +87,7 @@ class RingCopy:
                 self._close()
                 return
         try:
-            # A reader of the finished file learns from this how old its records are.
+            # Readers of the file see from this how old its records are.
             at_ns = self._system.monotonic_ns()
             first = max(0, self._saved - _UNSURE, last - ring.slots)
             while first < last:
@@ -101,7 +100,7 @@ class RingCopy:
         self._saved = last
 
     def _create(self, ring: Ring, path: str) -> None:
-        """Make the file with room for all slots, so that a disk that fills up does no harm."""
+        """Make the file with room for all slots, in case the disk becomes full."""
         os = self._system.os
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._saved = 0

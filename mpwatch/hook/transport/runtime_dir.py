@@ -1,4 +1,4 @@
-"""Where the hook keeps its files, and what it reads of its own process."""
+"""The directory for the hook's files, and reads of its own process in procfs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SUN_PATH = 107
 _LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
 _IN_MEMORY = (b"tmpfs", b"ramfs")
 _MOUNTS_BYTES = 4 << 20
-"""Of the mount table; a machine with containers has some hundred mounts of 200 bytes."""
+"""Limit for the mount table; a machine with containers has some hundred mounts of 200 bytes."""
 
 
 class MightBlock(Exception):
-    """The directory does not lie in memory, so only the hook's thread may touch it."""
+    """The directory is not in memory, so only the hook's thread may access it."""
 
 
 def find_directory(
@@ -36,14 +36,14 @@ def find_directory(
     Args:
         system: The operating system.
         environ: The environment of this process.
-        may_block: Whether directories on disks may be touched: not on the program's threads, which
-            would wait while that file system is frozen, or its server is away.
+        may_block: Whether directories on disks may be accessed: not on the program's threads, which
+            would wait while that file system is frozen or its server does not answer.
 
     Returns:
-        The directory or `None`, and why those before it could not be used.
+        The directory or `None`, and why earlier candidates could not be used.
 
     Raises:
-        MightBlock: The next directory to be tried is on a disk.
+        MightBlock: The next candidate is on a disk.
     """
     problems: list[str] = []
     uid = system.os.getuid()
@@ -65,9 +65,9 @@ def find_directory(
 def memory_device(system: System, path: str) -> int | None:
     """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`.
 
-    Python has no `statfs`, so this is taken from the mount table (proc_pid_mountinfo(5)), for the
-    path as it is written: nothing is touched that could block. If a symbolic link leads elsewhere,
-    the device of what is opened there differs.
+    Python has no `statfs`, so this is read from the mount table (proc_pid_mountinfo(5)) for the
+    path as it is written, without an access that could block. If a symbolic link leads elsewhere,
+    the opened file has another device.
     """
     try:
         table = _read(system, "/proc/self/mountinfo", _MOUNTS_BYTES)
@@ -95,14 +95,14 @@ def memory_device(system: System, path: str) -> int | None:
 
 
 def _unescaped(name: bytes) -> bytes:
-    """A path of the mount table, where blanks and backslashes are written as octal numbers."""
+    """A path of the mount table, in which blanks and backslashes are octal numbers."""
     for code in (b"\\040", b"\\011", b"\\012", b"\\134"):
         name = name.replace(code, bytes((int(code[1:], 8),)))
     return name
 
 
 def start_ticks(system: System, pid: int | str = "self") -> int | None:
-    """Field 22 of a process's stat file, or `None` if there is no such process to be seen."""
+    """Field 22 of a process's stat file, or `None` if the process is not visible."""
     try:
         fields = _read(system, f"/proc/{pid}/stat")
     except OSError as error:
@@ -114,21 +114,21 @@ def start_ticks(system: System, pid: int | str = "self") -> int | None:
 
 
 def parent_and_name() -> tuple[int, str]:
-    """Which process started this one, and what it called it, as `multiprocessing` has them.
+    """Pid of the parent, and name of this process, from `multiprocessing`.
 
-    The parent of a child of a forkserver is the one that asked for it, not the server. That of a
-    program of its own is 0.
+    The parent of a child of a forkserver is the process that requested it, not the server. A
+    process that `multiprocessing` did not start has parent 0.
     """
     module = sys.modules.get("multiprocessing.process")
     process = getattr(module, "_current_process", None)
     parent, name = getattr(process, "_parent_pid", None), getattr(process, "_name", None)
-    # A program may put anything there: what is no pid is not known.
+    # A program may store any object there.
     known = parent if isinstance(parent, int) and 0 < parent < 1 << 32 else 0
     return known, name if isinstance(name, str) else ""
 
 
 def thread_count(system: System) -> int | None:
-    """Threads of this process as the kernel counts them, those of native libraries included."""
+    """Number of threads in the kernel, including those of native libraries."""
     try:
         fields = _read(system, "/proc/self/stat")
     except OSError as error:
@@ -139,7 +139,7 @@ def thread_count(system: System) -> int | None:
 
 
 def name_thread(system: System, tid: int, name: bytes) -> None:
-    """Give a thread of this process a name for the kernel; without procfs it keeps its own.
+    """Set the kernel's name of a thread of this process; without procfs nothing happens.
 
     Args:
         system: The operating system.
@@ -158,16 +158,16 @@ def name_thread(system: System, tid: int, name: bytes) -> None:
 
 
 def opened(system: System, path: str, flags: int, mode: int = 0o600) -> Iterator[int]:
-    """Open a file as a descriptor is unpacked from this, right before a `try` that closes it.
+    """Open a file when a descriptor is unpacked from this, right before a `try` that closes it.
 
-    No signal handler runs between that and the store. As the result of a call the descriptor would
-    be lost, and stay open, where a handler raises as the call returns.
+    No signal handler runs between the opening and the store. If the descriptor were the result of a
+    call, it would be lost, and stay open, when a handler raises as the call returns.
     """
     return map(system.os.open, (path,), (flags,), (mode,))
 
 
 def remove(system: System, path: str | None) -> None:
-    """Unlink a file of ours, which may be gone already."""
+    """Unlink a file of the hook, which may have been removed already."""
     if path is not None:
         try:
             system.os.unlink(path)

@@ -1,9 +1,9 @@
-"""The socket and the one thread behind it.
+"""The socket, and the hook's thread, which serves it.
 
-The thread sleeps in `poll` until an observer connects, and for 3 s at most. It is a bare thread of
-`_thread`, invisible to `threading.enumerate`, holds no lock, blocks all signals, imports nothing,
-and is ended before a fork and started again after it, so that a fork in a program of one thread
-stays one.
+The thread sleeps in `poll` until an observer connects, at most 3 s. It is a thread of
+`_thread`, invisible to `threading.enumerate`. It holds no lock, blocks all signals and imports
+nothing. It ends before a fork and starts again after it, so that a program of one thread
+still forks with one thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.one_call import room
 from . import runtime_dir
-from .connection import Connection, is_welcome
+from .connection import Connection, may_connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ _AF_UNIX, _SOCK_STREAM, _SHUT_RDWR = 1, 1, 2
 _POLLIN, _POLLOUT = 1, 4
 _BACKLOG = 16
 CONNECTIONS = 8
-"""More observers than this wait until one leaves."""
+"""More observers than this wait until one disconnects."""
 TICK_MS = 100
 AGAIN_NS = 100_000_000
-"""A thread that the system refused is asked for again after this time at the earliest."""
+"""Interval before a thread that the system refused is started again."""
 STOP_S = 0.25
-"""How long a fork waits for the thread at most; usually it takes 0.2 ms.
+"""Longest wait of a fork for the end of the thread; usually it takes 0.2 ms.
 
-Where nine processes wanted each cpu, 50 ms were too few now and then: the thread was seen alive in
-the fork (Python 3.10 and 3.13, 2 cpus).
+With nine running processes for each cpu, 50 ms were sometimes too short: the thread was alive
+during the fork (Python 3.10 and 3.13, 2 cpus).
 """
 
 
 class Run:
-    """One life of the thread, between two forks."""
+    """One thread, between two forks."""
 
     __slots__ = ("is_done", "is_late", "should_stop", "tid")
 
@@ -50,7 +50,7 @@ class Run:
         self.should_stop = False
         self.is_done = False
         self.is_late = False
-        """It did not end in time: it is blocked on a disk, and nobody waits for it again."""
+        """It did not end in time, because a disk blocks it; no fork waits for it again."""
         self.tid = 0
 
 
@@ -80,7 +80,7 @@ class Server:
         self.forget()
 
     def forget(self) -> None:
-        """Start from nothing: in a forked child, where listener and thread are the parent's."""
+        """Reset in a forked child: listener and thread belong to the parent."""
         if self._listener is not None:
             for connection in self._connections:
                 connection.close()
@@ -89,7 +89,7 @@ class Server:
         self._inode = 0
         self.path = None
         self.is_opening = False
-        """The thread is to make the socket, or is about to."""
+        """The thread has not made the socket yet."""
         self._connections: list[Connection] = []
         self._run: Run | None = None
         self._is_broken = False
@@ -97,7 +97,7 @@ class Server:
         self._refusals = 0
         self._again_ns = 0
         self._cpu_before_ns = 0
-        # Whoever takes the token may start the thread: `deque.pop` is atomic and never waits.
+        # The caller that pops the token starts the thread: `deque.pop` is atomic and never waits.
         self._tokens = collections.deque((True,))
 
     def listen(self, path: str) -> None:
@@ -122,7 +122,7 @@ class Server:
         self._inode = _inode(system, listener)
 
     def start(self) -> None:
-        """Start the thread unless it runs."""
+        """Start the thread if it does not run."""
         self._is_wanted = True
         if self.path is None and not self.is_opening:
             return
@@ -131,13 +131,13 @@ class Server:
         except BaseException as error:
             if isinstance(error, IndexError) and foreign_exceptions.is_ours(error):
                 return
-            self._tokens.append(True)  # a signal handler's, and the token is out
+            self._tokens.append(True)  # a signal handler raised after the token was popped
             raise
         run = Run()
         room.fill()
         try:
             if self._is_broken and not self._session.is_on_disk:
-                self._mend()
+                self._listen_again()
             if self.path is None and not self.is_opening:
                 self._tokens.append(True)
                 return
@@ -148,19 +148,19 @@ class Server:
                 raise
             run.is_done = True
             self._tokens.append(True)
-            self._be_refused(error)
+            self._retry_with_records(error)
         else:
             self._refusals = 0
 
     def start_again(self) -> None:
-        """Start the thread that the system refused, unless that was a moment ago."""
+        """Start the thread that the system refused, `AGAIN_NS` after the last attempt."""
         session = self._session
         if self._is_wanted and session.system.monotonic_ns() > self._again_ns:
             session.ring.on_new_thread = None
             self.start()
 
-    def _be_refused(self, error: Exception) -> None:
-        """No thread or no socket was to be had: try again as records are written."""
+    def _retry_with_records(self, error: Exception) -> None:
+        """Note that the system gave no thread or socket; try again with later records."""
         session = self._session
         if not self._refusals:
             what = "socket" if self._is_broken else "thread"
@@ -195,7 +195,7 @@ class Server:
         return True
 
     def wait_for_opening(self, limit_s: float) -> None:
-        """Wait until the thread has made the socket, or cannot, or the time is over."""
+        """Wait until the thread has made the socket or failed, at most `limit_s`."""
         system = self._session.system
         deadline_ns = system.monotonic_ns() + int(limit_s * 1e9)
         while self.is_opening and self._run is not None and not self._run.is_done:
@@ -213,7 +213,7 @@ class Server:
         self.path = None
 
     def cpu_ns(self) -> int:
-        """Cpu time of this thread, which is the hook's, and of those that ended for forks."""
+        """Cpu time of the hook's threads, to be called on the current one."""
         return self._cpu_before_ns + self._session.system.thread_time_ns()
 
     def is_stopping(self) -> bool:
@@ -221,30 +221,30 @@ class Server:
         return self._run is None or self._run.should_stop
 
     def close(self, reason: str) -> None:
-        """Say goodbye to all observers, close and unlink the socket."""
+        """Send a GOODBYE to all observers, close and unlink the socket."""
         if self._listener is not None:
             self._close_listener()
             self._listener = None
         self.remove_socket()
         for connection in self._connections:
-            connection.say_goodbye(reason, self._session.patcher.left)
+            connection.send_goodbye(reason, self._session.patcher.left)
             connection.close()
         self._connections = []
 
     def _is_its_own(self) -> bool:
-        """Whether the listener's descriptor still is the listener.
+        """Whether the descriptor still belongs to the listener.
 
-        Programs close descriptors that they do not know (`os.closerange`, daemons), and the number
-        may be a file or socket of the program's afterwards.
+        Programs close unknown descriptors (`os.closerange`, daemons), and then the number may be a
+        file or socket of the program.
         """
         listener = self._listener
         return listener is not None and _inode(self._session.system, listener) == self._inode
 
-    def _give_up(self) -> None:
-        """Listen no longer: the program closed the descriptor.
+    def _stop_listening(self) -> None:
+        """Stop listening: the program closed the descriptor.
 
         A new one could get a number that the program expects, such as 0 after a daemon has closed
-        everything.
+        all descriptors.
         """
         if self._listener is not None:
             self._close_listener()
@@ -253,14 +253,14 @@ class Server:
             runtime_dir.remove(self._session.system, path)
 
     def _close_listener(self) -> None:
-        """Close the listener, or only forget it if its descriptor is somebody else's by now."""
+        """Close the listener, or only forget it if the program has reused its descriptor."""
         if self._is_its_own():
             self._listener.close()
         else:
             self._listener.detach()
 
     def _has_ended(self, run: Run) -> bool:
-        """Whether the thread is gone for the kernel too, whom Python 3.12 asks at a fork."""
+        """Whether the thread has ended for the kernel too, which Python 3.12 asks at a fork."""
         if not run.tid:
             return run.is_done
         try:
@@ -272,9 +272,9 @@ class Server:
         return False
 
     def _wake(self) -> None:
-        """Make `poll` return, by knocking at our own door."""
+        """Make `poll` return by connecting to the own socket."""
         if self._listener is None:
-            return  # it was closed while the thread was busy, who sees that next
+            return  # it was closed while the thread was busy; the thread will see that
         client = None
         try:
             client = self._session.system.socket(_AF_UNIX, _SOCK_STREAM)
@@ -285,9 +285,9 @@ class Server:
         except (OSError, TypeError) as error:
             if not foreign_exceptions.is_ours(error):
                 raise
-            # No descriptor left, or the socket file is gone. This needs neither, but afterwards
-            # the listener is of no use, and `start` makes a new one. Not here: the new one would
-            # get the old one's number, and `poll` look at that when it wakes.
+            # No descriptor is left, or the socket file was removed. `shutdown` needs neither, but
+            # the listener is unusable afterwards, and `start` makes a new one. Not here: the new
+            # one would get the old number, and `poll` would look at that when it wakes.
             self._is_broken = True
             with contextlib.suppress(OSError):
                 if self._is_its_own():
@@ -296,14 +296,14 @@ class Server:
             if client is not None:
                 client.close()
 
-    def _mend(self) -> None:
-        """Listen anew, after the thread that looked at the old socket has ended.
+    def _listen_again(self) -> None:
+        """Make a new listener, after the thread that used the old one has ended.
 
         Raises:
-            OSError: There was no descriptor for it.
+            OSError: No descriptor is left.
         """
         if self._listener is not None and not self._is_its_own():
-            self._give_up()
+            self._stop_listening()
             return
         if self._listener is not None:
             self._close_listener()
@@ -312,21 +312,21 @@ class Server:
         self._is_broken = False
 
     def _serve(self, run: Run) -> None:
-        """Be the thread."""
-        # The session that leaves on this very thread has to outlive it.
+        """Main function of the thread."""
+        # A session that is detached on this thread has to outlive the thread.
         session = self._session.itself()
         run.tid = session.system.get_native_id()
         try:
-            # A signal that all other threads block must find this one blocking it too: its
-            # default action would end the process.
+            # A signal that all other threads block must be blocked here too: its default action
+            # would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
             runtime_dir.name_thread(session.system, run.tid, wire.THREAD_NAME)
             room.wait()
             if self._is_broken:
-                self._mend()
+                self._listen_again()
             session.work()
             while not run.should_stop:
-                self._turn(run)
+                self._wait_and_serve(run)
             session.finish()
         except Exception as error:  # noqa: BLE001 - else the interpreter would print it
             session.note("hook-problem", what="server", text=repr(error)[:500])
@@ -335,16 +335,16 @@ class Server:
             run.is_done = True
             self._tokens.append(True)
             if run.should_stop and self._is_wanted:
-                # It took longer than a fork waits, and `start` found no token meanwhile.
+                # It ended later than a fork waits, and `start` found no token meanwhile.
                 self.start()
 
-    def _turn(self, run: Run) -> None:
-        """Wait once and do what there is to do."""
+    def _wait_and_serve(self, run: Run) -> None:
+        """Wait once for observers, then do the jobs and serve the observers."""
         poll = self._session.system.poll()
         listener = self._listener
         if listener is None or not self._is_its_own():
             run.should_stop = True
-            self._give_up()
+            self._stop_listening()
             return
         if len(self._connections) < CONNECTIONS:
             poll.register(listener.fileno(), _POLLIN)
@@ -355,7 +355,7 @@ class Server:
                 continue
             events = _POLLIN | _POLLOUT if connection.is_behind else _POLLIN
             poll.register(connection.sock.fileno(), events)
-        ready = dict(poll.poll(TICK_MS if self._connections else self._session.patience_ms()))
+        ready = dict(poll.poll(TICK_MS if self._connections else self._session.sleep_limit_ms()))
         room.wait()
         if run.should_stop:
             return
@@ -363,10 +363,10 @@ class Server:
         if listener.fileno() in ready:
             self._accept(run)
         for connection in tuple(self._connections):
-            self._attend(connection, connection.sock.fileno() in ready)
+            self._serve_connection(connection, connection.sock.fileno() in ready)
 
-    def _attend(self, connection: Connection, is_ready: bool) -> None:
-        """Serve one observer; whatever goes wrong ends that connection and nothing else."""
+    def _serve_connection(self, connection: Connection, is_ready: bool) -> None:
+        """Serve one observer; an exception ends this connection only."""
         room.wait()
         try:
             if is_ready:
@@ -379,7 +379,7 @@ class Server:
                 self._session.note("hook-problem", what="answer", text=repr(error)[:500])
 
     def _accept(self, run: Run) -> None:
-        """Let one observer in."""
+        """Accept one observer."""
         try:
             fd, _ = self._listener._accept()
         except BlockingIOError:
@@ -393,9 +393,9 @@ class Server:
         sock.setblocking(False)
         connection = Connection(sock, self._session)
         try:
-            if not is_welcome(sock, self._session.system.os.getuid()):
+            if not may_connect(sock, self._session.system.os.getuid()):
                 raise PermissionError("another user")
-            connection.greet()
+            connection.send_hello()
         except OSError:
             connection.close()
             return
@@ -409,7 +409,7 @@ class Server:
 
 
 def _inode(system: Any, sock: Any) -> int:
-    """The inode of a socket, which says that a descriptor is still this one; 0 if it is closed."""
+    """The inode of a socket, to recognise its descriptor; 0 if it is closed."""
     try:
         return int(system.os.fstat(sock.fileno()).st_ino)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Which files of dead processes may go, and when somebody looks.
+"""Removal of the files of dead processes.
 
 The files of a process that was killed stay for the autopsy, for a bounded time and size. A program
-may kill its workers every minute for a week, so not only those who come in look, but also those who
-fork, now and then; a look is taken in steps, because a fork must not wait for it.
+may kill its workers every minute for a week, so a search is made when a hook is attached and also
+after some forks. A search is made in steps, because a fork must not wait for it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ..safe.unpatched import System
 
 KEEP_DEAD_S = 24 * 3600
-"""How long the ring of a process that died stays for `mpwatch autopsy`."""
+"""How long the files of a dead process stay for `mpwatch autopsy`."""
 KEEP_DEAD_BYTES = 64 << 20
-"""How much all rings of dead processes may take together; the oldest go first."""
+"""Limit for the files of all dead processes together; the oldest are removed first."""
 EVERY = 64
-"""One fork in so many is followed by a look, and one spawned child in so many takes one."""
+"""One fork in this many, and one spawned child in this many, begins a search."""
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
 class StaleFiles:
-    """Looks for such files in the directory of this process's own."""
+    """Searches for such files in the directory of this process."""
 
     __slots__ = ("_forks", "_steps", "_system", "directory")
 
@@ -37,18 +37,18 @@ class StaleFiles:
         self.restart()
 
     def restart(self) -> None:
-        """Know of nothing: this is a forked child."""
+        """Reset in a forked child."""
         self.directory: str | None = None
         self._forks = 0
         self._steps: Iterator[None] | None = None
 
     def begin(self) -> None:
-        """Have a look taken by the thread, unless one is under way."""
+        """Begin a search on the thread if none is running."""
         if self._steps is None and self.directory is not None:
             self._steps = sweep(self._system, self.directory)
 
     def begin_as(self, started_by: str, pid: int) -> None:
-        """Have a look taken by a process that comes in, if it is one of those that do."""
+        """Begin a search when the hook is attached; in one of `EVERY` spawned children."""
         if started_by in ("spawn", "forkserver"):
             if pid % EVERY == 0:
                 self.begin()
@@ -56,13 +56,13 @@ class StaleFiles:
             self.begin()
 
     def count_fork(self) -> None:
-        """Have a look taken once in a while by a process that forks."""
+        """Begin a search after each `EVERY` forks."""
         self._forks += 1
         if self._forks % EVERY == 0:
             self.begin()
 
     def work(self, should_stop: Callable[[], bool]) -> None:
-        """Go on with a look, by steps of one file, until it is done or the thread has to end."""
+        """Continue a search, file by file, until it is complete or the thread has to end."""
         steps = self._steps
         if steps is None:
             return
@@ -73,7 +73,7 @@ class StaleFiles:
 
 
 def sweep(system: System, directory: str) -> Iterator[None]:
-    """Remove what dead processes left: sockets at once, rings and notes once old or too many."""
+    """Remove files of dead processes: sockets at once, rings and notes once old or too large."""
     try:
         names = system.os.listdir(directory)
     except OSError:
@@ -109,7 +109,7 @@ def _remove_unanswered(system: System, path: str) -> None:
 
 
 def _owner(name: str) -> tuple[int, int] | None:
-    """Pid and start ticks in the name of one of our files."""
+    """Pid and start ticks in the name of a file of the hook, or `None`."""
     stem, dot, suffix = name.partition(".")
     pid, dash, ticks = stem.partition("-")
     if dot + suffix not in _SUFFIXES or not dash or not (pid.isdigit() and ticks.isdigit()):
@@ -118,7 +118,7 @@ def _owner(name: str) -> tuple[int, int] | None:
 
 
 def _answers(system: System, path: str) -> bool:
-    """Whether somebody listens on a socket."""
+    """Whether a process listens on a socket."""
     client: Any = system.socket(_AF_UNIX, _SOCK_STREAM)
     try:
         client.setblocking(False)

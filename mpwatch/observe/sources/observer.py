@@ -175,7 +175,7 @@ class Observer:
         Returns:
             The cpu seconds of the reading, if they were measured.
         """
-        tree = self._collectors.read(replace(request, looked_at=self.stacks.followed))
+        tree = self._collectors.read(replace(request, followed=self.stacks.followed))
         if tree is None:
             self.poll(0.0)
             self.is_ended = True

@@ -185,7 +185,7 @@ class Fold:
             return
         self._processes.changed(taken.process, self._at_s)
         if taken.source != "hook":
-            self._history.add_point(taken.process, "looks", taken.at_s, 1)
+            self._history.add_point(taken.process, "stack_stops", taken.at_s, 1)
         record.stacks_problem, record.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             record.stacks = _by_thread(taken.stacks, self._equal_stacks)
@@ -214,6 +214,8 @@ class Fold:
                     self._history.add_point(
                         input.process, "cuda_unreleased", input.at_s, unreleased
                     )
+                if (backlog := hook.queue_backlog()) is not None:
+                    self._history.add_point(input.process, "queue_backlog", input.at_s, backlog)
             case HookStatus():
                 hook.status = input
                 self._hook_log.add(input, self._log)
@@ -253,6 +255,7 @@ class Fold:
             log_dropped=self._log.dropped,
             errors=self._log.errors,
             events_per_s=self._event_rate.per_s() if self._hooks else None,
+            ticks_per_s=tree.ticks_per_s,
             problems=(*tree.problems, *tree.host.problems),
         )
 

@@ -169,6 +169,19 @@ class HookRecord:
         """CUDA tensors sent and not released by their receivers."""
         return _integer(_mapping(self.gauges.get("cuda_lent")).get("unreleased"))
 
+    def queue_backlog(self) -> int | None:
+        """Items in the queues without `maxsize` that the process has used; `None` without any.
+
+        An item counts from `put` to `get`, so also while it waits in the memory of its sender.
+        """
+        queues = self.gauges.get("queues")
+        if not isinstance(queues, list):
+            return None
+        rows = [_mapping(each) for each in queues]
+        depths = [_integer(row.get("depth")) for row in rows if row.get("maxsize") is None]
+        known = [depth for depth in depths if depth is not None]
+        return sum(known) if known else None
+
     def gpu_uses(self) -> tuple[GpuUse, ...]:
         """The figures of torch's allocator for each device, where CUDA is initialised."""
         devices = _mapping(self.gauges.get(ALLOCATOR)).get("devices")

@@ -15,7 +15,7 @@ from mpwatch.tui.elements.snapshot_view import SnapshotView, age_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, gauge, line
 
 COLUMNS = (
-    ScreenColumn("MADE BY", 14, keep=9, most=17, spreads=30),
+    ScreenColumn("CREATOR", 14, keep=9, most=17, spreads=30),
     ScreenColumn("LINE", 21, keep=8, grows=True),
     ScreenColumn("KIND", 11, keep=6),
     ScreenColumn("COUNT", 5, align="right", keep=7, letter="N"),

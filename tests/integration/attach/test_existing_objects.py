@@ -211,9 +211,7 @@ def test_a_job_attached_late_shows_the_same_as_one_that_had_the_hook_all_along(
         assert (found.entries, found.expired) == (entries, entries - 1 - parked(observed.after))
 
 
-def test_queues_and_loaders_are_known_at_once_whoever_holds_them(
-    start: Start, runtime: Path
-) -> None:
+def test_existing_queues_and_loaders_are_known_at_once(start: Start, runtime: Path) -> None:
     running = start("attach_stock", "late")
     step(running, 2)
     assert eventually(lambda: waits_for_a_line(running.pid))

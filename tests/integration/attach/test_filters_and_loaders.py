@@ -50,7 +50,7 @@ def child_of(running: Running) -> int:
 
 
 @pytest.mark.parametrize("call", KILLED_FOR)
-def test_a_sandboxed_child_is_left_out_and_lives_on(
+def test_a_sandboxed_child_is_left_out_and_continues(
     start: Start, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """The filter kills for a call that an injection makes in every case, or makes at first."""

@@ -52,7 +52,7 @@ def test_all_of_sixty_four_workers_are_injected_and_detached(start: Start, runti
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-def test_a_target_in_uninterruptible_sleep_is_refused_and_goes_on(
+def test_a_target_in_uninterruptible_sleep_is_refused_and_continues(
     start: Start, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "fifo"

@@ -170,7 +170,7 @@ print("ends as it should")
 
 
 @each_python
-def test_a_program_at_its_recursion_limit_gets_the_hook_and_goes_on(
+def test_a_program_at_its_recursion_limit_gets_the_hook_and_continues(
     program: Program, python: str
 ) -> None:
     popen = program(DEEP, python)

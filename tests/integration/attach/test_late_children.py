@@ -52,7 +52,7 @@ def test_a_child_forked_between_the_listing_and_the_injection_of_its_parent_is_i
         assert inject(child, timeout_s=10).state == "ready"
 
 
-def test_after_a_detach_no_child_that_was_born_meanwhile_keeps_the_hook(
+def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_births", "0.1", "20")
@@ -65,7 +65,7 @@ def test_after_a_detach_no_child_that_was_born_meanwhile_keeps_the_hook(
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-def test_children_that_are_not_python_are_left_alone(start: Start) -> None:
+def test_children_without_python_are_left_out(start: Start) -> None:
     running = start("attach_births", "0.2", "20", "non-python")
     assert eventually(lambda: len(children(running.pid)) >= 2)
     outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
@@ -73,6 +73,6 @@ def test_children_that_are_not_python_are_left_alone(start: Start) -> None:
     assert {o.reason for o in outcomes[1:]} == {"it is not a Python process"}
 
 
-def test_a_job_in_which_all_is_quiet_has_nobody_newborn(start: Start) -> None:
+def test_a_job_without_starts_has_no_late_children(start: Start) -> None:
     running = start("attach_plain", "idle")
     assert late_children([running.process]) == []

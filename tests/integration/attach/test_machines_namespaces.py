@@ -91,7 +91,9 @@ def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: 
     assert list(folder.iterdir()) == []
 
 
-def test_an_observer_without_rights_is_told_of_the_other_user_namespace(inner: ProcessId) -> None:
+def test_an_observer_without_rights_gets_the_other_user_namespace_as_reason(
+    inner: ProcessId,
+) -> None:
     done = subprocess.run(
         [
             "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs",
@@ -106,5 +108,5 @@ def test_an_observer_without_rights_is_told_of_the_other_user_namespace(inner: P
     )  # fmt: skip
     if "Permission denied" in done.stderr or "No module named" in done.stderr:
         pytest.skip("this installation cannot be read by others")
-    assert done.stdout.splitlines()[0] == "it lives in another user namespace"
+    assert done.stdout.splitlines()[0] == "it is in another user namespace"
     assert "or run mpwatch inside that container" in done.stdout

@@ -104,7 +104,7 @@ def inject_into(popen: subprocess.Popen[str], timeout_s: float = 2.0) -> Attache
 
 
 @pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
-def test_a_runtime_directory_in_a_shared_folder_runs_nobody_elses_code(
+def test_a_runtime_directory_in_a_shared_folder_runs_no_code_of_other_users(
     shared: Path, start_as: Start
 ) -> None:
     victim = start_as(VICTIM, TARGET, runtime=str(shared))
@@ -122,7 +122,7 @@ def test_a_runtime_directory_in_a_shared_folder_runs_nobody_elses_code(
 
 
 @pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
-def test_a_program_that_changes_the_variable_at_run_time_loads_what_the_observer_made(
+def test_a_program_that_changes_the_variable_at_run_time_loads_the_observers_payload(
     shared: Path, start_as: Start
 ) -> None:
     change = f"os.environ['XDG_RUNTIME_DIR'] = {str(shared)!r}"

@@ -87,7 +87,7 @@ print("read", flush=True)
 """
 
 
-def test_a_call_that_came_in_the_middle_of_an_import_is_made_once_more(
+def test_a_call_that_ran_during_an_import_is_repeated(
     start: Start, runtime: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "importing.py").write_text(IMPORTING)

@@ -280,7 +280,7 @@ def test_another_user_is_refused_with_the_command_that_helps(start: Start) -> No
 
     state, reason, fix = as_child(attempt).split("\n")
     assert state == "absent"
-    assert reason == "it belongs to uid 0 and we are uid 65534 without CAP_SYS_PTRACE"
+    assert reason == "it belongs to uid 0, and mpwatch runs as uid 65534 without CAP_SYS_PTRACE"
     assert f"mpwatch attach {running.pid}" in fix
     assert is_well(running)
 

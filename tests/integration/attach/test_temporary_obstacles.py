@@ -60,7 +60,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_the_hook_comes_in_when_another_tracer_has_left(
+def test_the_hook_is_injected_after_another_tracer_has_detached(
     start: Start, waits: list[str], stops: bool
 ) -> None:
     running = start("attach_plain", "idle")
@@ -97,7 +97,7 @@ def test_a_tracer_that_stays_is_named_and_the_refusal_says_that_it_may_pass(
     assert f"process {tracer.tid} " in attached.reason
 
 
-def test_the_hook_comes_in_when_uninterruptible_sleep_is_over(
+def test_the_hook_is_injected_after_uninterruptible_sleep(
     start: Start, waits: list[str], tmp_path: Path
 ) -> None:
     fifo = tmp_path / "fifo"

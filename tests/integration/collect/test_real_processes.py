@@ -132,7 +132,7 @@ def test_the_death_of_a_reused_number_is_not_reported_as_ours() -> None:
     mine.communicate(timeout=30)
 
     assert ended.exit_code is None
-    assert ended.problem == "it ended before it could be watched"
+    assert ended.problem == "it exited before it could be watched"
 
 
 def test_many_processes_can_be_watched_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:

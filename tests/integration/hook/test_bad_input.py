@@ -83,7 +83,7 @@ def test_with_no_place_for_any_file_the_program_runs_as_ever(disk: Path) -> None
     assert said.splitlines()[-1] == "forked 0"
 
 
-def test_a_ring_scribbled_over_is_told_by_the_observer_and_nothing_to_the_process(
+def test_an_overwritten_ring_is_reported_by_the_observer_and_harmless_to_the_process(
     runtime_in_memory: Path,
 ) -> None:
     with Guest("listen") as guest:
@@ -108,7 +108,7 @@ def test_a_ring_scribbled_over_is_told_by_the_observer_and_nothing_to_the_proces
     assert len(reading.problems) == 1
 
 
-def test_what_an_observer_does_not_read_is_not_kept_for_it(runtime: Path) -> None:
+def test_data_that_an_observer_does_not_read_is_not_kept(runtime: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
         path = wait_for_sockets(runtime, 1)[guest.process.pid]
@@ -140,7 +140,7 @@ def resident_kib(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
-def test_more_observers_than_there_is_room_for_wait_until_one_leaves(runtime: Path) -> None:
+def test_more_observers_than_allowed_wait_until_one_disconnects(runtime: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
         path = wait_for_sockets(runtime, 1)[guest.process.pid]
@@ -173,7 +173,7 @@ except ConnectionResetError:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
-def test_another_user_is_told_nothing_even_where_the_door_stands_open() -> None:
+def test_another_user_gets_no_data_even_if_the_socket_is_open_to_all() -> None:
     with tempfile.TemporaryDirectory() as name, Guest("listen", XDG_RUNTIME_DIR=name) as guest:
         guest.hear()
         path = wait_for_sockets(Path(name), 1)[guest.process.pid]

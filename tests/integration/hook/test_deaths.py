@@ -18,7 +18,7 @@ WAYS = {
 }
 
 
-def test_of_each_dead_process_its_end_and_what_it_did_last_are_told(
+def test_the_exit_and_last_events_of_each_dead_process_are_reported(
     start: Start, runtime_in_memory: Path
 ) -> None:
     program = start("hook_deaths.py", *WAYS)

@@ -59,7 +59,7 @@ def test_an_exception_that_ends_a_thread_is_noted_where_nothing_prints_it() -> N
     assert (note["thread"], note["type"], note["text"]) == ("pt_data_pin", "LookupError", "gone")
 
 
-def test_generators_that_a_dataset_brought_along_have_equal_states_in_all_workers(
+def test_generators_inside_a_dataset_have_equal_states_in_all_workers(
     start: Start, runtime: Path
 ) -> None:
     program = start("hook_depth.py", "generators")

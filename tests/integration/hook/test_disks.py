@@ -127,7 +127,7 @@ def is_blocked(disk: Disk) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["touch", str(disk.folder / "probe")])
 
 
-def test_a_job_goes_on_while_the_disk_under_its_runtime_directory_is_frozen(disk: Disk) -> None:
+def test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen(disk: Disk) -> None:
     with Job("hook", disk) as job:
         job.wait_for_tick(50)
         assert len(wait_for_sockets(disk.folder / "run", 2)) == 2
@@ -142,7 +142,7 @@ def test_a_job_goes_on_while_the_disk_under_its_runtime_directory_is_frozen(disk
     assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
 
 
-def test_a_hook_that_comes_in_while_the_disk_is_frozen_waits_for_nothing(disk: Disk) -> None:
+def test_attaching_while_the_disk_is_frozen_does_not_wait(disk: Disk) -> None:
     with contextlib.ExitStack() as stack:
         with disk.frozen():
             probe = is_blocked(disk)

@@ -51,7 +51,7 @@ def said(way: str, kind: str) -> list[dict[str, Any]]:
         ("at_once", 4, "os._exit", "leave_at_once"),
     ],
 )
-def test_a_process_that_ends_without_a_traceback_leaves_word_of_how_and_where(
+def test_a_process_that_exits_without_a_traceback_notes_how_and_where(
     way: str, code: int, how: str, function: str, runtime: Path
 ) -> None:
     assert f"code {code}" in run(way)
@@ -74,7 +74,7 @@ def test_an_exception_behind_sys_exit_is_the_reason(runtime: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_child_that_dies_as_it_unpickles_leaves_the_exception(method: str, runtime: Path) -> None:
+def test_a_child_that_fails_to_unpickle_notes_the_exception(method: str, runtime: Path) -> None:
     assert "ValueError" in run(method)
 
     note = left_behind(runtime, "exception")
@@ -112,7 +112,7 @@ def test_the_exception_of_main_is_known_while_other_threads_keep_the_process(
     assert lingering.poll() is None
 
 
-def test_who_asks_too_late_for_a_start_method_learns_who_chose() -> None:
+def test_a_late_choice_of_the_start_method_is_noted_with_the_first_one() -> None:
     (note,) = said("method_taken", "exception")
 
     assert (note["where"], note["method"]) == ("set_start_method", "spawn")
@@ -120,7 +120,7 @@ def test_who_asks_too_late_for_a_start_method_learns_who_chose() -> None:
     assert note["frames"][0][0] == "method_taken"
 
 
-def test_what_the_resource_sharer_reports_is_heard() -> None:
+def test_exceptions_of_the_resource_sharer_are_noted() -> None:
     (note,) = said("sharer", "exception")
 
     assert (note["where"], note["type"]) == ("resource sharer", "KeyError")
@@ -150,9 +150,7 @@ def test_descriptors_that_a_new_process_gets_are_counted() -> None:
 
 
 @pytest.mark.parametrize("way", ["uninstrument", "detach", "torch"])
-def test_a_hook_that_left_is_gone_at_once_with_its_ring_though_gc_is_off(
-    way: str, start: Start
-) -> None:
+def test_a_detached_hook_and_its_ring_are_freed_at_once_without_gc(way: str, start: Start) -> None:
     program = start("hook_visits.py", way)
 
     assert program.wait(200) == 0, program.lines

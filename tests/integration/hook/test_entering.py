@@ -19,7 +19,7 @@ def test_a_child_that_another_thread_forks_meanwhile_collects_its_garbage(start:
     assert program.lines == ["in True collects True", "in True collects False", "codes [0]"]
 
 
-def test_a_handler_that_strikes_as_collecting_is_put_off_does_not_leave_it_off(
+def test_a_handler_that_raises_while_gc_is_disabled_does_not_leave_it_disabled(
     start: Start,
 ) -> None:
     program = start("hook_entering.py", "struck")
@@ -28,7 +28,7 @@ def test_a_handler_that_strikes_as_collecting_is_put_off_does_not_leave_it_off(
     assert program.lines == ["struck collects True", "in True True"]
 
 
-def test_a_handler_that_strikes_wherever_it_may_leaves_nothing_half_done(
+def test_a_handler_that_raises_at_any_point_leaves_the_hook_attached_or_detached(
     start: Start, runtime: Path
 ) -> None:
     program = start("hook_entering.py", "strikes")

@@ -82,7 +82,7 @@ def watch_and_be_killed(path: Path) -> bool:
     return has_heard
 
 
-def test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray(
+def test_with_many_forks_no_child_hangs_and_no_record_is_in_another_ring(
     start: Start, runtime: Path
 ) -> None:
     program = start("hook_forks.py", "storm", "250", env=THREADED)
@@ -125,7 +125,7 @@ def test_in_a_storm_of_forks_no_child_hangs_and_no_record_goes_astray(
     assert killed > 0
 
 
-def test_what_children_leave_that_end_without_ceremony_is_bounded_while_their_parent_runs(
+def test_files_of_killed_children_are_bounded_while_their_parent_runs(
     start: Start, runtime: Path
 ) -> None:
     program = start("hook_forks.py", "litter", "500")

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_program_of_gevent_forks_and_is_visited_while_its_hub_stands_still(
+def test_a_gevent_program_forks_and_answers_while_its_hub_is_blocked(
     when: str, runtime: Path
 ) -> None:
     with subprocess.Popen(

@@ -28,7 +28,7 @@ def wait_ms(duration_ms: int) -> None:
         continue
 
 
-def test_a_hook_that_nobody_visits_takes_two_descriptors_and_one_invisible_thread() -> None:
+def test_a_hook_without_an_observer_has_two_descriptors_and_one_hidden_thread() -> None:
     with Guest("cost") as guest:
         code, said = guest.finish()
 
@@ -79,7 +79,7 @@ def test_a_python_that_was_built_without_ctypes_gets_the_hook_all_the_same() -> 
     assert (done.stdout, done.stderr) == ("True\nTrue\n", "")
 
 
-def test_coming_in_collects_no_garbage_and_leaves_collecting_as_it_was(tmp_path: Path) -> None:
+def test_attaching_collects_no_garbage_and_keeps_the_setting_of_gc(tmp_path: Path) -> None:
     text = (
         "import gc, mpwatch; seen = [];"
         " gc.callbacks.append(lambda phase, info: seen.append(info['generation']));"
@@ -102,7 +102,7 @@ def test_coming_in_collects_no_garbage_and_leaves_collecting_as_it_was(tmp_path:
     assert (done.stdout, done.stderr) == ("True True True\nTrue False\n", "")
 
 
-def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
+def test_attaching_imports_neither_torch_nor_the_patched_modules() -> None:
     watched = ("torch", "numpy", "multiprocessing", "socket", "subprocess", "logging")
     text = (
         "import sys, mpwatch; assert mpwatch.instrument();"
@@ -115,7 +115,7 @@ def test_coming_in_imports_neither_torch_nor_what_it_listens_to() -> None:
     assert (done.stdout, done.stderr) == ("\n", "")
 
 
-def test_no_descriptor_of_a_hook_that_is_visited_would_survive_an_exec(runtime: Path) -> None:
+def test_no_descriptor_of_a_connected_hook_survives_an_exec(runtime: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
         folder = Path(f"/proc/{guest.process.pid}/fdinfo")
@@ -145,7 +145,7 @@ def test_uninstrument_restores_every_object_and_closes_everything() -> None:
     )
 
 
-def test_exceptions_of_signal_handlers_reach_the_program_wherever_they_strike() -> None:
+def test_exceptions_of_signal_handlers_reach_the_program_at_any_point() -> None:
     with Guest("signals") as guest:
         code, said = guest.finish()
 
@@ -256,7 +256,7 @@ def test_observers_that_come_a_thousand_times_or_never_read_do_not_matter(runtim
         assert guest.finish() == (0, "")
 
 
-def test_detach_answers_and_leaves_nothing(runtime: Path) -> None:
+def test_detach_answers_and_removes_everything(runtime: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
         with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
@@ -309,7 +309,7 @@ def test_on_a_disk_an_observer_is_handed_the_ring_and_has_all_of_it_after_a_kill
     assert (found.header.pid_inside, found.header.copied_ns) == (pid, 0)
 
 
-def test_without_descriptors_it_forks_and_can_be_visited_once_there_is_room(runtime: Path) -> None:
+def test_without_descriptors_it_forks_and_answers_once_there_are_some(runtime: Path) -> None:
     with Guest("limits") as guest:
         guest.hear()
         path = wait_for_sockets(runtime, 1)[guest.process.pid]

@@ -92,7 +92,7 @@ def test_parameters_whose_sharing_was_undone_in_the_child_are_named_by_each() ->
 
 
 @pytest.mark.parametrize("healthy", TRAINED_WELL)
-def test_models_that_are_shared_or_sent_back_or_trained_in_turn_are_left_alone(
+def test_models_that_are_shared_or_sent_back_or_trained_in_turn_are_not_noted(
     healthy: str,
 ) -> None:
     assert notes_of(healthy, "parameters-not-shared") == []
@@ -125,5 +125,5 @@ def test_an_array_left_behind_is_found_in_a_variable() -> None:
 
 
 @pytest.mark.parametrize("healthy", VIEWS_LEFT_ALONE)
-def test_arrays_that_look_at_the_memory_of_their_tensor_are_left_alone(healthy: str) -> None:
+def test_arrays_over_the_memory_of_their_tensor_are_not_noted(healthy: str) -> None:
     assert notes_of(healthy, "dangling-view") == []

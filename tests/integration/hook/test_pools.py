@@ -39,7 +39,7 @@ def hooks(start: Start, runtime: Path) -> dict[int, Path]:
     return {program.pid: found.pop(program.pid), **found}
 
 
-def test_what_pools_and_queues_still_hold_is_told_by_their_owner(hooks: dict[int, Path]) -> None:
+def test_the_owner_reports_outstanding_items_of_pools_and_queues(hooks: dict[int, Path]) -> None:
     owner = next(iter(hooks.values()))
 
     found = gauges_until(owner, lambda told: told["pools"][0]["queued"] == 0)
@@ -52,7 +52,7 @@ def test_what_pools_and_queues_still_hold_is_told_by_their_owner(hooks: dict[int
     assert depths[7] == 3
 
 
-def test_each_worker_of_a_pool_tells_what_it_works_on(hooks: dict[int, Path]) -> None:
+def test_each_worker_of_a_pool_reports_its_task(hooks: dict[int, Path]) -> None:
     owner, *others = hooks.values()
     pool = gauges(owner)["pools"][0]
     workers = [hooks[pid] for pid in pool["pids"]]

@@ -20,7 +20,7 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("mode", "reason"), [("processes", errno.EAGAIN), ("memory", errno.ENOMEM)]
 )
-def test_where_neither_fork_nor_thread_is_to_be_had_the_hook_is_back_once_there_is_room(
+def test_after_refused_forks_and_threads_the_hook_answers_once_there_is_room(
     mode: str, reason: int, start: Start
 ) -> None:
     program = start("hook_refused.py", mode)
@@ -35,7 +35,7 @@ def test_where_neither_fork_nor_thread_is_to_be_had_the_hook_is_back_once_there_
     ]
 
 
-def test_where_fork_alone_is_refused_the_hook_is_back_at_once(start: Start) -> None:
+def test_after_a_refused_fork_the_hook_answers_at_once(start: Start) -> None:
     program = start("hook_refused.py", "filtered")
 
     assert program.wait() == 0, program.lines

@@ -71,7 +71,7 @@ def begin(command: list[str], waiting: list[subprocess.Popen[str]]) -> list[str]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_worker_carries_the_hook_and_its_tensors_are_followed_to_main(
+def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path
 ) -> None:
     program = str(PROGRAMS / "hook_tensors.py")
@@ -152,7 +152,7 @@ def test_a_pickle_made_with_the_hook_loads_where_mpwatch_was_never_installed(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_child_that_cannot_import_mpwatch_carries_the_hook_and_a_clean_path(
+def test_a_child_that_cannot_import_mpwatch_has_the_hook_and_an_unchanged_path(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path
 ) -> None:
     command = [sys.executable, "-S", str(RUN), str(PROGRAMS / "hook_children.py"), method]

@@ -262,8 +262,6 @@ def test_x86_getters_are_decoded_or_refused(code: str, expected: int | None) -> 
         ((0x52800000, 0xD65F03C0), None),
     ],
 )
-def test_arm_getters_are_understood_or_left_alone(
-    code: tuple[int, ...], expected: int | None
-) -> None:
+def test_arm_getters_are_recognised_or_refused(code: tuple[int, ...], expected: int | None) -> None:
     packed = struct.pack(f"<{len(code)}I", *code)
     assert Aarch64().loaded_from(packed, 0x1000, GOT.__getitem__) == expected

@@ -48,7 +48,7 @@ def test_an_injected_child_of_a_process_with_an_earlier_hook_is_detached() -> No
     assert descended(job, {process(2)}, {process(1)}) == [process(2), process(3)]
 
 
-def test_what_is_not_python_or_has_ended_is_left_alone() -> None:
+def test_processes_without_python_and_exited_ones_are_left_out() -> None:
     job = [sample(1, 0), sample(2, 1, is_python=False), sample(3, 1, state="Z"), sample(4, 2)]
 
     assert descended(job, {process(1)}, set()) == [process(1), process(4)]
@@ -62,7 +62,7 @@ def test_a_circle_of_parents_ends() -> None:
     assert descended([sample(1, 2), sample(2, 1)], {process(3)}, set()) == []
 
 
-def test_what_was_injected_when_ctrl_c_came_is_detached(
+def test_hooks_injected_before_ctrl_c_are_detached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detached: list[ProcessId] = []

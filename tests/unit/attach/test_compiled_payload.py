@@ -90,7 +90,7 @@ def test_no_function_of_the_hook_brings_its_docstring() -> None:
     assert [each.__qualname__ for each in found if each.__doc__ is not None] == []
 
 
-def test_texts_that_are_no_docstrings_stay_and_so_does_what_functions_do(code: CodeType) -> None:
+def test_other_texts_than_docstrings_and_the_behaviour_of_functions_stay(code: CodeType) -> None:
     names: dict[str, Any] = {"__name__": "some"}
     exec(code, names)
 

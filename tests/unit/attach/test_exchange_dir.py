@@ -53,7 +53,7 @@ def test_it_is_private_and_removed_whole(proc: str, tmp_path: Path) -> None:
     assert list((tmp_path / "root/run/mpwatch").iterdir()) == []
 
 
-def test_the_answer_is_what_the_target_wrote_and_a_directory_it_removed_was_a_success(
+def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_success(
     proc: str, tmp_path: Path
 ) -> None:
     made = create(proc)

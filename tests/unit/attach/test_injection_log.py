@@ -26,7 +26,7 @@ def log(tmp_path: Path) -> InjectionLog:
     return InjectionLog(str(tmp_path / "state" / "mpwatch"))
 
 
-def test_a_line_tells_when_who_what_and_how_it_went(log: InjectionLog) -> None:
+def test_a_line_has_time_user_process_and_result(log: InjectionLog) -> None:
     log.injected(READY, ["python", "train.py"])
     log.detached(Detached(TARGET, "absent", method="socket"), ["python", "train.py"])
 
@@ -43,7 +43,7 @@ def test_a_line_tells_when_who_what_and_how_it_went(log: InjectionLog) -> None:
     assert " stopped_ms=none result=detached " in detach
 
 
-def test_what_was_not_touched_leaves_no_line(log: InjectionLog) -> None:
+def test_an_untouched_process_has_no_line(log: InjectionLog) -> None:
     log.injected(Attached(TARGET, "absent", reason="it is stopped"), [])
     log.injected(Attached(TARGET, "ready", "already there"), [])
     log.detached(Detached(TARGET, "absent"), [])
@@ -75,7 +75,7 @@ def test_hostile_text_stays_within_its_line_and_its_field(log: InjectionLog) -> 
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "hard link", "fifo"])
-def test_a_log_that_somebody_prepared_is_not_written(
+def test_a_log_prepared_by_another_user_is_not_written(
     log: InjectionLog, tmp_path: Path, kind: str
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -117,7 +117,7 @@ def test_it_is_rotated_once_and_stays_bounded(log: InjectionLog) -> None:
     assert log.lines_about(TARGET, 5) == lines(log)
 
 
-def test_a_full_disk_is_told_and_stops_nothing(
+def test_a_full_disk_is_reported_and_prevents_nothing(
     log: InjectionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_file: int, _content: bytes) -> int:

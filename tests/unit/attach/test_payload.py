@@ -227,7 +227,7 @@ def test_the_bootstrap_code_runs_the_program_as_compiled_or_else_its_source(fold
     assert bootstrap(folder) == {"text"}
 
 
-def test_a_forked_child_that_inherits_the_call_leaves_it_alone(folder: Path) -> None:
+def test_a_forked_child_does_not_run_an_inherited_call(folder: Path) -> None:
     (folder / "payload").write_bytes(piece())
     (folder / "payload").chmod(0o600)
     assert bootstrap(folder, pid=os.getpid() + 1) == set()

@@ -23,6 +23,8 @@ from mpwatch.model.events import HookSlice, HookStatus, Input
 from .hook_worlds import ME, World, records
 from .test_ring import ring
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("MPWATCH_FUZZ_EXAMPLES", "200"))
 """Of each test; a larger number makes it a longer one."""
 FUZZ = settings(

@@ -27,6 +27,8 @@ from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import MESSAGE_LIMIT, NAME_LIMIT, clean
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("MPWATCH_FUZZ_EXAMPLES", "150"))
 FUZZ = settings(
     max_examples=EXAMPLES,

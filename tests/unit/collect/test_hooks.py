@@ -131,7 +131,7 @@ def test_a_connection_without_introduction_is_silent(world: World) -> None:
     (status,) = world.poll()
 
     assert isinstance(status, HookStatus)
-    assert (status.state, "introduction" in status.reason) == ("silent", True)
+    assert (status.state, "hello" in status.reason) == ("silent", True)
 
 
 def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(world: World) -> None:
@@ -143,7 +143,7 @@ def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(world:
     (status,) = world.poll()
     world.clock.now_s += AGAIN_S + 1
 
-    assert status == HookStatus(ME, 100.0, "absent", "it was taken out")
+    assert status == HookStatus(ME, 100.0, "absent", "it was detached")
     assert world.look() == []
     assert world.clients.ask(ME, "ping") == f"There is no hook in process {ME.pid}."
 

@@ -188,9 +188,9 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_the_process_a_user_looks_at_is_read_every_time(proc: FakeProc, reads: list[int]) -> None:
-    looked_at = ReadRequest(looked_at=ProcessId(CHILD, CHILD))
+    followed = ReadRequest(followed=ProcessId(CHILD, CHILD))
 
-    assert was_read(Job(proc), reads, 20, looked_at) == [True] * 20
+    assert was_read(Job(proc), reads, 20, followed) == [True] * 20
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
@@ -206,6 +206,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
     return pids
 
 
+@pytest.mark.slow
 def test_lists_and_memory_of_a_calm_job_are_read_in_rotation(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +236,7 @@ def test_the_mappings_of_a_stuck_process_do_not_hold_up_those_of_others(proc: Fa
     assert [each.process.pid for each in read if each.maps is None] == [10]
 
 
+@pytest.mark.slow
 def test_each_reading_of_a_thousand_processes_opens_a_few_files_of_each(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_thread_is_traced_to_its_process(proc: FakeProc) -> None:
 def test_a_zombie_has_ended_and_leads_to_its_parent(proc: FakeProc) -> None:
     proc.process(42, parent=40, state="Z")
 
-    with pytest.raises(errors.IsZombie, match="has ended") as caught:
+    with pytest.raises(errors.IsZombie, match="has exited") as caught:
         identify(42, str(proc))
 
     assert caught.value.fix == "mpwatch attach 40"

@@ -23,7 +23,7 @@ def test_the_owner_may_where_nothing_forbids_it() -> None:
 
 
 def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
-    assert judge(replace(PLAIN, may_open=None)).reason == "the process has gone"
+    assert judge(replace(PLAIN, may_open=None)).reason == "the process has exited"
 
 
 @pytest.mark.parametrize(
@@ -40,17 +40,17 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
         ),
         (
             replace(REFUSED, gid=1000, gids=(1000, 7, 7, 7)),
-            "its group is 7 and ours 1000",
+            "its group is 7 and that of mpwatch 1000",
             "sudo -u '#1000' -g '#7' mpwatch attach 42, or",
         ),
         (
             replace(REFUSED, its_capabilities=SYS_ADMIN),
-            "capabilities that we lack (CAP_SYS_ADMIN)",
+            "capabilities that mpwatch lacks (CAP_SYS_ADMIN)",
             "sudo mpwatch attach 42",
         ),
         (
             replace(ROOT_INSIDE, its_capabilities=SYS_ADMIN),
-            "capabilities that we lack",
+            "capabilities that mpwatch lacks",
             "docker exec --privileged --user 0 CONTAINER mpwatch attach 42, or docker run",
         ),
         (replace(ROOT_INSIDE, uids=(5, 5, 5, 5)), "belongs to uid 5", "--cap-add=SYS_PTRACE"),
@@ -66,7 +66,7 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
         ),
         (
             replace(REFUSED, uid=0, uids=(5, 5, 5, 5)),
-            "we are uid 0 without CAP_SYS_PTRACE",
+            "mpwatch runs as uid 0 without CAP_SYS_PTRACE",
             "which root lacks here",
         ),
         (replace(REFUSED, yama_scope=1), "only its own children", "kernel.yama.ptrace_scope=0; or"),
@@ -87,7 +87,7 @@ def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
         ),
         (
             replace(REFUSED, capabilities=SYS_PTRACE, is_same_user_namespace=False),
-            "no rights",
+            "no capabilities",
             "inside that container",
         ),
         (

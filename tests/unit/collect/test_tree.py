@@ -71,6 +71,7 @@ def test_one_process_is_read_whole(proc: FakeProc) -> None:
     assert sample.memory is not None
     assert sample.memory.private_bytes == 40 * 1024
     assert sample.memory.shmem_bytes == 12 * 1024
+    assert sample.memory.anon_bytes == 30 * 1024
     assert sample.cpus_allowed == 4
     assert sample.signals_caught == 2
     assert (sample.read_bytes, sample.written_bytes) == (10, 20)
@@ -212,7 +213,7 @@ def test_the_process_a_person_looks_at_is_always_read(proc: FakeProc) -> None:
     read(tree)
     clock.now_s += 100
 
-    wanted = ReadRequest(links_count=0, maps_count=0, memory_count=0, looked_at=ProcessId(13, 13))
+    wanted = ReadRequest(links_count=0, maps_count=0, memory_count=0, followed=ProcessId(13, 13))
     processes = read(tree, wanted).processes
 
     fresh = [p.process.pid for p in processes if p.maps and p.maps.read_at_s == clock.now_s]

@@ -95,6 +95,7 @@ def test_rules_find_the_same_in_any_order_and_again(all_worlds: Iterable[World])
         assert findings_of(world, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
 
 
+@pytest.mark.slow
 def test_rules_find_the_same_in_another_process(all_worlds: list[World], tmp_path: Path) -> None:
     path = tmp_path / "worlds"
     path.write_bytes(pickle.dumps(all_worlds))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def test_the_first_sight_is_kept_while_it_holds_and_severity_falls_slowly(
             worst_at_s = at_s
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 25), STEPS_S)
 def test_what_comes_and_goes_settles_and_stays(gap: int, step_s: float) -> None:

@@ -38,7 +38,7 @@ def past(switches: Iterable[float], looks: Iterable[float] = ()) -> History:
             (MAIN, "voluntary_switches"): [
                 Point(NOW_S - len(counts) + 1 + i, count) for i, count in enumerate(counts)
             ],
-            (MAIN, "looks"): [Point(NOW_S - ago_s, 1) for ago_s in looks],
+            (MAIN, "stack_stops"): [Point(NOW_S - ago_s, 1) for ago_s in looks],
         }
     )
 

@@ -28,7 +28,7 @@ def test_a_plain_machine_lets_a_user_trace_their_own() -> None:
     ("facts", "is_general", "words"),
     [
         (replace(FREE, is_ptrace_filtered=True), True, "seccomp"),
-        (replace(FREE, yama_scope=1), True, "Yama lets a process trace only its own children"),
+        (replace(FREE, yama_scope=1), True, "Yama allows a process to trace only its own children"),
         (replace(FREE, yama_scope=3, capabilities=ABLE), True, "until the next boot"),
         (replace(FREE, uids=(0,) * 4, may_open=False), False, "belongs to uid 0"),
         (replace(FREE, tracer_pid=7), False, "Process 7 traces it already"),
@@ -56,7 +56,7 @@ def test_the_capability_overcomes_scope_and_owner() -> None:
 def test_a_process_that_has_gone_cannot_be_traced() -> None:
     check = tracing_check(replace(FREE, may_open=None), is_general=False)
 
-    assert check.meaning.startswith("The process has gone.")
+    assert check.meaning.startswith("The process has exited.")
 
 
 def test_this_process_is_read_as_it_is() -> None:

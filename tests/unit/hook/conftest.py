@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from mpwatch.hook.points import TABLE
 from mpwatch.hook.session import Session
+
+POINTS = {point.name: point for point in TABLE}
 
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    """A hook that came into nothing: without points, files and thread."""
+    """A session without points, files and thread."""
     session = Session("instrument")
     server = session.server
     yield session

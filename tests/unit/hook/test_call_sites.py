@@ -171,7 +171,7 @@ def test_lines_push_no_other_note_out(session: Session, clock: Clock) -> None:
     assert notes == ["fork"] + ["call-site"] * PASSING_LIMIT
 
 
-def test_a_worker_without_a_line_of_the_program_names_what_fills_its_batches() -> None:
+def test_a_worker_whose_stack_has_no_line_of_the_program_names_its_dataset() -> None:
     assert definition(wire.stem) is None
     assert definition(json.dumps) is None
     found = definition(Storage.nbytes)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from mpwatch.hook.transport import connection
-from mpwatch.hook.transport.connection import is_welcome
+from mpwatch.hook.transport.connection import may_connect
 
 
 class Peer:
@@ -22,16 +22,16 @@ class Peer:
 
 
 @pytest.mark.parametrize(("uid", "is_let_in"), [(1000, True), (0, True), (1001, False)])
-def test_the_same_user_and_root_are_welcome_and_nobody_else(
+def test_only_the_same_user_and_root_may_connect(
     uid: int, is_let_in: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_is_nested", lambda: False)
 
-    assert is_welcome(Peer(uid), 1000) is is_let_in
+    assert may_connect(Peer(uid), 1000) is is_let_in
 
 
-def test_the_kernel_is_asked_who_is_there() -> None:
+def test_the_credentials_of_a_peer_come_from_the_kernel() -> None:
     here, there = socket.socketpair()
     with here, there:
-        assert is_welcome(here, os.getuid())
-        assert is_welcome(here, os.getuid() + 1) is (os.getuid() == 0)
+        assert may_connect(here, os.getuid())
+        assert may_connect(here, os.getuid() + 1) is (os.getuid() == 0)

@@ -4,8 +4,8 @@ from types import ModuleType
 from typing import Any
 
 from mpwatch.hook import requests
-from mpwatch.hook.points.cuda import POINTS
 from mpwatch.hook.session import Session
+from tests.unit.hook.conftest import POINTS
 
 
 class Cuda(ModuleType):
@@ -28,7 +28,7 @@ class Cuda(ModuleType):
 
 def test_readings_never_initialise_cuda(session: Session) -> None:
     module = Cuda()
-    for point in POINTS:
+    for point in POINTS.values():
         if point.module == "torch.cuda":
             point.install(module, session)
 
@@ -40,7 +40,7 @@ def test_readings_never_initialise_cuda(session: Session) -> None:
 
 def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session) -> None:
     module = Cuda()
-    for point in POINTS:
+    for point in POINTS.values():
         if point.module == "torch.cuda":
             point.install(module, session)
     module._initialized = True
@@ -53,7 +53,7 @@ def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session
 
 def test_the_allocator_is_read_only_for_a_request_that_names_it(session: Session) -> None:
     module = Cuda()
-    for point in POINTS:
+    for point in POINTS.values():
         if point.module == "torch.cuda":
             point.install(module, session)
     module._initialized = True

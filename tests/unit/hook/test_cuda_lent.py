@@ -30,7 +30,7 @@ def test_nothing_is_said_before_anything_was_sent(lent: Lent) -> None:
     assert lent.show() is None
 
 
-def test_what_receivers_have_not_released_is_counted(lent: Lent, tmp_path: Path) -> None:
+def test_tensors_not_released_by_receivers_are_counted(lent: Lent, tmp_path: Path) -> None:
     counters(tmp_path, 1, 0, 1)
     for number in range(3):
         lent.send(sent(number))
@@ -42,7 +42,7 @@ def test_what_receivers_have_not_released_is_counted(lent: Lent, tmp_path: Path)
     assert shown["oldest_ns"] > 0
 
 
-def test_what_was_released_is_not_looked_at_again(lent: Lent, tmp_path: Path) -> None:
+def test_released_tensors_are_not_read_again(lent: Lent, tmp_path: Path) -> None:
     counters(tmp_path, 0)
     lent.send(sent(0))
     lent.show()

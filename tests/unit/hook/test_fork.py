@@ -104,7 +104,7 @@ def test_the_record_of_a_second_fork_starts_nothing_either(
     assert thread.starts == 1
 
 
-def test_a_step_that_was_struck_and_is_taken_again_starts_nothing_either(
+def test_a_fork_step_repeated_after_an_exception_does_not_start_the_thread(
     session: Session, thread: Thread
 ) -> None:
     forks = ForkSteps(LATE)
@@ -129,7 +129,7 @@ def test_bringing_the_hook_in_again_starts_the_thread_that_waits(
 
 
 @pytest.mark.parametrize(("version", "threads"), [(EARLY, 1), (LATE, 2), (LATE, None)])
-def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
+def test_the_thread_starts_within_the_fork_if_threads_are_not_counted_afterwards(
     session: Session, thread: Thread, version: tuple[int, ...], threads: int | None
 ) -> None:
     fork(ForkSteps(version), session, threads)
@@ -137,7 +137,7 @@ def test_the_thread_starts_within_the_fork_where_nobody_will_count_it(
     assert thread.starts == 1
 
 
-def test_functions_for_forks_that_nobody_holds_any_more_end_in_silence(
+def test_fork_functions_without_a_session_do_nothing(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[object] = []
@@ -213,7 +213,7 @@ def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
     assert ForkSteps((3, 10, 13)).session is None
 
 
-def test_what_a_fork_copies_is_noted_down_to_the_pools_of_libraries(
+def test_threads_and_library_pools_at_a_fork_are_noted(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch: Any = ModuleType("torch")

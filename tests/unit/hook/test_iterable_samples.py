@@ -39,7 +39,7 @@ def test_one_batch_says_nothing_yet(session: Session) -> None:
     assert parts(session, [torch.arange(8)]) == {}
 
 
-def test_what_is_the_programs_own_is_left_alone(session: Session) -> None:
+def test_objects_of_the_program_are_not_examined(session: Session) -> None:
     class Own(torch.Tensor):  # type: ignore[misc,name-defined]
         pass
 
@@ -48,7 +48,7 @@ def test_what_is_the_programs_own_is_left_alone(session: Session) -> None:
     assert parts(session, batch, batch) == {}
 
 
-def test_a_tensor_under_a_mode_of_the_programs_is_left_alone(session: Session) -> None:
+def test_a_tensor_under_a_mode_of_the_program_is_not_examined(session: Session) -> None:
     heard = []
 
     class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]

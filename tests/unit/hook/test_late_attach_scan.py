@@ -119,7 +119,7 @@ def test_a_program_with_too_many_objects_is_not_searched_and_the_hello_says_so(
     full.close()
 
 
-def test_what_was_found_is_taken_in_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scan_stops_at_its_time_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     queues = [CONTEXT.SimpleQueue() for _ in range(3)]
     monkeypatch.setattr(late_attach_scan, "BUDGET_NS", -1)
 
@@ -131,7 +131,9 @@ def test_what_was_found_is_taken_in_for_a_limited_time(monkeypatch: pytest.Monke
     assert session.problems
 
 
-def test_something_that_cannot_be_read_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_step_that_fails_does_not_prevent_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail() -> list[Any]:
         raise AttributeError("_afterfork_registry")
 
@@ -139,4 +141,4 @@ def test_something_that_cannot_be_read_leaves_the_rest(monkeypatch: pytest.Monke
 
     _, summary = taken()
 
-    assert summary["problem"] == "_take_instances: AttributeError: _afterfork_registry"
+    assert summary["problem"] == "queues and loaders: AttributeError: _afterfork_registry"

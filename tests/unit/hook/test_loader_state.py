@@ -91,7 +91,7 @@ def test_no_object_of_an_iterator_lives_longer_for_being_known(readings: LoaderS
     assert readings.show() is None
 
 
-def test_nobody_holds_the_iterator_itself(readings: LoaderStates) -> None:
+def test_no_reference_to_the_iterator_is_kept(readings: LoaderStates) -> None:
     iterator = Iterator()
     before = sys.getrefcount(iterator)
     readings.of(iterator).begin(iterator)
@@ -100,19 +100,21 @@ def test_nobody_holds_the_iterator_itself(readings: LoaderStates) -> None:
     assert sys.getrefcount(iterator) == before
 
 
-def test_a_forked_child_neither_shows_nor_holds_what_is_its_parents(readings: LoaderStates) -> None:
+def test_a_forked_child_neither_shows_nor_references_iterators_of_its_parent(
+    readings: LoaderStates,
+) -> None:
     iterator = Iterator()
     readings.of(iterator).begin(iterator)
     content = weakref.ref(iterator._worker_result_queue)
 
-    readings.be_child(PID + 1)
+    readings.reset_in_child(PID + 1)
     del iterator
 
     assert content() is None
     assert readings.show() is None
 
 
-def test_what_a_torch_keeps_elsewhere_stays_away_and_takes_nothing_along(
+def test_a_position_that_a_torch_version_keeps_elsewhere_is_left_out_alone(
     readings: LoaderStates,
 ) -> None:
     iterator = Iterator()
@@ -126,10 +128,10 @@ def test_what_a_torch_keeps_elsewhere_stays_away_and_takes_nothing_along(
         readings.of(iterator).positions()
 
 
-def test_a_hook_that_left_lets_go_of_all_iterators_and_takes_hold_of_none(
+def test_a_detached_hook_drops_all_iterators_and_adds_none(
     session: Session,
 ) -> None:
-    undo = loader._gauges(types.ModuleType("torch.utils.data.dataloader"), session)
+    undo = loader.add_gauges(types.ModuleType("torch.utils.data.dataloader"), session)
     one, other = Iterator(), Iterator()
     loader._begin(session, session.loaders.of(one), one)
 

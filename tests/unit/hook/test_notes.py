@@ -38,7 +38,7 @@ def test_the_file_keeps_the_first_notes_and_ends_at_its_bound(
 
 
 @pytest.mark.parametrize("length", [0, 1000, NOTE_BYTES - 200])
-def test_what_is_remembered_is_bounded_in_bytes_too(length: int) -> None:
+def test_notes_in_memory_are_bounded_in_bytes_too(length: int) -> None:
     tracemalloc.start()
     try:
         made = Notes(System())
@@ -54,7 +54,7 @@ def test_what_is_remembered_is_bounded_in_bytes_too(length: int) -> None:
     assert RECENT_BYTES / 4 < grown < RECENT_BYTES * 1.1
 
 
-def test_births_and_forks_make_room_in_memory_for_what_is_rare() -> None:
+def test_notes_of_starts_and_forks_are_dropped_from_memory_first() -> None:
     made = Notes(System())
     made.add("cuda-init", {})
     for _ in range(2 * LIMIT):
@@ -65,7 +65,7 @@ def test_births_and_forks_make_room_in_memory_for_what_is_rare() -> None:
     assert kept[-1][0] == 2 * LIMIT
 
 
-def test_births_and_forks_of_weeks_leave_room_for_what_goes_wrong_and_for_the_end(
+def test_notes_of_starts_and_forks_leave_room_in_the_file_for_errors_and_the_exit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "FILE_BYTES", 2000)
@@ -105,7 +105,7 @@ def test_problems_are_bounded_and_those_not_kept_are_counted() -> None:
     for number in range(PROBLEMS + 5):
         problems.append(f"problem {number}")
 
-    assert problems.tell() == [*(f"problem {n}" for n in range(PROBLEMS)), "and 5 more"]
+    assert problems.sentences() == [*(f"problem {n}" for n in range(PROBLEMS)), "and 5 more"]
 
 
 def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:
@@ -138,7 +138,7 @@ def test_nothing_new_is_found_without_going_through_what_is_old() -> None:
     assert recent.walks == 0
 
 
-def test_what_is_new_comes_in_the_order_of_its_numbers_whatever_its_kind() -> None:
+def test_new_notes_of_all_kinds_are_in_the_order_of_their_numbers() -> None:
     made = Notes(System())
     for kind in ("fork", "call-site", "fork", "call-site"):
         made.add(kind, {})

@@ -45,7 +45,7 @@ def test_looking_runs_none_of_the_programs_code() -> None:
     assert found[".trap['x']"] is tensor
 
 
-def test_what_contains_itself_is_looked_at_once() -> None:
+def test_an_object_that_contains_itself_is_examined_once() -> None:
     ring: list[Any] = [torch.zeros(1)]
     ring.append(ring)
 

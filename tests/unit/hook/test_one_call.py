@@ -88,7 +88,7 @@ def test_without_room_and_reserve_it_waits_for_the_program_to_collect(
     assert thread.ident not in collections
 
 
-def test_what_a_weak_reference_leads_to_is_read_without_being_held() -> None:
+def test_the_object_of_a_weak_reference_is_read_without_a_new_reference() -> None:
     thing = Thing()
     thing.size = 3  # type: ignore[attr-defined]
     reference = weakref.ref(thing)

@@ -41,14 +41,14 @@ def a_hook(folder: Path, code: str) -> str:
     return str(folder)
 
 
-def test_a_hook_that_cannot_come_in_stays_outside_and_says_why(
+def test_a_hook_that_cannot_be_attached_gives_the_reason(
     path_loader: dict[str, Any], tmp_path: Path
 ) -> None:
     assert path_loader["load"](a_hook(tmp_path, "raise OSError('no room')"), "attach") is None
     assert path_loader["reason"] == "OSError: no room"
 
 
-def test_what_a_signal_handler_raises_meanwhile_reaches_the_program(
+def test_an_exception_of_a_signal_handler_meanwhile_reaches_the_program(
     path_loader: dict[str, Any], tmp_path: Path
 ) -> None:
     before = signal.signal(signal.SIGUSR1, die)

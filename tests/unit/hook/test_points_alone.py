@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook.points import cuda
 from mpwatch.hook.points import rendezvous as stores
+from tests.unit.hook.conftest import POINTS
 
 
 class Session:
@@ -50,8 +50,7 @@ def rendezvous(session: Any) -> tuple[Any, Any]:
         return "store"
 
     module._create_c10d_store = create_store
-    (point,) = stores.POINTS
-    return module, point.install(module, session)
+    return module, POINTS["rendezvous store"].install(module, session)
 
 
 def test_a_store_that_could_not_be_made_is_noted_once_nothing_followed() -> None:
@@ -91,7 +90,7 @@ def test_the_stack_that_initialises_cuda_is_noted_without_initialising_it() -> N
     module: Any = ModuleType("torch.cuda")
     module._initialized = False
     module._queued_calls = []
-    undo = cuda.POINTS[0].install(module, session)
+    undo = POINTS["torch.cuda._queued_calls"].install(module, session)
 
     def first_use_of_cuda() -> None:
         for call, _ in module._queued_calls:
@@ -105,11 +104,11 @@ def test_the_stack_that_initialises_cuda_is_noted_without_initialising_it() -> N
     assert module._queued_calls == []
 
 
-def test_a_program_that_leaves_cuda_alone_is_asked_nothing_of_it() -> None:
+def test_without_cuda_in_use_no_gauge_is_read() -> None:
     session: Any = Session()
     module: Any = ModuleType("torch.cuda")
     module._initialized = False
 
-    cuda.POINTS[1].install(module, session)
+    POINTS["cuda allocator gauge"].install(module, session)
 
     assert session.on_request["cuda"]() is None

@@ -9,7 +9,7 @@ from mpwatch.hook.state.queue_depth import QueueDepths
 def test_a_queue_tells_how_many_items_are_in_it_and_how_many_may_be() -> None:
     queue = multiprocessing.get_context("fork").Queue(5)
     seen = QueueDepths()
-    seen.meet(queue)
+    seen.add(queue)
     queue.put(1)
     queue.put(2)
 
@@ -25,7 +25,7 @@ def test_a_queue_tells_how_many_items_are_in_it_and_how_many_may_be() -> None:
 def test_a_queue_without_limit_has_none_and_one_that_is_read_says_so() -> None:
     queue = multiprocessing.get_context("fork").Queue()
     seen = QueueDepths()
-    seen.meet(queue)
+    seen.add(queue)
     with queue._rlock:  # type: ignore[attr-defined]
         (row,) = seen.show() or []
 
@@ -35,7 +35,7 @@ def test_a_queue_without_limit_has_none_and_one_that_is_read_says_so() -> None:
 def test_a_queue_that_ended_is_forgotten() -> None:
     queue = multiprocessing.get_context("fork").SimpleQueue()
     seen = QueueDepths()
-    seen.meet(queue)
+    seen.add(queue)
     del queue
 
     assert seen.show() is None
@@ -46,6 +46,6 @@ def test_no_more_queues_are_kept_in_view_than_the_limit() -> None:
     context = multiprocessing.get_context("fork")
     queues = [context.SimpleQueue() for _ in range(queue_depth.LIMIT + 3)]
     for queue in queues:
-        seen.meet(queue)
+        seen.add(queue)
 
     assert len(seen.known) == queue_depth.LIMIT

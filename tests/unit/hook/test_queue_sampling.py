@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 def puts(session: Session, item: Any) -> int:
     """How many puts of tensors are counted after one that is in the sample."""
-    session.items.look(item)
+    session.items.examine(item)
     return sum(row["puts"] for row in session.items.show() or ())
 
 

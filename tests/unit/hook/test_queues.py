@@ -52,7 +52,7 @@ def session(session: Session, clock: Clock) -> Session:
 def wrapped(session: Session, clock: Clock, name: str) -> tuple[Queue, Callable[..., Any]]:
     """A queue, and its `put` or its `get` with the hook in, called once."""
     queue = Queue(clock)
-    make = {"put": queues._put, "get": queues._get}[name]
+    make = {"put": queues.wrap_put, "get": queues.wrap_get}[name]
     call = make(getattr(Queue, name), session)
     arguments = ("an item",) if name == "put" else ()
 
@@ -132,7 +132,7 @@ def test_after_a_fork_the_next_call_is_recorded_in_either_process(
     assert session.ring.handed_out() == before + 1
 
 
-def test_a_function_that_somebody_put_in_its_place_is_called_as_the_program_calls_it(
+def test_a_replacement_by_a_library_is_called_with_the_programs_arguments(
     session: Session,
 ) -> None:
     calls: list[Any] = []
@@ -144,10 +144,10 @@ def test_a_function_that_somebody_put_in_its_place_is_called_as_the_program_call
         calls.append((block, timeout))
 
     queue = object()
-    call = queues._put(put, session)
+    call = queues.wrap_put(put, session)
     call(queue, "an item")
     call(queue, obj="an item", block=False)
-    queues._get(get, session)(queue)
+    queues.wrap_get(get, session)(queue)
 
     assert calls == [(("an item",), {}), ((), {"obj": "an item", "block": False}), (True, 7.0)]
 

@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_no_file_and_a_working_ring(ring: Ring, tmp_path: Pat
     assert full.is_written(0)
 
 
-def test_what_other_threads_write_during_a_fork_is_kept(ring: Ring, tmp_path: Path) -> None:
+def test_records_of_other_threads_during_a_fork_are_kept(ring: Ring, tmp_path: Path) -> None:
     ring.open_file(str(tmp_path / "r"), 1, 1)
     record, _ = make_record(ring, System())
     record(wire.QUEUE_PUT, 0)

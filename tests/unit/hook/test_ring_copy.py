@@ -87,7 +87,7 @@ def test_without_news_nothing_is_written(world: World) -> None:
     assert world.path.stat().st_mtime_ns == 1
 
 
-def test_a_copy_that_somebody_removed_is_made_anew_and_whole(world: World) -> None:
+def test_a_copy_that_was_removed_is_made_again_completely(world: World) -> None:
     world.write(5)
     world.copy.save(world.ring)
     world.path.unlink()

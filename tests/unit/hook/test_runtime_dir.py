@@ -63,7 +63,7 @@ def test_a_link_is_not_followed_even_to_a_directory_of_ours(tmp_path: Path) -> N
     assert problem.startswith(f"{tmp_path}/mpwatch is a symbolic link; ")
 
 
-def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "mpwatch").mkdir(mode=0o700)
     other = os.getuid() + 1
 
@@ -136,7 +136,7 @@ torn line
         ("/", None),
     ],
 )
-def test_the_mount_table_tells_what_lies_in_memory(
+def test_file_systems_in_memory_are_recognised_by_the_mount_table(
     path: str, device: tuple[int, int] | None, tmp_path: Path
 ) -> None:
     (tmp_path / "table").write_bytes(MOUNTS)

@@ -44,8 +44,10 @@ def test_whatever_torch_makes_of_a_storage_is_handed_on(session: Session, reduce
 
 def test_a_key_of_another_shape_in_the_cache_is_none_of_its_business(session: Session) -> None:
     kept: dict[Any, Any] = {}
-    put = sharing._setitem(lambda cache, key, reference: cache.__setitem__(key, reference), session)
-    find = sharing._storage_from_cache(lambda cls, key: kept.get(key), session)
+    put = sharing.wrap_setitem(
+        lambda cache, key, reference: cache.__setitem__(key, reference), session
+    )
+    find = sharing.wrap_storage_from_cache(lambda cls, key: kept.get(key), session)
 
     for key in ((), (1,), ("a", "b"), 7, None, b"name", (b"handle", 0)):
         assert find(object, key) is None

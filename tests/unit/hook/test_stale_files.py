@@ -31,7 +31,7 @@ def sweep_all(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_is_over_age_goes_and_what_is_recent_stays(tmp_path: Path) -> None:
+def test_old_files_are_removed_and_recent_ones_stay(tmp_path: Path) -> None:
     leave(tmp_path, 1, KEEP_DEAD_S + 60)
     leave(tmp_path, 2, KEEP_DEAD_S + 60, wire.NOTES_SUFFIX)
     recent = leave(tmp_path, 3, KEEP_DEAD_S - 60)
@@ -39,7 +39,7 @@ def test_what_is_over_age_goes_and_what_is_recent_stays(tmp_path: Path) -> None:
     assert sweep_all(tmp_path) == {recent.name}
 
 
-def test_of_what_is_over_size_the_oldest_go_first(
+def test_above_the_size_limit_the_oldest_files_are_removed_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stale_files, "KEEP_DEAD_BYTES", 3 * PAGE)
@@ -48,7 +48,9 @@ def test_of_what_is_over_size_the_oldest_go_first(
     assert sweep_all(tmp_path) == {path.name for path in files[:3]}
 
 
-def test_the_living_their_containers_and_strangers_are_left_alone(tmp_path: Path) -> None:
+def test_files_of_running_processes_other_containers_and_other_programs_stay(
+    tmp_path: Path,
+) -> None:
     old = KEEP_DEAD_S + 60
     mine = tmp_path / (
         wire.stem(os.getpid(), runtime_dir.start_ticks(System()) or 0) + wire.RING_SUFFIX
@@ -70,7 +72,7 @@ def test_the_living_their_containers_and_strangers_are_left_alone(tmp_path: Path
         }
 
 
-def test_a_socket_that_nobody_answers_goes_at_once(tmp_path: Path) -> None:
+def test_a_socket_without_a_listener_is_removed_at_once(tmp_path: Path) -> None:
     door = tmp_path / (wire.stem(5_000_001, 7) + wire.SOCKET_SUFFIX)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(door))
@@ -79,7 +81,7 @@ def test_a_socket_that_nobody_answers_goes_at_once(tmp_path: Path) -> None:
     assert sweep_all(tmp_path) == {ring.name}
 
 
-def test_a_look_gives_way_to_a_fork_and_goes_on_after_it(tmp_path: Path) -> None:
+def test_a_search_is_interrupted_by_a_fork_and_continued_after_it(tmp_path: Path) -> None:
     for number in range(5):
         leave(tmp_path, number, KEEP_DEAD_S + 60)
     sweeper = StaleFiles(System())
@@ -104,7 +106,7 @@ def test_a_look_gives_way_to_a_fork_and_goes_on_after_it(tmp_path: Path) -> None
         ("forkserver", EVERY + 1, False),
     ],
 )
-def test_those_who_come_in_look_and_one_child_in_many(
+def test_attached_processes_and_some_spawned_children_begin_a_search(
     started_by: str, pid: int, looks: bool, tmp_path: Path
 ) -> None:
     leave(tmp_path, 1, KEEP_DEAD_S + 60)

@@ -35,7 +35,7 @@ def module(name: str, parent: ModuleType | None = None) -> ModuleType:
     return made
 
 
-def test_modules_of_the_package_alone_lose_what_nobody_reads() -> None:
+def test_only_modules_of_the_package_are_stripped() -> None:
     package = module("lean_package")
     inner = module("lean_package.points", package)
     deep = module("lean_package.points.deep", inner)
@@ -57,7 +57,7 @@ def test_modules_of_the_package_alone_lose_what_nobody_reads() -> None:
     assert other.Thing.__doc__ == "A thing."
 
 
-def test_functions_lose_their_docstrings_and_say_what_they_said() -> None:
+def test_stripped_functions_have_no_docstrings_and_return_the_same() -> None:
     package = module("lean_package")
     inner = module("lean_package.words", package)
     text = (

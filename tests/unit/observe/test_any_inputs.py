@@ -6,6 +6,7 @@ import pickle
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,8 @@ from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.inputs import INPUTS
 
 from .worlds import MAIN, WORKER_0, sample, tree
+
+pytestmark = pytest.mark.slow
 
 FEW = st.sampled_from([MAIN, WORKER_0, ProcessId(101, 5000)])
 

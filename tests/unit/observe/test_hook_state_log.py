@@ -48,7 +48,7 @@ def test_a_silence_that_lasts_is_told_with_the_moment_it_began() -> None:
 
 def test_a_hook_whose_introduction_was_late_is_told_to_be_ready() -> None:
     log = Log()
-    log.hear(1.0, "silent", "no introduction")
+    log.hear(1.0, "silent", "no hello")
     log.hear(1.1, "ready")
 
     assert log.told() == [(1.1, "ready")]

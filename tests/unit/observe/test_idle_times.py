@@ -48,15 +48,15 @@ def test_looks_from_outside_are_remembered_and_those_of_a_hook_are_not() -> None
     fold.apply(StacksTaken(MAIN, 1.2, "hook"))
     fold.apply(StacksTaken(MAIN, 3.2, "py-spy", problem="it was busy"))
 
-    assert [point.at_s for point in fold.history().of(MAIN, "looks")] == [3.2]
+    assert [point.at_s for point in fold.history().of(MAIN, "stack_stops")] == [3.2]
 
 
 def test_looks_at_a_process_are_forgotten_with_it() -> None:
     keeper = HistoryKeeper()
-    keeper.add_point(MAIN, "looks", 1.0, 1)
+    keeper.add_point(MAIN, "stack_stops", 1.0, 1)
     keeper.forget(MAIN)
 
-    assert keeper.history().of(MAIN, "looks") == ()
+    assert keeper.history().of(MAIN, "stack_stops") == ()
 
 
 def test_cuda_tensors_that_are_not_released_are_remembered_as_the_hook_counts_them() -> None:

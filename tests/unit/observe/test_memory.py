@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId
@@ -41,6 +43,7 @@ def living_objects() -> int:
     return len(gc.get_objects())
 
 
+@pytest.mark.slow
 def test_workers_of_many_epochs_are_forgotten_with_all_that_was_known_of_them() -> None:
     fold = Fold()
     for number in range(SETTLED_EPOCHS):

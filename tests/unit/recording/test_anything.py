@@ -7,6 +7,7 @@ import os
 import tempfile
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from mpwatch.report.text import diagnose_text, dump_text
 from mpwatch.report.trace import trace_events
 from tests.unit.recording.inputs import INPUTS
 from tests.unit.recording.trees import MAIN, WORKER
+
+pytestmark = pytest.mark.slow
 
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]
 """A counterexample of this size takes minutes to shrink."""

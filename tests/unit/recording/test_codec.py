@@ -30,6 +30,7 @@ def test_every_kind_of_input_has_a_name() -> None:
     assert set(KINDS.values()) == set(get_args(Input))
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(*INPUTS.values()), max_size=4))
 def test_what_was_written_is_read_again(inputs: list[Input]) -> None:
@@ -37,6 +38,7 @@ def test_what_was_written_is_read_again(inputs: list[Input]) -> None:
 
 
 # Trees have hundreds of fields: on a loaded machine making them is slow.
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(INPUTS[TreeSample], min_size=2, max_size=4))
 def test_changes_between_any_trees_add_up(trees: list[TreeSample]) -> None:

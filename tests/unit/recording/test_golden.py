@@ -76,6 +76,7 @@ def test_every_line_of_an_old_recording_is_understood_and_can_be_sought(dialect:
         assert timeline.snapshot() == end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_old_recording_that_is_cut_anywhere_is_read_as_far_as_it_goes(
     dialect: str, tmp_path: Path

@@ -21,6 +21,8 @@ from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.state.fold import Fold
 from tests.unit.recording.trees import MAIN, START_S, WORKER, events, sample, tree
 
+pytestmark = pytest.mark.slow
+
 LENGTH_S = 120
 CROWD = tuple(ProcessId(200 + number, 9) for number in range(MANY))
 """With so many processes, the engine skips looks."""

@@ -117,6 +117,7 @@ def test_where_it_has_been_going_anywhere_folds_a_bounded_part_again(
     assert there.at_s == pytest.approx(START_S + 280.0)
 
 
+@pytest.mark.slow
 def test_kept_folds_are_thinned_when_they_take_too_much(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

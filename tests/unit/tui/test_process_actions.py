@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.attach import inject_tree
+from mpwatch.attach.results import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
 from mpwatch.tui.source_lines import SourceLines
@@ -116,3 +118,21 @@ def test_escapes_in_a_source_file_do_not_reach_the_terminal(tmp_path: Path) -> N
     file.write_bytes(b"x = '\x1b[31mred'\n")
 
     assert "\x1b" not in SourceLines()(str(file), 1)
+
+
+def test_a_process_with_a_pending_detach_is_not_reported_as_detached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    outcomes = [
+        Detached(ProcessId(100, 1), "absent"),
+        Detached(ProcessId(101, 1), "pending", "it is detached when it runs Python code again"),
+    ]
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(inject_tree, "detach_tree", lambda *_: outcomes)
+
+    words = ProcessActions().detach([])
+
+    assert words == (
+        "The hook is still attached in 1 of 2 processes: "
+        "it is detached when it runs Python code again"
+    )
