@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpwatch.collect.process.identify import CannotWatch, identify
+from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 from mpwatch.report.table import Column, TextStyle, table
@@ -175,7 +176,7 @@ class Seen:
         self.warnings |= {
             f"{finding.rule}: {finding.summary}"
             for finding in snapshot.findings
-            if finding.severity != "info"
+            if finding.severity is not Severity.INFO
         }
         living = [each for each in snapshot.living() if each.sample.is_python]
         hooked = sum(each.hook.state == "ready" for each in living)
