@@ -20,7 +20,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from typing import Any  # noqa: F401 - for comments
 
 NAME = "_mpwatch_startup"
 """The entry of `sys.modules` that has the hook pass itself on to programs started from here."""
