@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+import typing
 
 PYTHON = sys.argv[2] if len(sys.argv) > 2 else sys.executable
 LOOK = [PYTHON, "-B", os.path.abspath(__file__), "look"]
@@ -14,6 +15,11 @@ LOOK = [PYTHON, "-B", os.path.abspath(__file__), "look"]
 def look():
     hook = sys.modules.get("_mpwatch_hook")
     print("hooked" if hook is not None and hook.current() is not None else "unhooked")
+
+
+def any_of(value) -> typing.Any:
+    """The value, unknown to type checkers: these calls are meant to fail."""
+    return value
 
 
 def same():
@@ -28,7 +34,7 @@ def same():
     for arguments in (["/no/such/program"], [PYTHON, b"\0"], fails):
         for options in ({}, {"env": dict(os.environ)}, {"env": {1: "2"}}, {"env": {"a=": "b"}}):
             try:
-                print(subprocess.call(arguments, stdin=subprocess.DEVNULL, **options))
+                print(subprocess.call(any_of(arguments), stdin=subprocess.DEVNULL, **options))
             except (OSError, TypeError, ValueError) as error:
                 lines = []
                 step = error.__traceback__
@@ -42,7 +48,7 @@ def same():
             sys.stdout.flush()
     for change in (["PYTHONPATH"], ["PYTHONPATH", 1], [b"PYTHONPATH", b"/a"], ["a=b", "c"]):
         try:
-            print(os.putenv(*change))
+            print(any_of(os.putenv)(*change))
         except (OSError, TypeError, ValueError) as error:
             print(type(error), error)
 
@@ -98,7 +104,9 @@ def by_fork_exec():
     vfork = (False,) if sys.version_info >= (3, 11) else ()
     rest = (False, False, *group, None, None, None, -1, None, *vfork)
     path = [os.fsencode(PYTHON)]
-    pid = _posixsubprocess.fork_exec(LOOK, path, True, (writer,), None, pairs, *files, *rest)
+    pid = any_of(_posixsubprocess.fork_exec)(
+        LOOK, path, True, (writer,), None, pairs, *files, *rest
+    )
     os.waitpid(pid, 0)
 
 

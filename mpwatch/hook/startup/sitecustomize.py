@@ -18,6 +18,10 @@ import os
 import posix
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any  # noqa: F401 - for comments
+
 NAME = "_mpwatch_startup"
 """The entry of `sys.modules` that has the hook pass itself on to programs started from here."""
 DIRECTORY = os.path.dirname(os.path.abspath(__file__))
@@ -125,7 +129,7 @@ def _restore():  # type: () -> None
     data = getattr(os.environ, "_data", None)
     encode = getattr(os.environ, "encodevalue", str)
     if data is None:
-        data = os.environ.data  # Python 2
+        data = vars(os.environ)["data"]  # Python 2
     if original is None:
         data.pop(VARIABLE.encode(), None)
     else:
@@ -166,7 +170,7 @@ def _start():  # type: () -> None
     _restore()
     if wants_hook():
         _load()
-    import sitecustomize  # noqa: F401
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
 
 
 if __name__ == "sitecustomize":

@@ -246,8 +246,7 @@ def test_a_program_that_is_not_python_ends_as_it_would_without_mpwatch(tmp_path:
     recording = str(tmp_path / "file.mpw")
     command = [sys.executable, "-m", "mpwatch", "run", "--headless", "--record", recording]
     text = f"{sys.executable} -c 'import time; time.sleep(2)'; exit 6"
-    done = subprocess.run([*command, "sh", "-c", text], env=environment, timeout=60)
-    assert done.returncode == 6
+    assert subprocess.call([*command, "sh", "-c", text], env=environment, timeout=60) == 6
     reading = [sys.executable, "-m", "mpwatch", "diagnose", recording]
     found = subprocess.run(reading, env=environment, capture_output=True, text=True, timeout=60)
     assert "exit code 6" in found.stdout
