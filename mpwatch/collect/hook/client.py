@@ -16,7 +16,7 @@ from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import ProcSample
 
 AGAIN_S = 5.0
-"""Seconds until a hook that was detached or could not be used is looked for again."""
+"""Interval of searches for a hook that was detached or could not be used."""
 
 
 class HookClients:
@@ -63,7 +63,7 @@ class HookClients:
         """What hooks have sent; waits at most this long for the first input."""
         inputs, self._news = self._news, []
         if not self._links and not inputs:
-            # An empty selector is no reason to return at once: the caller paces itself by this.
+            # Also without connections it waits: the caller uses this as its interval.
             self._selector.select(timeout_s)
             return []
         wait_s = 0.0 if inputs else min(timeout_s, SILENT_AFTER_S)

@@ -1,4 +1,4 @@
-"""Keeps how numbers moved, bounded: dense for the last minutes, thinned before that."""
+"""The history of numbers, bounded: dense for the last minutes, thinned before that."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mpwatch.model.snapshot import Segment, Trends
 
 POINTS_KEPT = 240
 RATE_S = 0.4
-"""Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less, one tick looks like
-work. Readings that follow each other faster, around starts and exits, add no points either."""
+"""Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less time one tick appears
+as work. More frequent readings, around starts and exits, add no points either."""
 TREND_POINTS = 60
 
 _TRENDS: tuple[ProcessMetric, ...] = ("cpu_percent", "private_bytes", "fds", "maps", "shm_bytes")
@@ -57,7 +57,7 @@ def _thinned(numbers: array[float]) -> array[float]:
 
 
 class HistoryKeeper:
-    """Adds one reading of the job after another and hands out the series up to now."""
+    """Adds readings of the job and returns the series up to now."""
 
     def __init__(self) -> None:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
@@ -95,7 +95,7 @@ class HistoryKeeper:
             values["children"] = children[process.pid]
             self._add_all(process, at_s, values)
             memory = sample.memory
-            # A value that was carried over from an earlier reading is no new point.
+            # A value that was carried over from an earlier reading is not a new point.
             read_at_s = memory.read_at_s if memory is not None else None
             if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
                 self._add_all(process, at_s, _memory_values(memory))
@@ -118,7 +118,7 @@ class HistoryKeeper:
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
     ) -> None:
-        """Remember a number that does not come with the samples of the job."""
+        """Add a number that is not part of a reading of the job."""
         self._add_all(process, at_s, {metric: value})
 
     def forget(self, process: ProcessId) -> None:
@@ -166,7 +166,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
 
 
 def _memory_values(memory: MemorySample) -> dict[ProcessMetric, float | None]:
-    """What is read of one process at a time."""
+    """Numbers of one process from `smaps_rollup`."""
     return {
         "private_bytes": memory.private_bytes,
         "private_dirty_bytes": memory.private_dirty_bytes,
