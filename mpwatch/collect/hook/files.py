@@ -125,7 +125,7 @@ def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
 def _read_notes(path: str, process: ProcessId) -> tuple[tuple[HookNote, ...], int, list[str]]:
     """The notes of one process, when the last was written, and what could not be read.
 
-    A line cut off by the death of the process is left out.
+    A line that the process did not complete is left out.
     """
     try:
         data, written_ns = _read(path)
@@ -139,7 +139,7 @@ def _read_notes(path: str, process: ProcessId) -> tuple[tuple[HookNote, ...], in
             notes.append(decode.note(process, decode.parse_object(line)))
         except ValueError:
             bad += 1
-    # The last line may have been half written when the process died.
+    # The last line may be incomplete if the process was killed.
     problems = [f"{path}: {bad} lines make no sense"] if bad > 1 else []
     return tuple(notes), written_ns, problems
 

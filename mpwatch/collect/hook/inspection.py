@@ -112,7 +112,7 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     ]
     listed = _listed("hook files", files, "Files of a hook in its runtime directory.")
     try:
-        found = presence.look(sample, proc)
+        found = presence.find(sample, proc)
     except OSError as error:
         hidden = f"Its descriptors and mappings are not readable: {error.strerror}."
         return listed, Check("hook parts", "note", "unknown", hidden)

@@ -55,7 +55,7 @@ class Presence:
         return " and ".join(parts)
 
 
-def look(sample: ProcSample, proc: str = "/proc") -> Presence:
+def find(sample: ProcSample, proc: str = "/proc") -> Presence:
     """Find all parts.
 
     Raises:

@@ -82,7 +82,7 @@ class HistoryKeeper:
         Args:
             tree: The reading.
             segments: The segments at that time.
-            numbers: Numbers of each process that the reading alone does not tell.
+            numbers: Numbers of each process that need more than this reading.
         """
         at_s = tree.at_s
         if self._started_at_s is None:
