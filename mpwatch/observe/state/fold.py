@@ -107,7 +107,7 @@ class Fold:
             self._processes.add(ProcessRecord(sample, parent))
             if self._history.has_begun:
                 words = f"{label(sample)} {sample.process.pid} was started"
-                self._log.add(tree.at_s, "born", sample.process, words)
+                self._log.add(tree.at_s, "started", sample.process, words)
             return
         if record.parent is not None and parent is None and sample.process != tree.root:
             words = f"{label(sample)} {sample.process.pid} lost its parent {record.parent.pid}"
