@@ -36,7 +36,7 @@ from mpwatch.hook import strip_docs, wire
 _FORMAT = 2
 """Version of the marshal format: Python 2.5 and later."""
 _KEPT = 8
-NOT_IN_IT = ("run.py",)
+NOT_IN_IT = ("run.py", "startup/__init__.py", "startup/sitecustomize.py")
 """Modules that a target does not import."""
 
 

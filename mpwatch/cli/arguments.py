@@ -101,7 +101,7 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     run.add_argument("--headless", action="store_true", help="run without the dashboard")
     run.add_argument("--record", metavar="FILE", help="write a recording")
     _add_refresh(run)
-    run.add_argument("target", metavar="TARGET", help="a script, or a Python command from PATH")
+    run.add_argument("target", metavar="TARGET", help="a script, or a command from PATH")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
     run.set_defaults(command=("mpwatch.cli.run", "run"))
 

@@ -11,50 +11,119 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import NamedTuple
 
 from mpwatch.cli import subprocesses
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals
 from mpwatch.cli.terminal import Progress, text_style
-from mpwatch.collect.process.identify import CannotWatch, identify
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.identify import CannotWatch, NotPython, identify
+from mpwatch.hook.wire import disabled_by
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
 _CLOSED = "The dashboard is closed; the program still runs. Its output:"
 
 
+class _Launch(NamedTuple):
+    """How a program is started."""
+
+    command: list[str]
+    is_python: bool
+    """Its command line loads the hook; other programs pass it on to the Python programs below."""
+
+    @property
+    def environment(self) -> dict[str, str] | None:
+        """The environment of the program; `None`: that of this process."""
+        if self.is_python or disabled_by(os.environ):
+            return None
+        return {**os.environ, "PYTHONPATH": subprocesses.python_path_with_hook()}
+
+    def identity(self, child: subprocess.Popen[bytes]) -> ProcessId:
+        """Identify the started program.
+
+        Raises:
+            Failure: It has ended.
+        """
+        try:
+            return identify(child.pid)
+        except NotPython as error:
+            stat = None if self.is_python else procfs.read_stat("/proc", child.pid)
+            if stat is not None and stat.state not in "ZX":
+                return stat.process
+            message = error.message
+        except CannotWatch as error:
+            message = error.message
+        raise Failure(f"The program ended at once: {message}", shlex.join(self.command))
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run a program with the hook loaded; the exit code is the program's."""
-    command = _command(arguments)
+    launch = _launch(arguments)
     if arguments.record is not None:
         check_recordable(arguments.record)
     if _has_terminal() and not arguments.headless:
-        return _behind_dashboard(command, arguments)
+        return _behind_dashboard(launch, arguments)
     if arguments.record is None:
         sys.stdout.flush()
-        os.execv(command[0], command)
-    return _recorded(command, arguments)
+        try:
+            os.execve(launch.command[0], launch.command, launch.environment or os.environ)
+        except OSError as error:
+            sentence = f"{launch.command[0]} cannot be started: {error.strerror}."
+            raise Failure(sentence, f"ls -l {launch.command[0]}") from None
+    return _recorded(launch, arguments)
 
 
-def _command(arguments: argparse.Namespace) -> list[str]:
-    """The command line that runs the target: a module, a file, or a Python command from PATH.
+def _launch(arguments: argparse.Namespace) -> _Launch:
+    """How to start the target: a module, a file, or a command from PATH.
 
     Raises:
-        Failure: The target does not exist, or is not Python.
+        Failure: The target does not exist, or cannot be run.
     """
-    argv = [arguments.target, *arguments.arguments]
-    if arguments.is_module or os.path.exists(arguments.target):
-        return subprocesses.hooked_command(argv, is_module=arguments.is_module)
-    path = None if "/" in arguments.target else shutil.which(arguments.target)
-    if path is None:
-        sentence = f"There is no file {arguments.target}, and no such command in PATH."
+    target = arguments.target
+    argv = [target, *arguments.arguments]
+    if arguments.is_module:
+        return _Launch(subprocesses.hooked_command(argv, is_module=True), is_python=True)
+    found = None if "/" in target else shutil.which(target)
+    # A folder may be called like a command: the sources of accelerate, say.
+    if os.path.exists(target) and (found is None or not _is_plain_folder(target)):
+        return _launch_of_file(argv)
+    if found is None:
+        sentence = f"There is no file {target}, and no such command in PATH."
         raise Failure(sentence, "mpwatch run -m MODULE")
-    python = interpreter(path)
+    argv = [found, *arguments.arguments]
+    python = interpreter(found)
     if python is None:
-        sentence = f"{path} is not a Python script, so the hook cannot be loaded into it."
-        raise Failure(sentence, "mpwatch run FILE.py, or mpwatch run -m MODULE")
-    return subprocesses.hooked_command([path, *arguments.arguments], python=python)
+        return _Launch(argv, is_python=False)
+    return _Launch(subprocesses.hooked_command(argv, python=python), is_python=True)
+
+
+def _is_plain_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.exists(os.path.join(path, "__main__.py"))
+
+
+def _launch_of_file(argv: list[str]) -> _Launch:
+    """How to start a program that is named by its path, which need not be executable."""
+    path = argv[0]
+    python = subprocesses.hooked_command(argv)
+    if os.path.isdir(path) or path.endswith((".py", ".pyc", ".pyz", ".zip")):
+        return _Launch(python, is_python=True)
+    is_executable = os.access(path, os.X_OK)
+    words = interpreter(path)
+    if words is not None:
+        own = subprocesses.hooked_command(argv, python=words) if is_executable else python
+        return _Launch(own, is_python=True)
+    head = _first_lines(path)[0]
+    if head.startswith((b"#!", b"\x7fELF")) and is_executable:
+        return _Launch([os.path.abspath(path), *argv[1:]], is_python=False)
+    shell = _words(head[2:]) if head.startswith(b"#!") else ["/bin/sh"] * path.endswith(".sh")
+    if shell and os.access(shell[0], os.X_OK):
+        return _Launch([*shell, *argv], is_python=False)
+    if head.startswith(b"\x7fELF"):
+        raise Failure(f"{path} is not executable.", f"chmod +x {shlex.quote(path)}")
+    return _Launch(python, is_python=True)
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -81,13 +150,13 @@ def demo(arguments: argparse.Namespace) -> int:
             f"mpwatch demo {scenario.name}",
         )
     _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
-    command = subprocesses.hooked_command(argv)
+    launch = _Launch(subprocesses.hooked_command(argv), is_python=True)
     with subprocesses.captured() as output, exiting_on_signals():
-        child = subprocesses.start(command, output)
+        child = subprocesses.start(launch.command, output)
         try:
             if _has_terminal():
-                return watch(_identity(child, command), refresh_hz=arguments.refresh)
-            print(_report(child, command, scenario.shows_s, output.name))
+                return watch(launch.identity(child), refresh_hz=arguments.refresh)
+            print(_report(child, launch, scenario.shows_s, output.name))
             return 0
         finally:
             subprocesses.end(child)
@@ -97,20 +166,13 @@ def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _identity(child: subprocess.Popen[bytes], command: list[str]) -> ProcessId:
-    try:
-        return identify(child.pid)
-    except CannotWatch as error:
-        raise Failure(f"The program ended at once: {error.message}", shlex.join(command)) from None
-
-
-def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
+def _behind_dashboard(launch: _Launch, arguments: argparse.Namespace) -> int:
     """Run a program with its output in a file while the dashboard uses the terminal."""
     with subprocesses.captured() as output:
-        child = subprocesses.start(command, output)
+        child = subprocesses.start(launch.command, output, launch.environment)
         with subprocesses.forwarding_signals(child) as signals:
             code = watch(
-                _identity(child, command),
+                launch.identity(child),
                 refresh_hz=arguments.refresh,
                 record=arguments.record,
                 on_stuck=lambda: signals.forward(signal.SIGHUP),
@@ -124,15 +186,15 @@ def _behind_dashboard(command: list[str], arguments: argparse.Namespace) -> int:
             return signals.wait()
 
 
-def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
+def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
     """Run a program in the terminal and record it until it ends."""
     from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
-    child = subprocesses.start(command)
+    child = subprocesses.start(launch.command, environment=launch.environment)
     with subprocesses.forwarding_signals(child) as signals:
         try:
-            process = _identity(child, command)
+            process = launch.identity(child)
         except Failure:
             return signals.wait()
         writer = RecordingWriter(arguments.record, process)
@@ -152,7 +214,7 @@ def _recorded(command: list[str], arguments: argparse.Namespace) -> int:
         return signals.wait()
 
 
-def _report(child: subprocess.Popen[bytes], command: list[str], shows_s: float, output: str) -> str:
+def _report(child: subprocess.Popen[bytes], launch: _Launch, shows_s: float, output: str) -> str:
     """The state of the demonstration as text, after the time its failure needs to show."""
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
     from mpwatch.report import text as text_report
@@ -163,11 +225,11 @@ def _report(child: subprocess.Popen[bytes], command: list[str], shows_s: float, 
         def each(seen: Snapshot) -> None:
             progress.show(f"{len(seen.living())} processes")
 
-        snapshot = watch_for(_identity(child, command), seconds, LookOptions(), each=each)
+        snapshot = watch_for(launch.identity(child), seconds, LookOptions(), each=each)
     if snapshot is None:
         with open(output, encoding="utf-8", errors="replace") as file:
             sentence = f"The program ended at once and printed: {file.read(2000)}"
-        raise Failure(sentence, shlex.join(command))
+        raise Failure(sentence, shlex.join(launch.command))
     return text_report.dump_text(snapshot, style=text_style())
 
 
@@ -191,11 +253,7 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)?t?)?$")
 
 def interpreter(path: str) -> list[str] | None:
     """The interpreter and its options that a script names; `None` if it is not a Python script."""
-    try:
-        with open(path, "rb") as file:
-            first, second, *_ = [*file.read(_HEAD_BYTES).split(b"\n"), b"", b""]
-    except OSError:
-        return None
+    first, second = _first_lines(path)
     if not first.startswith(b"#!"):
         return None
     words = _words(first[2:])
@@ -209,6 +267,16 @@ def interpreter(path: str) -> list[str] | None:
     if not words or not _PYTHON.match(os.path.basename(words[0])):
         return None
     return words if os.access(words[0], os.X_OK) else None
+
+
+def _first_lines(path: str) -> tuple[bytes, bytes]:
+    """The first two lines of a file; empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            first, second, *_ = [*file.read(_HEAD_BYTES).split(b"\n"), b"", b""]
+    except OSError:
+        return b"", b""
+    return first, second
 
 
 def _words(line: bytes) -> list[str]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import IO
 
@@ -41,8 +41,35 @@ def hooked_command(
     return [*python, runner, *(["-m"] if is_module else []), *argv]
 
 
-def start(command: Sequence[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+def python_path_with_hook() -> str:
+    """PYTHONPATH that has the Python programs among a program's descendants load the hook.
+
+    Raises:
+        Failure: The hook must not be loaded from where it is installed.
+    """
+    from mpwatch.hook.lifecycle import path_loader
+    from mpwatch.hook.startup import sitecustomize
+
+    directory = os.path.dirname(sitecustomize.DIRECTORY)
+    problem = path_loader.untrusted(directory)
+    if not problem and ":" in directory:
+        problem = f"{directory} has a colon in it, so it cannot be a part of PYTHONPATH"
+    if problem:
+        raise Failure(f"The hook cannot be loaded: {problem}.", "mpwatch doctor")
+    return sitecustomize.added(os.environ.get(sitecustomize.VARIABLE))
+
+
+def start(
+    command: Sequence[str],
+    output: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
     """Start a program; its output goes to a file if one is given.
+
+    Args:
+        command: The program and its arguments.
+        output: The file.
+        environment: Of the program, if not this process's.
 
     Raises:
         Failure: The program cannot be started.
@@ -53,6 +80,7 @@ def start(command: Sequence[str], output: IO[bytes] | None = None) -> subprocess
             stdin=None if output is None else subprocess.DEVNULL,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
+            env=environment,
         )
     except OSError as error:
         raise Failure(

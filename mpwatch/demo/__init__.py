@@ -1,1 +1,1 @@
-"""Real torch programs, one failure each, and healthy ones."""
+"""Real torch programs that show one failure each, and a healthy one."""

@@ -1,8 +1,8 @@
-"""What every program here does first, so that it can fail without harm.
+"""Bounds of the demonstrations, so that they can fail without harm.
 
 A program calls `begin` once, in its main process. From then on its time is limited, it has a
-temporary folder of its own, and a guardian outside its process tree ends and removes whatever it
-leaves, also when it is killed. The other functions make a limit small, for this program alone.
+temporary directory, and a guardian outside its process tree kills the processes and removes the
+files that it leaves, also when it is killed. The other functions lower a limit for this program.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ def begin(about: str | None, *, seconds: float = 120.0, outlive_s: float = 0.0) 
     Args:
         about: The program's docstring, for `--help`.
         seconds: The default of `--seconds`.
-        outlive_s: How long processes that survive the main process are left alone. Zero but for
-            programs that are about such processes.
+        outlive_s: Seconds for which processes that outlive the main process may run; zero except
+            for programs that show such processes.
     """
     if multiprocessing.parent_process() is not None:
-        return seconds  # a spawned child runs the main module again; the guardian knows it already
+        return seconds  # a spawned child runs the main module again; the guardian has it already
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--seconds", type=float, default=seconds, help="how long to run")
-    parser.add_argument("--mended", action="store_true", help="do it right: nothing fails")
+    parser.add_argument("--mended", action="store_true", help="run the healthy variant")
     options = parser.parse_args()
     seconds = options.seconds
     if options.mended:
-        os.environ[_MENDED] = "yes"  # for whoever is started, by whatever means
+        os.environ[_MENDED] = "yes"  # for all processes that it starts
     folder = tempfile.mkdtemp(prefix="mpwatch-demo-")
     os.environ["TMPDIR"] = tempfile.tempdir = folder
-    # By these two the guardian tells the program's processes from others: an environment reaches
-    # what is executed, an open file what is forked.
+    # By these two the guardian recognises the program's processes: executed programs inherit the
+    # environment, forked processes the open file.
     os.environ["MPWATCH_DEMO"] = folder
     os.open(os.path.join(folder, "demonstration"), os.O_CREAT | os.O_RDWR)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -54,18 +54,18 @@ def begin(about: str | None, *, seconds: float = 120.0, outlive_s: float = 0.0) 
 
 
 def mended() -> bool:
-    """Whether this program is to do it right: the failure's nearest healthy neighbour."""
+    """Whether this program runs as its healthy variant."""
     return _MENDED in os.environ or "--mended" in sys.argv
 
 
 def tiny_shm(mib: int, *, files: int = 0) -> None:
     """Give this process and its children a `/dev/shm` of their own.
 
-    This is what a container's 64 MiB look like, at a size that fills in seconds.
+    This is like the 64 MiB of a container, with a size that fills in seconds.
 
     Args:
         mib: Its size, MiB.
-        files: How many files it may hold; as many as is usual if 0.
+        files: How many files it may hold; the default if 0.
     """
     problem = _mount_shm(mib, files)
     if problem:
@@ -76,7 +76,7 @@ def tiny_shm(mib: int, *, files: int = 0) -> None:
 
 
 def _mount_shm(mib: int, files: int = 0) -> str:
-    """Mount it, and return why that was not possible; empty if it was."""
+    """Mount it, and return the error as text; empty if it was mounted."""
     options = b"size=%dm" % mib + (b",nr_inodes=%d" % files if files else b"")
     libc = ctypes.CDLL(None, use_errno=True)
     done = (
@@ -89,7 +89,7 @@ def _mount_shm(mib: int, files: int = 0) -> str:
 
 @functools.cache
 def may_mount() -> bool:
-    """Whether `tiny_shm` works here: root in a container often has not got the right to."""
+    """Whether `tiny_shm` works here: root in a container often may not mount."""
     child = os.fork()
     if child == 0:
         os._exit(bool(_mount_shm(1)))
@@ -103,7 +103,7 @@ def may_limit() -> bool:
 
 
 def _has_cgroup(controller: str) -> bool:
-    """Whether a cgroup can be made that has a limit of this controller."""
+    """Whether a cgroup can be created that has a limit of this controller."""
     for parent, v2 in _cgroup_folders(controller):
         group = os.path.join(parent, f"mpwatch-demo-probe-{os.getpid()}")
         try:
@@ -119,7 +119,7 @@ def _has_cgroup(controller: str) -> bool:
 
 
 def _limit_file(controller: str, v2: bool) -> str:
-    """The file of a cgroup that holds a limit."""
+    """The name of the file of a cgroup that contains the limit."""
     if controller == "pids":
         return "pids.max"
     return "memory.max" if v2 else "memory.limit_in_bytes"
@@ -171,7 +171,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _start_guardian(*arguments: str) -> None:
-    """Start the guardian; it has left this process's tree when this returns."""
+    """Start the guardian, which is outside this process tree when the function returns."""
     script = mpwatch.demo.guardian.__file__
     subprocess.run(
         [sys.executable, "-I", "-S", script, *arguments],

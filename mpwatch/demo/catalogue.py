@@ -1,4 +1,4 @@
-"""Every demonstration there is, in the order of the catalogue of failures."""
+"""All demonstrations, in the order of the catalogue of failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Scenario", "command", "find", "obstacle", "scenarios"]
 
 
 def scenarios() -> tuple[Scenario, ...]:
-    """All scenarios, healthy ones first, those without a program included."""
+    """All scenarios, healthy ones first, including those without a program."""
     parts = (
         healthy,
         transport,
@@ -45,7 +45,7 @@ def find(name: str) -> Scenario:
     """The scenario of this name.
 
     Raises:
-        KeyError: There is none.
+        KeyError: No scenario has this name.
     """
     for scenario in scenarios():
         if scenario.name == name:
@@ -65,11 +65,11 @@ def command(
     Args:
         scenario: One with a program.
         python: An interpreter that can import torch and `mpwatch.demo`.
-        seconds: How long it may run; the program's own default if `None`.
-        mended: Run its nearest healthy neighbour instead.
+        seconds: How long it may run; the program's default if `None`.
+        mended: Run the healthy variant of the program instead.
 
     Raises:
-        ValueError: The scenario has no program, or no neighbour; the text says why.
+        ValueError: The scenario has no program, or no healthy variant; the text says why.
     """
     if scenario.not_runnable:
         raise ValueError(f"{scenario.name} cannot be run: {scenario.not_runnable}")
@@ -77,14 +77,14 @@ def command(
         os.path.dirname(os.path.abspath(__file__)), "programs", f"{scenario.stem}.py"
     )
     if mended and not scenario.neighbour:
-        raise ValueError(f"{scenario.name} has nothing that could be mended")
+        raise ValueError(f"{scenario.name} has no healthy variant")
     limit = [] if seconds is None else ["--seconds", f"{seconds:g}"]
     right = ["--mended"] if mended else []
     return [python, script, *scenario.arguments, *right, *limit]
 
 
 def obstacle(scenario: Scenario) -> str:
-    """Why a scenario cannot be shown on this machine, in a few words; empty if it can."""
+    """Why a scenario cannot run on this machine, in a few words; empty if it can."""
     if scenario.not_runnable:
         return scenario.not_runnable
     met: dict[str, Callable[[], bool]] = {

@@ -1,13 +1,12 @@
-"""Ends a demonstration in time, with all it started, however badly it is stuck.
+"""Stops a demonstration in time, with all processes it started, even if they hang.
 
-The programs of this package show processes that hang in native code, survive their parent or are
-killed, so none of them can be trusted to clean up after itself. This process is started by
-`mpwatch.demo.bounds`, leaves the demonstration's process tree at once, and looks at it from
-outside: it remembers every descendant it has ever seen, and once the main process has gone it ends
-those and whoever else carries the demonstration's mark, removes the segments they made, their
-cgroup and their temporary folder.
+The programs of this package show processes that hang in native code, outlive their parent or are
+killed, so none of them can be relied on to clean up. `mpwatch.demo.bounds` starts this process,
+which leaves the demonstration's process tree at once and observes it from outside: it records
+every descendant, and once the main process has exited it kills those and all other processes with
+the demonstration's mark, and removes their segments, cgroup and temporary directory.
 
-It is run as a script and needs the standard library only.
+It runs as a script and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ import time
 
 LOOK_EVERY_MS = 150
 GRACE_S = 5.0
-"""Seconds a program may run on after its time, before it is told to end."""
+"""Seconds a program may run after its time, before it gets SIGTERM."""
 TERM_S = 2.0
 TRACKER_S = 6.0
 """Seconds a resource tracker gets to remove what it tracks."""
 
 
 def start_ticks(pid: int) -> str | None:
-    """Field 22 of the process's stat, or `None` if it is gone or a zombie."""
+    """Field 22 of the process's stat, or `None` if it has exited, as a zombie too."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
@@ -52,7 +51,7 @@ def children(pid: int) -> list[int]:
 
 
 class Family:
-    """A process and every descendant ever seen, by pid and start time."""
+    """A process and all its descendants seen so far, by pid and start time."""
 
     def __init__(self, main: int, folder: str) -> None:
         self._known: dict[int, str] = {}
@@ -62,13 +61,13 @@ class Family:
 
     @property
     def pids(self) -> list[int]:
-        """Pids of all members, living or not."""
+        """Pids of all these processes, living or not."""
         return list(self._known)
 
     def look(self) -> None:
-        """Take in descendants that are new since the last look."""
+        """Add descendants that were started since the last call."""
         waiting = [self._main, *self.living()]
-        seen = {os.getpid()}  # while its starter still lives, this process is a descendant too
+        seen = {os.getpid()}  # while the process that started it runs, this is a descendant too
         while waiting:
             pid = waiting.pop()
             ticks = start_ticks(pid)
@@ -79,7 +78,7 @@ class Family:
             waiting += children(pid)
 
     def search(self) -> None:
-        """Take in whoever carries the mark: children born just before their parent ended."""
+        """Add processes with the mark: children started just before their parent exited."""
         for name in os.listdir("/proc"):
             if not name.isdigit() or int(name) == os.getpid():
                 continue  # this process has inherited the mark as well
@@ -88,11 +87,11 @@ class Family:
                 self._known.setdefault(int(name), ticks)
 
     def living(self) -> list[int]:
-        """Members that still run; a reused pid is not one."""
+        """Pids of the processes that still run; a reused pid is not one."""
         return [pid for pid, ticks in self._known.items() if start_ticks(pid) == ticks]
 
     def end(self) -> None:
-        """Kill all that still run; resource trackers get a moment to finish their work."""
+        """Kill all that still run; resource trackers get some seconds to finish their work."""
         until = time.monotonic() + TRACKER_S
         self.search()
         while living := self.living():
@@ -103,12 +102,12 @@ class Family:
                 if late or not is_resource_tracker(pid):
                     send(pid, signal.SIGKILL)
             if time.monotonic() > until + 2:
-                return  # in uninterruptible sleep: nothing more can be done from here
+                return  # in uninterruptible sleep, which ignores SIGKILL
             time.sleep(0.05)
 
 
 def is_marked(pid: int, folder: str) -> bool:
-    """Whether a process belongs to the demonstration with this folder, by what it has inherited."""
+    """Whether a process inherited the mark of the demonstration with this directory."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             if b"MPWATCH_DEMO=" + folder.encode() in environ.read().split(b"\0"):
@@ -116,7 +115,7 @@ def is_marked(pid: int, folder: str) -> bool:
         mark = os.path.join(folder, "demonstration")
         return any(os.readlink(fd.path) == mark for fd in os.scandir(f"/proc/{pid}/fd"))
     except OSError:
-        return False  # it is gone, or another user's
+        return False  # it has exited, or belongs to another user
 
 
 def is_resource_tracker(pid: int) -> bool:
@@ -129,7 +128,7 @@ def is_resource_tracker(pid: int) -> bool:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that may be gone."""
+    """Send a signal to a process that may have exited."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -137,7 +136,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 class Request:
-    """Set by SIGTERM: a demonstration whose main process is gone can still be told to end."""
+    """A request to stop, made by SIGTERM, also after the main process has exited."""
 
     def __init__(self) -> None:
         self.is_made = False
@@ -148,7 +147,7 @@ class Request:
 
 
 def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
-    """Wait until the main process has ended, by itself or because its time was over."""
+    """Wait until the main process has exited, by itself or because its time was over."""
     request = Request()
     try:
         pidfd = os.pidfd_open(main)
@@ -170,7 +169,7 @@ def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
 
 
 def tidy(pids: list[int], folder: str) -> None:
-    """Remove segments made by these processes, the cgroup noted in the folder, and the folder."""
+    """Remove the segments of these processes, the cgroup noted in the folder, and the folder."""
     for pid in pids:
         for path in glob.glob(f"/dev/shm/torch_{pid}_*"):
             with contextlib.suppress(FileNotFoundError):
@@ -182,7 +181,7 @@ def tidy(pids: list[int], folder: str) -> None:
 
 
 def main() -> None:
-    """Leave the caller's tree, then watch it: arguments are pid, seconds, seconds after, folder."""
+    """Leave the caller's tree and watch it; arguments: pid, seconds, seconds after, folder."""
     if os.fork():
         os._exit(0)
     pid, seconds, outlive_s, folder = sys.argv[1:]

@@ -43,6 +43,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "file-system-strategy-leak",
         "prefetch-memory-blowup",
         "loader-iterator-leak",
+        "steady-growth",
     ),
     "semlock-enospc": ("shm-full-enospc",),
     "shm-full-sigbus": ("shm-full-enospc",),
@@ -58,6 +59,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "persistent-workers-leak",
         "prefetch-memory-blowup",
         "loader-iterator-leak",
+        "steady-growth",
     ),
     "queue-lock-held-by-dead": (
         "worker-oom-killed",
@@ -86,6 +88,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "straggler-worker",
         "stuck-worker-io",
         "unreused-buffers-copied",
+        "bottleneck-process",
     ),
     "straggler-worker": ("stuck-worker-io",),
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
@@ -127,30 +130,90 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "shm-full-sigbus",
         "worker-exited-unexpectedly",
     ),
-    "pids-limit": ("loader-iterator-leak", "zombie-processes"),
+    "pids-limit": ("loader-iterator-leak", "zombie-processes", "steady-growth"),
     "store-port-in-use": ("torchrun-agent-killed-orphans", "orphaned-workers"),
 }
 """Effect to possible causes, the likeliest first."""
 
+GROWTH = "steady-growth"
+GROWTH_LEADS_TO: Mapping[str, frozenset[str]] = {
+    "worker-oom-killed": frozenset(("memory", "queue")),
+    "shm-full-enospc": frozenset(("shared-memory files", "shared memory")),
+    "pids-limit": frozenset(("threads", "child processes")),
+}
+"""The resources whose steady growth can lead to a failure, by its rule."""
+GROWTH_NAMED_BY: Mapping[str, tuple[str, ...]] = {
+    "memory": ("persistent-workers-leak", "copy-on-write-growth", "loader-iterator-leak"),
+    "shared memory": (
+        "prefetch-memory-blowup",
+        "fd-exhaustion-receiver",
+        "fd-exhaustion-producer",
+        "unreused-buffers-copied",
+        "file-system-strategy-leak",
+    ),
+    "queue": (),
+    "child processes": ("loader-iterator-leak", "zombie-processes"),
+    "threads": ("loader-iterator-leak",),
+    "descriptors": (
+        "fd-exhaustion-receiver",
+        "fd-exhaustion-producer",
+        "loader-iterator-leak",
+    ),
+    "mappings": ("max-map-count", "fd-exhaustion-receiver"),
+}
+"""The rules that name the reason for a steady growth of a resource."""
+OF_OTHER_PROCESSES = frozenset(
+    (
+        "persistent-workers-leak",
+        "copy-on-write-growth",
+        "prefetch-memory-blowup",
+        "unreused-buffers-copied",
+    )
+)
+"""Rules whose findings are about a set of workers and name the process that started them."""
 
-ONLY_ALONE = frozenset(("standing-still",))
+
+ONLY_ALONE = frozenset(("standing-still", GROWTH))
 """Shown only without a finding that explains it, which would say the same more exactly."""
 
 
 def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
     """The cause of each finding among the other findings, as a rule id; without cycles."""
     present = list(findings)
-    rules = {finding.rule for finding in present}
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in present:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    rules = set(by_rule)
     chosen: dict[Finding, str] = {}
     for finding in present:
         if finding.effect_of is not None:
             chosen[finding] = finding.effect_of
             continue
-        for cause in CAUSES_OF.get(finding.rule, ()):
-            if cause in rules and not _leads_back(cause, finding.rule, rules):
+        for cause in _possible_causes(finding):
+            is_present = any(_explains(each, finding) for each in by_rule.get(cause, ()))
+            if is_present and not _leads_back(cause, finding.rule, rules):
                 chosen[finding] = cause
                 break
     return chosen
+
+
+def _possible_causes(effect: Finding) -> tuple[str, ...]:
+    """The rules whose findings may explain this one."""
+    if effect.rule == GROWTH:
+        return GROWTH_NAMED_BY.get(effect.subject, ())
+    return CAUSES_OF.get(effect.rule, ())
+
+
+def _explains(cause: Finding, effect: Finding) -> bool:
+    """Whether a finding of a possible cause is about the same thing as its effect.
+
+    Only growths are told apart: there may be several, of different resources and processes.
+    """
+    if cause.rule == GROWTH:
+        return effect.rule != GROWTH and cause.subject in GROWTH_LEADS_TO.get(effect.rule, ())
+    if effect.rule == GROWTH:
+        return cause.rule in OF_OTHER_PROCESSES or cause.process in (None, effect.process)
+    return True
 
 
 def _leads_back(cause: str, effect: str, rules: set[str]) -> bool:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mpwatch.describe.findings import effects_below_causes
+from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import ONLY_ALONE, with_causes
 from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -67,6 +69,7 @@ class Engine:
         self._rules = rules
         self._derive_waits = waits
         self._tracked: dict[_Key, _Tracked] = {}
+        self._account = Account()
         self._root: ProcessId | None = None
         self._at_s = float("-inf")
         self._ran_at_s = float("-inf")
@@ -95,8 +98,13 @@ class Engine:
         """
         index = Index(snapshot, history)
         waits, failure = self._waits(index)
-        findings = self._findings(index, failure)
-        return replace(snapshot, waits=waits, findings=findings)
+        failures = [failure] if failure is not None else []
+        try:
+            self._account = advanced(self._account, index, waits)
+        except Exception as error:  # noqa: BLE001 - it must not silence the rules
+            failures.append(_failure_of("account", error))
+        findings = self._findings(index, failures)
+        return replace(snapshot, waits=waits, account=self._account, findings=findings)
 
     def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:
         """A snapshot with its waits and findings; the engine does not change.
@@ -118,7 +126,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             return WaitGraph(), _failure_of("waits", error)
 
-    def _findings(self, index: Index, failure: Finding | None) -> tuple[Finding, ...]:
+    def _findings(self, index: Index, failures: Sequence[Finding]) -> tuple[Finding, ...]:
         """Run the rules where they are due, and return the findings to show."""
         snapshot = index.snapshot
         if snapshot.root != self._root or snapshot.at_s < self._at_s:
@@ -126,7 +134,7 @@ class Engine:
             self._ran_at_s = float("-inf")
         self._root, self._at_s = snapshot.root, snapshot.at_s
         found = self._run(index) if self._is_due(snapshot) else ()
-        for finding in (*found, *([] if failure is None else [failure])):
+        for finding in (*found, *failures):
             self._track(finding, snapshot.at_s)
         self._settle(snapshot.at_s)
         return _ordered([_shown(tracked) for tracked in self._tracked.values()])

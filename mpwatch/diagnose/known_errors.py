@@ -53,7 +53,7 @@ class KnownError:
     """What happened, to follow the name of the process."""
     cause: str
     advice: str
-    """What to do, with its trade-off."""
+    """A fix and its trade-off."""
     severity: Severity = Severity.CRITICAL
 
 
@@ -63,12 +63,13 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(message("context has already been set"),),
         summary="sets the start method a second time",
         cause=(
-            "The default start method can be set once per process. A library, or code "
-            "without a main guard, has already set it."
+            "The default start method can be set once per process. Earlier code, such as a library "
+            "or this module imported a second time, has already set it."
         ),
         advice=(
-            'Use mp.get_context("spawn") and take Process, Queue and Lock from it; it can be done '
-            "as often as needed. force=True works too and overrides an earlier choice silently."
+            'Use mp.get_context("spawn"), which may be called any number of times, and take '
+            "Process, Queue and Lock from it. set_start_method(..., force=True) works too, and "
+            "silently overrides the earlier choice."
         ),
         severity=Severity.WARNING,
     ),
@@ -80,14 +81,14 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         ),
         summary="uses CUDA after a fork from a process that had initialised it",
         cause=(
-            "The driver's state does not survive a fork. The parent may have initialised CUDA "
-            "without meaning to: a torch.cuda call, a checkpoint loaded onto the GPU, a dataset "
-            "that holds CUDA tensors."
+            "The state of the CUDA driver cannot be used after a fork. The parent may have "
+            "initialised CUDA unintentionally: a torch.cuda call, a checkpoint loaded onto the "
+            "GPU, a dataset that holds CUDA tensors."
         ),
         advice=(
-            "Keep workers on the CPU and move batches in main; or start them with spawn or "
-            "forkserver (slower to start, everything is pickled), or before CUDA is first used. A "
-            "fork by itself does no harm if the child never touches CUDA."
+            "Use only the CPU in the child and move tensors to the GPU in the parent. Or start the "
+            "child by spawn or forkserver (slower to start, all arguments are pickled), or before "
+            "CUDA is first used."
         ),
     ),
     KnownError(
@@ -96,15 +97,15 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             message("pidfd_getfd"),
             message("invalid device pointer", "_share_cuda_"),
         ),
-        summary="cannot share CUDA memory made by this allocator configuration",
+        summary="cannot share a CUDA tensor: its allocator's memory cannot be exported",
         cause=(
-            "Expandable segments are exported as descriptors that the receiver fetches from the "
-            "running producer, which needs ptrace permission; memory of other allocators cannot "
-            "be shared at all."
+            "Memory of expandable segments is exported as descriptors, which the receiver fetches "
+            "from the running producer (pidfd_getfd); that needs ptrace permission. Memory of a "
+            "custom allocator cannot be shared at all."
         ),
         advice=(
-            "Turn expandable_segments off for processes that share CUDA tensors; fragmentation "
-            "then costs more memory."
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False for processes that share CUDA "
+            "tensors; fragmentation then costs more memory."
         ),
     ),
     KnownError(
@@ -118,8 +119,9 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             "mapping. When the producer exits, they read freed memory or zeros."
         ),
         advice=(
-            "Let the producer wait until consumers report that they have finished, and drop "
-            "received tensors early. Or allocate in the consumer and let the producer write there."
+            "Keep the producer alive until the consumers report that they have finished, and "
+            "delete received tensors early. Or allocate in the consumer and let the producer write "
+            "there."
         ),
     ),
     KnownError(
@@ -175,15 +177,16 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         rule="nccl-shm-enospc",
         messages=(message("Error while creating shared memory segment /dev/shm/nccl-"),),
-        summary="cannot make NCCL's buffers: /dev/shm is full",
+        summary="cannot create an NCCL buffer in /dev/shm",
         cause=(
-            "NCCL needs about 10 MB of /dev/shm for each pair of channels, in a container that "
-            "may have 64 MiB, and competes with the tensors of DataLoader workers. Files of dead "
-            "jobs count as well."
+            "NCCL needs about 10 MB of /dev/shm for each pair of channels. The usual reason for "
+            "this error is that too little of it is free; segments of other processes and files "
+            "that jobs left behind use it as well."
         ),
         advice=(
-            "Raise --shm-size; remove nccl-* files of jobs that have exited. NCCL_SHM_DISABLE=1 "
-            "avoids /dev/shm, but is slower."
+            "Check the free space (df /dev/shm). Make it larger (docker --shm-size), or remove "
+            "nccl-* files of jobs that have exited. NCCL_SHM_DISABLE=1 avoids /dev/shm, but is "
+            "slower."
         ),
     ),
     KnownError(
@@ -191,13 +194,14 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(message("daemonic processes are not allowed to have children"),),
         summary="is daemonic and may not start processes of its own",
         cause=(
-            "Workers of a Pool and of a DataLoader are daemonic, and multiprocessing forbids them "
-            "children because these would be orphaned."
+            "Workers of a Pool and of a DataLoader are daemonic. multiprocessing does not let a "
+            "daemonic process start children, because they would be orphaned when it is killed."
         ),
         advice=(
-            "Use num_workers=0 inside the worker, or a non-daemonic Process or "
-            "concurrent.futures.ProcessPoolExecutor outside. Clearing the flag works and leaves "
-            "orphans when the worker is killed."
+            "Do not start processes in the worker (num_workers=0 for a DataLoader used there). Or "
+            "run the worker itself in a non-daemonic Process or a "
+            "concurrent.futures.ProcessPoolExecutor. Clearing the daemon flag works too, and "
+            "leaves orphans when the worker is killed."
         ),
     ),
     KnownError(
@@ -205,9 +209,8 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(message(kind="written-after-put"),),
         summary="writes to a tensor that it has put on a queue: the receiver sees the change",
         cause=(
-            "put() keeps a reference; the memory is shared with the receiver from the moment the "
-            "feeder thread has sent it. What is written afterwards changes what the receiver "
-            "reads, and a write during the transfer is torn."
+            "put() does not copy: sender and receiver use the same memory. A later write changes "
+            "what the receiver reads; a write during the transfer may arrive in part."
         ),
         advice=(
             "Put a copy, queue.put(tensor.clone()), which costs that copy; or use a ring of "
@@ -223,9 +226,9 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         ),
         summary="passes a lock or queue to a process in which it cannot work",
         cause=(
-            "A lock made for fork has no name by which a spawned process could open it, and locks "
-            "and queues cannot travel through a queue at all: where that fails in a feeder "
-            "thread, the item is lost silently."
+            "A lock made for fork has no name by which a spawned process could open it. Locks and "
+            "queues cannot be sent through a queue at all: they can only be passed as arguments of "
+            "a new process."
         ),
         advice=(
             "Take Process, Queue and Lock from one and the same context object, pass them as "
@@ -250,10 +253,10 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
     KnownError(
         rule="sharedcache-race",
         messages=(message("dictionary changed size during iteration", "free_dead_references"),),
-        summary="lost a race inside torch's table of shared storages",
+        summary="failed to receive a tensor: two threads changed torch's SharedCache at once",
         cause=(
-            "In torch before 1.9, and in free-threaded builds, threads that receive tensors at "
-            "the same time change SharedCache while another one iterates over it."
+            "In torch before 1.9, and in free-threaded builds, a thread that receives a tensor may "
+            "change SharedCache while another thread iterates over it."
         ),
         advice="Upgrade torch (fixed in 1.9), or receive tensors in one thread only.",
     ),
@@ -268,13 +271,13 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         summary="cannot start torch_shm_manager and so cannot share tensors",
         cause=(
             "The first tensor shared under the strategy file_system starts the program "
-            "torch_shm_manager from inside the torch package. It lacks execute permission, lies "
-            "on a file system mounted noexec, misses a library, or TMPDIR is full or not "
-            "writable."
+            "torch_shm_manager of the torch package. Possible reasons for the failure: no execute "
+            "permission, a file system mounted noexec, a missing library, or a TMPDIR that is full "
+            "or not writable."
         ),
         advice=(
             "Make the binary executable and TMPDIR writable (mpwatch doctor says which), or use "
-            "the strategy file_descriptor, which needs no helper but one descriptor per tensor."
+            "the strategy file_descriptor, which needs no helper, and one descriptor per tensor."
         ),
     ),
     KnownError(
@@ -284,10 +287,10 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             message("_rebuild", "FileNotFoundError", "synchronize.py"),
             message("No such file or directory", "SemLock"),
         ),
-        summary="could not open a lock it was started with: the parent had dropped it",
+        summary="could not open a lock or queue that its parent passed to it",
         cause=(
-            "A spawned child opens its locks and queues by name when it has started up. If the "
-            "parent dropped them meanwhile, or exited, the name is gone."
+            "A spawned child opens its locks and queues by name once it has started. The name no "
+            "longer exists: the parent had deleted the object by then, or had exited."
         ),
         advice=(
             "Keep a reference to the queue or lock in the parent until the child has been joined."
@@ -346,8 +349,9 @@ SYMPTOMS: Mapping[str, tuple[Message, ...]] = {
         message("FileNotFoundError", "resource_sharer.py"),
     ),
     "python314-forkserver-default": (
-        message("Can't pickle"),
-        message("cannot pickle"),
+        # What a queue's feeder thread could not pickle fails under fork as well.
+        message("Can't pickle", not_in=("lost-item",)),
+        message("cannot pickle", not_in=("lost-item",)),
         message("Can't get attribute"),
         message("too many fds"),
         message("before the current process has finished its bootstrapping phase"),
@@ -373,7 +377,7 @@ SYMPTOMS: Mapping[str, tuple[Message, ...]] = {
     ),
     "sigchld-raises-anywhere": (message("signal_handling.py", "DataLoader worker"),),
     "spawn-unpicklable-object": tuple(
-        # What a queue's feeder could not pickle was no argument of a process.
+        # What a queue's feeder thread could not pickle was no argument of a process.
         message(*texts, kind=kind, not_in=("lost-item",))
         for kind, texts in (
             ("unpicklable", ()),
@@ -402,12 +406,12 @@ _MESSAGES: tuple[tuple[str, tuple[Message, ...]], ...] = (
 
 
 def tags_of(kind: str, words: str, details: Mapping[str, object]) -> tuple[str, ...]:
-    """The tags of the messages that a note contains; of nearly all notes, none.
+    """The tags of the messages that a note contains; nearly all notes have none.
 
     Args:
         kind: Kind of the note.
         words: The note as one line.
-        details: Everything the hook said.
+        details: All fields of the note.
     """
     if kind in OWN_KINDS:
         return ()
@@ -435,7 +439,7 @@ def contains(entry: LogEntry, text: str) -> bool:
 
 def known_error(known: KnownError, snapshot: Snapshot) -> Iterator[Finding]:
     """The finding of one row of the table, if a process reported such an error."""
-    return told(
+    return reported(
         snapshot,
         known.rule,
         summary=known.summary,
@@ -445,7 +449,7 @@ def known_error(known: KnownError, snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def told(
+def reported(
     snapshot: Snapshot,
     rule: str,
     *,
@@ -455,15 +459,15 @@ def told(
     severity: Severity = Severity.CRITICAL,
     tags: tuple[str, ...] = (),
 ) -> Iterator[Finding]:
-    """One finding if any process reported such an error: about the first, with the others counted.
+    """One finding if any process reported such an error: for the first, with the others counted.
 
     Args:
         snapshot: Where to look.
         rule: Id of the failure.
         summary: What happened, to follow the name of the process.
         cause: Why.
-        advice: What to do, with its trade-off.
-        severity: How bad it is.
+        advice: A fix and its trade-off.
+        severity: Of the finding.
         tags: Tags of the messages; the id of the rule if none are given.
     """
     entries = list(tagged(snapshot, *(tags or (rule,))))
@@ -473,7 +477,7 @@ def told(
     process = snapshot.get(first.process)
     who = called(process) if process is not None else "a process of the job"
     others = counted(len(entries) - 1, "more process", "more processes")
-    more = (f"{others} said the same",) if len(entries) > 1 else ()
+    more = (f"{others} reported the same",) if len(entries) > 1 else ()
     yield Finding(
         rule=rule,
         severity=severity,
@@ -486,7 +490,7 @@ def told(
 
 
 def evidence_of(entry: LogEntry) -> tuple[str, ...]:
-    """An entry as evidence: its words, and where it happened if they do not say so."""
+    """An entry as evidence: its words, and its place unless the words contain it."""
     words = [entry.words[:EVIDENCE_LIMIT]] if entry.words else []
     for name in ("where", "site", "path", "detail"):
         value = entry.details.get(name)
@@ -510,7 +514,7 @@ def place_of(details: Mapping[str, object]) -> str | None:
 
 
 def _is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
-    """Whether a value out of JSON is a list."""
+    """Whether a value from JSON is a list."""
     return isinstance(value, (list, tuple))
 
 
@@ -525,7 +529,7 @@ def _frame(value: object) -> Frame | None:
 
 
 def number_of(details: Mapping[str, object], name: str) -> float | None:
-    """A number out of a note or gauge; `None` if it is missing or something else."""
+    """A number in a note or gauge; `None` if it is missing or not a number."""
     value = details.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -540,7 +544,7 @@ def _is_in(message: Message, kind: str, whole: str) -> bool:
 
 
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
-    """Every text inside a value as it came from JSON, four levels deep."""
+    """Every text inside a value from JSON, down to four levels."""
     if isinstance(value, str):
         yield value
     elif depth < 4 and isinstance(value, Mapping):

@@ -164,10 +164,11 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     import atexit
 
     from .lifecycle.fork import ForkSteps
-    from .points import TABLE
+    from .points import table
     from .session import Session
     from .strip_docs import strip_package
 
+    points = table()
     # Before any wrapper is made: a wrapper would keep the unstripped code.
     strip_package(sys.modules[__name__])
     session = Session(started_by, birth)
@@ -180,7 +181,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     try:
         _session = _forks.session = session
         sys.modules[RENDEZVOUS] = sys.modules[__name__]
-        session.enter(TABLE)
+        session.enter(points)
     except BaseException:
         session.leave("failed")
         raise

@@ -46,13 +46,20 @@ def main(arguments: list[str]) -> None:
 
 
 def _enter() -> None:
-    """Bring the hook in by path; a program whose observer failed runs all the same."""
+    """Load the hook by path, to be passed on to programs that this one starts.
+
+    The program runs also where loading fails.
+    """
     global _hook
     directory = os.path.dirname(os.path.abspath(__file__))
+    startup = _module("_mpwatch_startup", f"{directory}/startup/sitecustomize.py")
+    sys.modules[startup.__name__] = startup
     namespace: dict[str, Any] = {"__name__": "mpwatch_run"}
     with open(f"{directory}/lifecycle/path_loader.py", encoding="utf-8") as file:
         exec(compile(file.read(), f"{directory}/lifecycle/path_loader.py", "exec"), namespace)
     _hook = namespace["load"](directory, "run")
+    if _hook is None:
+        del sys.modules[startup.__name__]
 
 
 def _run_module(arguments: list[str]) -> None:
@@ -118,21 +125,22 @@ def _unframe(error: BaseException) -> None:
     error.__traceback__ = step
 
 
-def _as_module() -> object:
-    """This file as a module of its own, because `__main__` is about to become the program's."""
-    spec = importlib.util.spec_from_file_location(NAME, os.path.abspath(__file__))
+def _module(name: str, path: str) -> Any:
+    """A file as a module that is not entered in `sys.modules`."""
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(__file__)
+        raise ImportError(path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.main
+    return module
 
 
 if __name__ == "__main__":
     # Takes this file's lines off tracebacks: the program's should be the first. By then the names
     # here are the program's own, so the function is found where `main` ran.
     try:
-        _as_module()(sys.argv[1:])  # type: ignore[operator]
+        # A module of its own, because `__main__` is about to become the program's.
+        _module(NAME, os.path.abspath(__file__)).main(sys.argv[1:])
     except BaseException as error:
         if error.__traceback__ and error.__traceback__.tb_next:
             error.__traceback__.tb_next.tb_frame.f_globals["_unframe"](error)

@@ -2,9 +2,9 @@
 
 Most of the 1 MiB that the hook may take is code. Annotations are 27 KB of that, the docstrings of
 modules and classes 16 KB, those of functions 40 KB. The tables that map each instruction to a line
-and columns are 109 KB on CPython 3.11 and 72 KB on 3.12 and later; each function
-gets one instead that names its first line, 20 KB in all. So a stack shows a wrapper with the line
-of its `def`.
+and columns are 109 KB on CPython 3.11 and 72 KB on 3.12 and later; each function gets one instead
+that names its first line, 10 KB in all, because functions of the same length share it. So a stack
+shows a wrapper with the line of its `def`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,28 @@ _ENTRY = 0x80 | 13 << 3
 """First byte of an entry without columns, for 1 to 8 instructions; a line difference follows."""
 
 
+_tables: dict[int, bytes] = {}
+"""Tables of lines by the number of instructions: functions of the same length share one."""
+
+
 def strip_package(package: ModuleType) -> None:
     """Make all modules of a package smaller.
 
     The modules are found from the package itself: a search of all loaded modules would make a
     forked process copy 700 pages of the heap that it shares with its parent.
     """
+    _strip_modules(package)
+    _tables.clear()
+
+
+def _strip_modules(package: ModuleType) -> None:
     for folder in vars(package).get("__path__", ()):
         sys.path_importer_cache.pop(folder, None)  # what the import system knows of the folder
     prefix = package.__name__ + "."
     for value in tuple(vars(package).values()):
         if isinstance(value, ModuleType) and value.__name__.startswith(prefix):
             strip(value)
-            strip_package(value)
+            _strip_modules(value)
 
 
 def strip(module: ModuleType) -> None:
@@ -63,9 +72,12 @@ def _lines(code: CodeType) -> bytes:
     """A table of lines that names the first line for all instructions."""
     if not _HAS_COLUMNS:
         return code.co_linetable
-    eights, rest = divmod(len(code.co_code) // 2, 8)
-    last = bytes((_ENTRY | rest - 1, 0)) if rest else b""
-    return bytes((_ENTRY | 7, 0)) * eights + last
+    count = len(code.co_code) // 2
+    table = _tables.get(count)
+    if table is None:
+        last = bytes((_ENTRY | count % 8 - 1, 0)) if count % 8 else b""
+        table = _tables[count] = bytes((_ENTRY | 7, 0)) * (count // 8) + last
+    return table
 
 
 def _strip_members(holder: Any, module: str) -> None:

@@ -256,6 +256,13 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   only for a request with `also`: ["cuda"], which may block the process if a kernel hangs;
   `cuda_lent` {`sent`, `synchronised`: sends that waited for the stream, `unreleased`: sent and
   held by a receiver, `bytes` of these, `oldest_ns`: for how long}, once a CUDA tensor was sent;
+  `collectives` {`groups`: {name: {`size`, `rank` in it, `ranks`: their numbers in the job as text,
+  `backend`}}, `states` [{`id`: torch's number of the group in this process, `enqueued`,
+  `completed`: numbers of its last operations, `unchanged_ns`: for how long no such number has
+  changed; after some seconds also of the oldest unfinished collective, else of the newest: `group`
+  (its name), `description`, `operation` ("gloo:all_reduce"), `number` in its group, `sizes`,
+  `types`, `is_unfinished`, `created_wall_ns`}], `error`: why there are no states}, once a process
+  group was made;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.

@@ -53,6 +53,30 @@ def python_program(cmdline: Sequence[str]) -> PythonProgram:
     return PythonProgram("none", "")
 
 
+def isolating_option(cmdline: Sequence[str]) -> str:
+    """The option by which an interpreter ignores PYTHONPATH or `sitecustomize`; empty if none.
+
+    `-I` and `-E` ignore the variable, `-S` imports no `sitecustomize` (CPython 3.15).
+    """
+    index = 1
+    while index < len(cmdline):
+        word = cmdline[index]
+        if word in _TAKES_VALUE:
+            index += 2
+            continue
+        if not word.startswith("-") or word.startswith("--") or word == "-":
+            return ""
+        for letter in word[1:]:
+            if letter in "IES":
+                return f"-{letter}"
+            if letter in "cmXW":
+                break
+        if _short_options(word)[0] != "none":
+            return ""
+        index += 1
+    return ""
+
+
 def _short_options(word: str) -> tuple[ProgramKind, str]:
     """The program in a cluster of options like `-um` or `-Bcprint(1)`: its kind, attached value."""
     for position, letter in enumerate(word[1:], start=2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from mpwatch.model.ids import ProcessId
 ProcessMetric: TypeAlias = Literal[
     "cpu_percent",
     "rss_bytes",
+    "anon_bytes",
     "private_bytes",
     "private_dirty_bytes",
     "shared_dirty_bytes",
@@ -22,10 +24,14 @@ ProcessMetric: TypeAlias = Literal[
     "maps",
     "shm_bytes",
     "children",
+    "threads",
     "minor_faults",
     "involuntary_switches",
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
+    "read_bytes",  # by system calls, pipes included; only of resource trackers
+    "queue_backlog",  # items in its queues without a bound, counted by the hook
+    "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
     "stack_stops",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
@@ -40,6 +46,9 @@ HostMetric: TypeAlias = Literal[
     "runnable",
     "segment_bytes",
     "zombies",
+    "psm_files",
+    "semaphore_files",
+    "tmp_files",
 ]
 
 
@@ -102,6 +111,18 @@ class Track(Sequence[Point]):
         """A copy of the values of the points."""
         return self._values[: self._count]
 
+    def rise(self, part: float = 1.0, within_s: float = math.inf) -> float:
+        """See `rise`."""
+        last = self._count - 1
+        if last < 0:
+            return 0.0
+        if part == 1.0 and within_s == math.inf:
+            return self._values[last] - self._values[0]
+        moments = self._moments
+        end_s = moments[last]
+        from_s = end_s - part * min(within_s, end_s - moments[0])
+        return self._values[last] - self._values[bisect_left(moments, from_s, 0, last)]
+
     def first_at(self, at_s: float) -> int:
         """The index of the first point at or after a time."""
         return bisect_left(self._moments, at_s, 0, self._count)
@@ -130,6 +151,23 @@ def since(series: Series, at_s: float) -> Series:
     """The points of a series at or after a time."""
     first = first_at(series, at_s)
     return series[first:] if first else series
+
+
+def rise(series: Series, part: float = 1.0, within_s: float = math.inf) -> float:
+    """The last value minus an earlier one, without creating points: 0.3 to 1 us.
+
+    Args:
+        series: Values over time, oldest first; 0 if there are none.
+        part: The last part of the time to which the earlier value is the first.
+        within_s: Points older than this do not count.
+    """
+    if isinstance(series, Track):
+        return series.rise(part, within_s)
+    if not series:
+        return 0.0
+    span_s = min(within_s, series[-1].at_s - series[0].at_s)
+    first = bisect_left(series, series[-1].at_s - part * span_s, 0, len(series) - 1, key=_AT_S)
+    return series[-1].value - series[first].value
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,16 @@ class PortOwner(NamedTuple):
     """1 if its parent has ended."""
 
 
+class NewFiles(NamedTuple):
+    """Files of one kind in one directory, made by the user of a job since the job began."""
+
+    total: int
+    size_bytes: int
+    """What they occupied when each was first seen."""
+    example: str
+    """Path of the last one found."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostSample:
     """The host or container of the job."""
@@ -74,6 +84,12 @@ class HostSample:
     """Named torch segments in its /dev/shm whose creator has ended; `None` if unreadable."""
     port_owners: tuple[PortOwner, ...] | None = None
     """Listeners on the rendezvous ports of the root process; `None` if unreadable."""
+    new_psm: NewFiles | None = None
+    """`multiprocessing.shared_memory` blocks in its /dev/shm; `None` if not counted."""
+    new_semaphores: NewFiles | None = None
+    """Named semaphores in its /dev/shm."""
+    new_tmp: NewFiles | None = None
+    """Files in the directory for temporary files that its TMPDIR names."""
     problems: tuple[str, ...] = ()
 
 

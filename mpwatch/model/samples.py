@@ -105,6 +105,9 @@ class MemorySample:
     shared_dirty_bytes: int | None = None
     shmem_bytes: int | None = None
     """`RssShmem` of `/proc/PID/status`: resident shared memory."""
+    anon_bytes: int | None = None
+    """`RssAnon` of `/proc/PID/status`: resident memory of no file. Copying on write changes it
+    little, because a page shared with a parent is counted as well; shared memory is not in it."""
     swap_bytes: int | None = None
     read_at_s: float | None = None
     """When `smaps_rollup` was read, which is read in rotation."""

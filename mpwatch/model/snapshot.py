@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId
@@ -291,6 +292,8 @@ class Snapshot:
     flows: tuple[Flow, ...] = ()
     loaders: tuple[Loader, ...] = ()
     waits: WaitGraph = field(default_factory=WaitGraph)
+    account: Account = field(default_factory=Account)
+    """What processes and threads did with their time, up to this moment."""
     findings: tuple[Finding, ...] = ()
     """Most urgent first, effects below their cause, resolved ones last."""
     log: tuple[LogEntry, ...] = ()
@@ -299,6 +302,8 @@ class Snapshot:
     errors: tuple[LogEntry, ...] = ()
     """The entries with tags, oldest first; kept when `log` has dropped them, bounded."""
     events_per_s: float | None = None
+    ticks_per_s: int = 100
+    """The unit of the cpu counters in samples."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

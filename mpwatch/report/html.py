@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from mpwatch import __version__
+from mpwatch.describe.account import NO_ACCOUNT, account_rows, certainty_words
 from mpwatch.describe.findings import (
     FORECAST,
     NO_FINDINGS,
@@ -28,6 +29,7 @@ from mpwatch.report.json import utc_text
 from mpwatch.report.stack_summary import stack_lines
 from mpwatch.report.table import TextStyle
 from mpwatch.report.text import (
+    account_title,
     flow_rows,
     host_lines,
     process_rows,
@@ -55,6 +57,7 @@ def report_html(snapshot: Snapshot, course: Course | None = None) -> str:
     body = (
         *_head(snapshot, title),
         *_findings(snapshot),
+        *_account(snapshot),
         *_processes(snapshot),
         *(_curves(snapshot, course) if course is not None else ()),
         *_host(snapshot),
@@ -110,6 +113,19 @@ def _finding(finding: Finding, snapshot: Snapshot) -> str:
         f" {escape(subject_of(finding, snapshot))}</p>"
         f"<dl>{fields}</dl></article>"
     )
+
+
+def _account(snapshot: Snapshot) -> Iterator[str]:
+    """What each process did with its time."""
+    title = account_title(snapshot)
+    yield f"<h2>{title[0].upper()}{title[1:]}</h2>"
+    rows = account_rows(snapshot)
+    if not rows:
+        yield f"<p>{NO_ACCOUNT}</p>"
+        return
+    yield f'<p class="note">{escape(certainty_words(snapshot))}</p>'
+    titles = ("Process", "~Last minute", "~The whole time")
+    yield from _table(titles, ((False, (row.name, row.recent, row.whole)) for row in rows))
 
 
 def _processes(snapshot: Snapshot) -> Iterator[str]:

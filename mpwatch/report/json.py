@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
 import msgspec
 
 from mpwatch.collect.job.jobs import Job, JobProcess
+from mpwatch.describe.account import process_words
+from mpwatch.describe.names import unique_names
+from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import CgroupSample, Check, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId
@@ -66,7 +69,7 @@ def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
 
 
 def diagnose_json(snapshot: Snapshot) -> Document:
-    """Findings, waits and merged stacks, without the samples."""
+    """Findings, waits, merged stacks and the account of time, without the samples."""
     return {
         "schema": SCHEMA,
         "at": utc_text(snapshot.wall_s),
@@ -100,6 +103,7 @@ def diagnose_json(snapshot: Snapshot) -> Document:
             }
             for name, merged in merged_stacks(snapshot)
         ],
+        "account": account_json(snapshot.account, unique_names(snapshot)),
     }
 
 
@@ -194,6 +198,65 @@ def finding_json(finding: Finding, at_s: float) -> Document:
 def _ago_s(then_s: float | None, at_s: float) -> float | None:
     """Seconds from then until a moment, never negative."""
     return None if then_s is None else _finite(max(0.0, at_s - then_s))
+
+
+def account_json(account: Account, names: Mapping[ProcessId, str]) -> Document:
+    """What each process and thread did with its time.
+
+    Shares are parts of 1 and sum to 1. `error` is half the width of the 95 % confidence interval of
+    a share of waiting.
+
+    Args:
+        account: The account.
+        names: From `mpwatch.describe.names.unique_names`.
+    """
+    return {
+        "watched_s": _finite(account.watched_s),
+        "readings": account.readings,
+        "last_minute_s": LAST_MINUTE_S,
+        "processes": [
+            _account_of(each, names) for each in account.processes.values() if each.uncounted
+        ],
+    }
+
+
+def _account_of(account: ProcessAccount, names: Mapping[ProcessId, str]) -> Document:
+    threads = account.threads
+    last_minute = threads[0].last_minute()
+    return {
+        "pid": account.process.pid,
+        "start_ticks": account.process.start_ticks,
+        "name": names.get(account.process, str(account.process.pid)),
+        "words": process_words(account, names),
+        "observed_s": _finite(threads[0].whole().observed_s),
+        "error": _finite(last_minute.error),
+        "last_minute": _shares(last_minute.shares()),
+        "whole": _shares(threads[0].whole().shares()),
+        "threads": [
+            {
+                "tid": thread.tid,
+                "name": thread.name,
+                "last_minute": _shares(thread.last_minute().shares()),
+                "whole": _shares(thread.whole().shares()),
+            }
+            for thread in threads
+        ],
+        "omitted_threads": account.omitted,
+    }
+
+
+def _shares(shares: Sequence[Share]) -> list[Document]:
+    return [
+        {
+            "activity": activity.kind,
+            "what": activity.what or None,
+            "target": activity.target or None,
+            "provider_pids": [provider.pid for provider in activity.providers],
+            "place": activity.place or None,
+            "share": _finite(share),
+        }
+        for activity, share in shares
+    ]
 
 
 def host_json(host: HostSample) -> Document:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from mpwatch.collect.job.jobs import Job, JobProcess
+from mpwatch.describe.account import NO_ACCOUNT, account_rows, certainty_words
 from mpwatch.describe.findings import (
     CAUSE,
     FIX,
@@ -73,12 +74,16 @@ def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, style: TextStyle 
 
 
 def diagnose_text(snapshot: Snapshot, *, style: TextStyle = PLAIN) -> str:
-    """The findings in full, the exit status of a failed job, merged stacks, waits, problems."""
+    """The findings in full, the exit status of a failed job, merged stacks, waits, problems.
+
+    At the end, also where nothing was found, is the account of time: what the job is doing.
+    """
     lines = [*_title(snapshot, style), *_findings(snapshot, style)]
     lines += [*_resolved(snapshot, style), *_end(snapshot, style)]
     if merged := merged_stack_lines(snapshot, style):
         lines += [*heading("merged stacks", "main threads with equal stacks", style), *merged]
-    return _joined([*lines, *_waits(snapshot, style), *_problems(snapshot, style)])
+    lines += [*_waits(snapshot, style), *_problems(snapshot, style)]
+    return _joined([*lines, *_account(snapshot, style)])
 
 
 def doctor_text(checks: Sequence[Check], *, style: TextStyle = PLAIN) -> str:
@@ -534,6 +539,28 @@ def _link_words(link: WaitLink) -> str:
 def _problems(snapshot: Snapshot, style: TextStyle) -> list[str]:
     lines = problem_lines(snapshot, style)
     return [*heading("could not be read", "", style), *lines] if lines else []
+
+
+def _account(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    return [*heading(account_title(snapshot), "", style), *account_lines(snapshot, style)]
+
+
+def account_title(snapshot: Snapshot) -> str:
+    """The heading of the account of time."""
+    return "what the job is doing" if snapshot.living() else "what the job did before it ended"
+
+
+def account_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """What each process did with its time, how long it was watched, and how sure that is."""
+    rows = account_rows(snapshot)
+    if not rows:
+        return style.wrap(NO_ACCOUNT, "  ", "  ")
+    lines: list[str] = []
+    for row in rows:
+        lines += style.wrap(f"{row.name}: {row.recent}", "  ", "      ")
+        if row.whole:
+            lines += style.wrap(f"the whole time: {row.whole}", "      ", "      ")
+    return [*lines, *style.wrap(certainty_words(snapshot), "  ", "  ")]
 
 
 def problem_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:

@@ -22,7 +22,7 @@ from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.gpu import allocator_request, request_words
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, write_new
 from mpwatch.tui.screens.base import LiveScreen
-from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
+from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen, TimeScreen
 from mpwatch.tui.screens.pages import PagesScreen
 from mpwatch.tui.screens.process_actions import ProcessActionsScreen
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
@@ -70,6 +70,7 @@ class StackActions(JobApp):
         Binding("n", "native", "Stacks with native frames", id="stacks.native"),
         Binding("v", "locals", "Stacks with local variables", id="stacks.locals"),
         Binding("f", "follow", "Start or stop following stacks", id="stacks.follow"),
+        Binding("w", "time", "What processes do with their time", id="time"),
         Binding("m", "merged", "Merge the stacks of all processes", id="stacks.merged"),
         Binding("b", "save_snapshot", "Save a snapshot to compare with", id="compare.mark"),
         Binding("d", "compare", "Compare with the saved snapshot", id="compare.open"),
@@ -105,6 +106,11 @@ class StackActions(JobApp):
         follows = self.view_state.toggle_following()
         self.show_message("Following stacks." if follows else "No longer following stacks.")
         self.redraw()
+
+    def action_time(self) -> None:
+        """Open the account of time."""
+        if not isinstance(self.screen, TimeScreen):
+            self.push_screen(TimeScreen(self.view_state))
 
     def action_merged(self) -> None:
         """Open the merged stacks of all processes."""

@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.diagnosis_cost [WORKERS] [TICKS] [--profile]
 
-Cpu time of the diagnosing thread, median over the ticks, of `Fold.snapshot`, of deriving the waits
-and of running all rules; and the mean of `Engine.diagnosed`, which runs the rules of a large job on
-every third reading. The ratio is comparable between machines. Nothing is asserted.
+Cpu time of the diagnosing thread, median over the ticks, of `Fold.snapshot`, of deriving the waits,
+of the account of time and of running all rules; and the mean of `Engine.diagnosed`, which does the
+last two for a large job on every third reading. The ratio is comparable between machines. Nothing
+is asserted.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from statistics import mean, median
 
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
+from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.registry import RULES
+from mpwatch.model.account import Account
 from mpwatch.observe.state.fold import Fold
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "loader.py"
@@ -65,6 +68,7 @@ def measure(pid: int, ticks: int, *, is_profiled: bool) -> None:
     tree, engine, profile = TreeCollector(identify(pid)), Engine(), cProfile.Profile()
     fold = Fold()
     build_ms, waits_ms, all_rules_ms, engine_ms = [], [], [], []
+    account, account_ms = Account(), []
     for tick in range(ticks + STARTING_TICKS):
         reading = tree.collect(ReadRequest())
         assert reading is not None
@@ -78,8 +82,13 @@ def measure(pid: int, ticks: int, *, is_profiled: bool) -> None:
         if is_profiled and tick >= STARTING_TICKS:
             profile.enable()
         started_s = time.thread_time()
-        wait_graph(index)
+        waits = wait_graph(index)
         waits_ms.append((time.thread_time() - started_s) * 1000)
+        before = account
+        started_s = time.thread_time()
+        account = advanced(before, index, waits)
+        if account is not before:
+            account_ms.append((time.thread_time() - started_s) * 1000)
         all_rules_ms.append(rules_ms(index))
         profile.disable()
         build_ms.append((built_s - began_s) * 1000)
@@ -90,6 +99,7 @@ def measure(pid: int, ticks: int, *, is_profiled: bool) -> None:
     print(f"{len(snapshot.processes)} processes, found: {[f.rule for f in diagnosed.findings]}")
     print(f"{'the snapshot itself':<32}{build:8.2f} ms")
     print(f"{'waits':<32}{median(waits_ms[settled]):8.2f} ms")
+    print(f"{'the account, at most every 2.25 s':<32}{median(account_ms):8.2f} ms")
     print(f"{'all rules':<32}{median(all_rules_ms[settled]):8.2f} ms")
     print(f"{'the engine, mean of readings':<32}{engine_mean:8.2f} ms")
     print(f"{'diagnosis / snapshot':<32}{engine_mean / build:8.2f}")

@@ -14,7 +14,7 @@ import pytest
 from mpwatch.model.host import Check
 from mpwatch.model.snapshot import WorkerLoad
 from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
-from tests.unit.report.jobs import DEAD, MAIN, WORKER, job, listed_job
+from tests.unit.report.jobs import DEAD, MAIN, WORKER, account, job, listed_job
 
 INT, STR, BOOL, NUMBER = (int,), (str,), (bool,), (int, float)
 LIST, OBJECT = (list,), (dict,)
@@ -261,6 +261,55 @@ def test_a_diagnosis_has_findings_and_chains() -> None:
     assert read["findings"][0]["severity"] == "critical"
     assert read["waits"]["chains"][0]["verdict"] == "dead-end"
     assert read["waits"]["chains"][0]["sentence"].startswith("main waits for batch 417 <- worker")
+
+
+def test_a_diagnosis_has_an_account_of_time() -> None:
+    snapshot = replace(job(), account=account())
+
+    read = json.loads(text_of(diagnose_json(snapshot)))["account"]
+
+    assert_shape(
+        read, {"watched_s": NUMBER, "readings": INT, "last_minute_s": NUMBER, "processes": LIST}
+    )
+    (process,) = read["processes"]
+    assert_shape(
+        process,
+        {
+            "pid": INT,
+            "start_ticks": INT,
+            "name": STR,
+            "words": STR,
+            "observed_s": NUMBER,
+            "error": NUMBER,
+            "last_minute": LIST,
+            "whole": LIST,
+            "threads": LIST,
+            "omitted_threads": INT,
+        },
+    )
+    assert process["words"] == "100 % waiting for batches from worker 0"
+    share = {
+        "activity": "waiting",
+        "what": "batches",
+        "target": "batch",
+        "provider_pids": [WORKER.pid],
+        "place": None,
+        "share": 1.0,
+    }
+    assert process["last_minute"] == process["whole"] == [share]
+    (thread,) = process["threads"]
+    assert thread == {
+        "tid": MAIN.pid,
+        "name": "MainThread",
+        "last_minute": [share],
+        "whole": [share],
+    }
+
+
+def test_an_account_before_the_first_reading_is_empty() -> None:
+    read = json.loads(text_of(diagnose_json(job())))["account"]
+
+    assert (read["watched_s"], read["readings"], read["processes"]) == (0, 0, [])
 
 
 def test_doctor_has_one_object_for_each_check() -> None:

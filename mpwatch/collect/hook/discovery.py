@@ -16,7 +16,9 @@ import struct
 from collections.abc import Iterator
 
 from mpwatch.collect.hook.presence import listening_socket, stem
+from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
+from mpwatch.model.cmdline import isolating_option
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
 
@@ -83,7 +85,21 @@ def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -
         client = _connect_in(listening, sample, proc, (sample.uid, 0))
         if client is not None:
             return client
-    raise NoHook(reason or NO_HOOK)
+    raise NoHook(reason or (_isolated(sample, proc) if thorough else "") or NO_HOOK)
+
+
+def _isolated(sample: ProcSample, proc: str) -> str:
+    """Why `mpwatch run` could not pass the hook on to an interpreter; empty if it could."""
+    option = isolating_option(sample.cmdline) if sample.is_python else ""
+    if not option:
+        return ""
+    try:
+        found = procfs.read_environment(proc, sample.process.pid, frozenset((b"PYTHONPATH",)))
+    except OSError:
+        return ""
+    if "/mpwatch/hook/startup" not in found.get("PYTHONPATH", ""):
+        return ""
+    return f"Python was started with {option}, which ignores what mpwatch run passes on"
 
 
 def _listening_folder(sample: ProcSample, proc: str) -> str | None:

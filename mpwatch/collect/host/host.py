@@ -7,11 +7,12 @@ import os
 import re
 
 from mpwatch.collect.host.cgroups import CgroupReader
+from mpwatch.collect.host.new_files import NewFilesReader, shm_kind, tmp_kind
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.host.port_owners import port_owners
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
-from mpwatch.model.host import CgroupSample, HostSample, PortOwner, RoomSample
+from mpwatch.model.host import CgroupSample, HostSample, NewFiles, PortOwner, RoomSample
 from mpwatch.model.sanitize import clean
 from mpwatch.model.segments import SegmentUse
 
@@ -20,6 +21,10 @@ RELOCATE_S = 30.0
 LOOK_AGAIN_S = 2.0
 """How old a list of orphaned segments may become: they may be removed at any time."""
 
+SHM = "/dev/shm"
+NO_FILES = NewFiles(0, 0, "")
+PUBLIC_TMP = ("/tmp", "/tmp/", "/var/tmp", "/var/tmp/")
+"""Directories in which files of one user may be of any job: they are not counted."""
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 
 
@@ -53,9 +58,19 @@ class HostCollector:
         self._left: tuple[SegmentUse, ...] | None = None
         self._left_at_s = -math.inf
         self._port_owners: tuple[PortOwner, ...] | None = None
+        self._shm_files = NewFilesReader(shm_kind)
+        self._tmp_files = NewFilesReader(tmp_kind)
 
     def collect(
-        self, pid: int, tmp: str | None, affinity: int | None, at_s: float, wall_s: float
+        self,
+        pid: int,
+        tmp: str | None,
+        affinity: int | None,
+        at_s: float,
+        wall_s: float,
+        *,
+        uid: int | None = None,
+        since_wall_s: float | None = None,
     ) -> HostSample:
         """Read once.
 
@@ -65,8 +80,17 @@ class HostCollector:
             affinity: How many cpus it may run on.
             at_s: CLOCK_MONOTONIC.
             wall_s: CLOCK_REALTIME.
+            uid: Its user, whose new files are counted; they are not counted if this is unknown.
+            since_wall_s: When it was started, seconds since 1970.
         """
         problems: list[str] = []
+        in_shm: dict[str, NewFiles] | None = None
+        in_tmp: dict[str, NewFiles] | None = None
+        if uid is not None and since_wall_s is not None:
+            root = f"{self._proc}/{pid}/root"
+            in_shm = self._shm_files.read(f"{root}{SHM}", SHM, uid, since_wall_s, at_s)
+            if tmp is not None and tmp not in PUBLIC_TMP:
+                in_tmp = self._tmp_files.read(f"{root}{tmp}", tmp, uid, since_wall_s, at_s)
         cgroup = self._cgroup(pid, at_s, problems)
         load, runnable = self._load(problems)
         memory = self._memory(problems)
@@ -82,13 +106,16 @@ class HostCollector:
             runnable=runnable,
             memory_total_bytes=memory.get(b"MemTotal"),
             memory_available_bytes=memory.get(b"MemAvailable"),
-            shm=self._room(pid, "/dev/shm", problems),
+            shm=self._room(pid, SHM, problems),
             tmp=self._room(pid, tmp or "/tmp", problems),
             cgroup=cgroup,
             max_map_count=self._kernel_limits[0],
             threads_max=self._kernel_limits[1],
             left_segments=self._left,
             port_owners=self._port_owners,
+            new_psm=_of_kind(in_shm, "psm"),
+            new_semaphores=_of_kind(in_shm, "semaphore"),
+            new_tmp=_of_kind(in_tmp, "tmp"),
             problems=tuple(problems),
         )
 
@@ -157,6 +184,11 @@ class HostCollector:
             return int(procfs.read(f"{self._proc}/{name}", 64))
         except (OSError, ValueError):
             return None
+
+
+def _of_kind(found: dict[str, NewFiles] | None, kind: str) -> NewFiles | None:
+    """The files of one kind; `None` if nothing was counted."""
+    return None if found is None else found.get(kind, NO_FILES)
 
 
 def _usable(affinity: int | None, cgroup: CgroupSample | None) -> int | None:

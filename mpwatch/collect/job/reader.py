@@ -110,14 +110,22 @@ class TreeCollector:
         if first != self._first:
             self._files.close()
             self._first = first
-        tmp = self._readers.static_facts(first).environment.get("TMPDIR")
+        static = self._readers.static_facts(first)
         try:
             data = self._files.read(f"{self._proc}/{first.pid}/status")
             mask = procfs.parse_status(data).get(b"Cpus_allowed", b"").replace(b",", b"")
             affinity = int(mask, 16).bit_count() if mask else None
         except OSError:
             affinity = None
-        return self._host.collect(first.pid, tmp, affinity, at_s, wall_s)
+        return self._host.collect(
+            first.pid,
+            static.environment.get("TMPDIR"),
+            affinity,
+            at_s,
+            wall_s,
+            uid=static.uid,
+            since_wall_s=static.born_wall_s,
+        )
 
     def _read_gpus(
         self, request: ReadRequest

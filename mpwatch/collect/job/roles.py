@@ -9,11 +9,13 @@ RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 - torch names the threads of a DataLoader worker `pt_data_worker` (2.7 and later); the main thread's
   name is the process's.
 - inductor compiles in `torch/_inductor/compile_worker/__main__.py` and in forks of that.
-- torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both.
+- torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both. Lightning's
+  rank 0 starts the others with LOCAL_RANK (lightning 2.6, `_SubprocessScriptLauncher`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,9 +25,11 @@ from mpwatch.model.ids import ProcessId, Role
 
 WORKER_NAME = "pt_data_worker"
 SHM_MANAGER = "torch_shm_manager"
-_FORKSERVER = "from multiprocessing.forkserver import main"
-_SPAWN = "from multiprocessing.spawn import spawn_main"
-_TRACKER = "from multiprocessing.resource_tracker import main"
+_HELPER = re.compile(
+    r"from [\w.]*\b(?:multiprocessing|multiprocess|loky\.backend)"
+    r"\.(forkserver|spawn|resource_tracker) import (?:spawn_)?main\b"
+)
+"""The code of processes of multiprocessing, of its copy with dill (multiprocess), and of loky."""
 _COMPILE_WORKER = "torch/_inductor/compile_worker/"
 _LAUNCHER_SCRIPTS = frozenset(
     ("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx")
@@ -71,8 +75,24 @@ def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         above = known.get(fact.parent) if fact.parent is not None else None
         role_above = roles.get(above.process) if above is not None else None
         role = _role(fact, above, role_above, fact is facts[0])
-        roles[fact.process] = role._replace(rank=_number(fact.environment.get("RANK")))
+        if role.role == "main" and _is_below_a_program(above, known, roles):
+            role = RoleAssignment("other")
+        number = _number(fact.environment.get("RANK"))
+        if number is None and role.role == "rank":
+            number = _number(fact.environment.get("LOCAL_RANK"))
+        roles[fact.process] = role._replace(rank=number)
     return roles
+
+
+def _is_below_a_program(
+    above: RoleFacts | None,
+    known: Mapping[ProcessId, RoleFacts],
+    roles: Mapping[ProcessId, RoleAssignment],
+) -> bool:
+    """Whether a program's subprocess has started this by way of a shell, raylet or the like."""
+    while above is not None and not above.is_python:
+        above = known.get(above.parent) if above.parent is not None else None
+    return above is not None and roles[above.process].role in ("main", "rank", "spawned")
 
 
 def _role(
@@ -85,18 +105,18 @@ def _role(
         return _zombie_role(fact, parent_role)
     if not fact.is_python:
         return RoleAssignment("other")
-    code = inline_code(fact.cmdline)
-    if code.startswith(_TRACKER):
+    helper = _helper(fact.cmdline)
+    if helper == "resource_tracker":
         return RoleAssignment("resource-tracker")
-    if code.startswith(_FORKSERVER):
-        if parent is None or not inline_code(parent.cmdline).startswith(_FORKSERVER):
+    if helper == "forkserver":
+        if parent is None or _helper(parent.cmdline) != "forkserver":
             return _worker_or(fact, "forkserver", None)
         # What the server has started may itself fork.
         is_servers = parent_role is None or parent_role.role == "forkserver"
         return _worker_or(fact, "spawned", "forkserver" if is_servers else "fork")
     if any(_COMPILE_WORKER in argument for argument in fact.cmdline[:3]):
         return RoleAssignment("compile-worker")
-    if code.startswith(_SPAWN):
+    if helper == "spawn":
         return _worker_or(fact, "spawned", "fork" if fact.is_fork else "spawn")
     if fact.name == WORKER_NAME:
         return RoleAssignment("loader-worker", "fork")
@@ -104,7 +124,18 @@ def _role(
         return RoleAssignment("spawned", "fork")
     if is_launcher(fact.cmdline):
         return RoleAssignment("launcher")
+    if parent is not None and parent.is_python and _has_rank_of_its_own(fact, parent):
+        return RoleAssignment("rank")
     return RoleAssignment(_own_program(fact, parent_role, is_root))
+
+
+def _has_rank_of_its_own(fact: RoleFacts, parent: RoleFacts) -> bool:
+    """Whether a program was started as a rank, by a launcher of any kind.
+
+    What merely inherits the environment of a rank has the number of its parent.
+    """
+    name = "RANK" if "RANK" in fact.environment else "LOCAL_RANK"
+    return fact.environment.get(name) not in (None, parent.environment.get(name))
 
 
 def _zombie_role(fact: RoleFacts, parent_role: RoleAssignment | None) -> RoleAssignment:
@@ -134,10 +165,11 @@ def _own_program(fact: RoleFacts, parent_role: RoleAssignment | None, is_root: b
     return "main" if parent_role == RoleAssignment("other", rank=parent_role.rank) else "other"
 
 
-def inline_code(cmdline: Sequence[str]) -> str:
-    """The program given with `-c`, or an empty string."""
+def _helper(cmdline: Sequence[str]) -> str:
+    """The module of multiprocessing that a process was started to run; empty if it is none."""
     program = python_program(cmdline)
-    return program.text.lstrip() if program.kind == "code" else ""
+    found = _HELPER.match(program.text.lstrip()) if program.kind == "code" else None
+    return found.group(1) if found is not None else ""
 
 
 def is_launcher(cmdline: Sequence[str]) -> bool:
@@ -152,11 +184,7 @@ def is_launcher(cmdline: Sequence[str]) -> bool:
 
 def is_helper(name: str, cmdline: Sequence[str]) -> bool:
     """Whether this can only belong to a multiprocessing job, wherever it is in the tree."""
-    return (
-        inline_code(cmdline).startswith((_TRACKER, _FORKSERVER, _SPAWN))
-        or _base(cmdline) == SHM_MANAGER
-        or name == WORKER_NAME
-    )
+    return bool(_helper(cmdline)) or _base(cmdline) == SHM_MANAGER or name == WORKER_NAME
 
 
 def number_workers(workers: Iterable[ProcessId], ticks_per_s: int = 100) -> dict[ProcessId, int]:

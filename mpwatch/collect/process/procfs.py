@@ -171,7 +171,7 @@ def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str,
 
 
 _STATUS = re.compile(
-    rb"^(Tgid|Uid|NSpid|TracerPid|RssShmem|SigCgt|SigPnd|CapEff|Cpus_allowed"
+    rb"^(Tgid|Uid|NSpid|TracerPid|RssAnon|RssShmem|SigCgt|SigPnd|CapEff|Cpus_allowed"
     rb"|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):[ \t]*(.*)$",
     re.M,
 )
@@ -244,6 +244,8 @@ class StatusCounters(NamedTuple):
     """`SigCgt` mask."""
     shmem_kb: int | None = None
     """Resident shared memory."""
+    anon_kb: int | None = None
+    """Resident memory that belongs to no file: heap, stacks, private anonymous mappings."""
 
 
 NO_COUNTERS = StatusCounters()
@@ -255,13 +257,13 @@ def read_status(proc: str, pid: int) -> StatusCounters:
         found = parse_status(read(f"{proc}/{pid}/status"))
     except OSError:
         return NO_COUNTERS
-    shmem = found.get(b"RssShmem", b"").split()
     return StatusCounters(
         voluntary_switches=number(found.get(b"voluntary_ctxt_switches")),
         involuntary_switches=number(found.get(b"nonvoluntary_ctxt_switches")),
         cpus_allowed=_bits(found.get(b"Cpus_allowed")),
         signals_caught=number(found.get(b"SigCgt"), 16),
-        shmem_kb=number(shmem[0]) if shmem else None,
+        shmem_kb=_kilobytes(found.get(b"RssShmem")),
+        anon_kb=_kilobytes(found.get(b"RssAnon")),
     )
 
 
@@ -282,6 +284,12 @@ def number(text: bytes | None, base: int = 10) -> int | None:
     except ValueError:
         return None
     return value if 0 <= value < 1 << 64 else None
+
+
+def _kilobytes(text: bytes | None) -> int | None:
+    """The number in `812 kB`."""
+    words = (text or b"").split()
+    return number(words[0]) if words else None
 
 
 def _bits(text: bytes | None) -> int | None:

@@ -403,17 +403,22 @@ class ProcessReader:
 
     def _memory_sample(self, stat: Stat) -> MemorySample:
         """The resident sizes of this reading with the last `smaps_rollup`."""
-        shmem_kb = self._results.status.shmem_kb
+        status = self._results.status
         return replace(
             self._results.memory or NO_MEMORY,
             rss_bytes=stat.rss_pages * procfs.PAGE_BYTES,
-            shmem_bytes=shmem_kb * 1024 if shmem_kb is not None else None,
+            shmem_bytes=_bytes(status.shmem_kb),
+            anon_bytes=_bytes(status.anon_kb),
         )
 
 
 def _is_being_filled(use: SegmentUse) -> bool:
     size, allocated = use.size_bytes, use.allocated_bytes
     return size is not None and allocated is not None and allocated < size
+
+
+def _bytes(kilobytes: int | None) -> int | None:
+    return None if kilobytes is None else kilobytes * 1024
 
 
 def _memory_mark(stat: Stat) -> tuple[int, int]:

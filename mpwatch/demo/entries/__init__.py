@@ -1,1 +1,1 @@
-"""The catalogue's rows, a module for each part of the catalogue of failures."""
+"""The scenarios as data, one module for each part of the catalogue of failures."""

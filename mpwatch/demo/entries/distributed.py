@@ -16,7 +16,7 @@ SCENARIOS = (
     Scenario(
         name="collective-mismatch",
         title="call different collectives on different ranks",
-        neighbour="all ranks call the same",
+        neighbour="all ranks call the same one",
         expected=("collective-mismatch",),
         also=("rank-stuck-in-collective",),
         layer="stacks",
@@ -34,8 +34,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="torchrun-agent-killed-orphans",
-        title="kill torchrun and see its ranks go on",
-        neighbour="ends torchrun with SIGTERM",
+        title="kill torchrun, whose ranks then continue",
+        neighbour="stops torchrun with SIGTERM",
         expected=("torchrun-agent-killed-orphans",),
         also=("orphaned-workers", "worker-exited-unexpectedly"),
         damage_s=6,
@@ -43,7 +43,7 @@ SCENARIOS = (
     Scenario(
         name="torchrun-sighup",
         title="run torchrun in a terminal, where closing the window ends the training",
-        neighbour="has torchrun leave SIGHUP alone, under nohup",
+        neighbour="torchrun does not handle SIGHUP, under nohup",
         expected=("torchrun-sighup",),
     ),
     Scenario(

@@ -8,8 +8,8 @@ _NEEDS_GPU = "needs an NVIDIA GPU and a CUDA build of torch"
 
 _TITLES = {
     "cuda-in-forked-child": "use CUDA in a child forked after CUDA was initialised",
-    "cuda-ipc-producer-exit": "end a producer whose CUDA tensors others still use",
-    "cuda-ipc-limbo": "never let go of received CUDA tensors",
+    "cuda-ipc-producer-exit": "exit a producer while others use its CUDA tensors",
+    "cuda-ipc-limbo": "never release received CUDA tensors",
     "cuda-ipc-counter-files-and-events": "send more CUDA tensors than there are events",
     "cuda-contexts-everywhere": "make a CUDA context in every worker",
     "cuda-launch-blocking": "train with a debugging setting that makes every CUDA call wait",

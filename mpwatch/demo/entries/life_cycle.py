@@ -1,4 +1,4 @@
-"""Part D: how processes end."""
+"""Part D: exits of processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SCENARIOS = (
     Scenario(
         name="worker-oom-killed",
         title="decode ever larger samples until the kernel kills a worker for memory",
-        neighbour="keeps the last ten samples only",
+        neighbour="keeps only the last ten samples",
         expected=("worker-oom-killed",),
         also=("persistent-workers-leak", "sigchld-raises-anywhere", "loader-starvation"),
         damage_s=22,
@@ -18,8 +18,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="main-oom-killed",
-        title="keep all there was in the main process until the kernel kills it for memory",
-        neighbour="keeps the last eight steps only",
+        title="keep the whole history in the main process until the kernel kills it for memory",
+        neighbour="keeps only the last eight steps",
         expected=("worker-oom-killed",),
         damage_s=25,
         ends="by SIGKILL",
@@ -29,7 +29,7 @@ SCENARIOS = (
     Scenario(
         name="main-killed",
         title="lose the main process to a SIGKILL from outside",
-        neighbour="is ended with SIGTERM",
+        neighbour="is stopped with SIGTERM",
         expected=("main-killed",),
         damage_s=8,
         ends="by SIGKILL",
@@ -45,8 +45,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="worker-exited-unexpectedly",
-        title="leave a worker with os._exit in the middle of an epoch",
-        neighbour="the licence does not run out",
+        title="end a worker with os._exit in the middle of an epoch",
+        neighbour="the licence does not expire",
         expected=("worker-exited-unexpectedly",),
         also=("sigchld-raises-anywhere", "loader-starvation"),
         damage_s=5,
@@ -54,8 +54,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="sigchld-raises-anywhere",
-        title="fail in an innocent line because a worker has died",
-        neighbour="no worker dies",
+        title="fail at an unrelated line because a worker exited",
+        neighbour="no worker exits",
         expected=("sigchld-raises-anywhere",),
         also=("worker-segfault",),
         layer="hook",
@@ -64,42 +64,42 @@ SCENARIOS = (
     ),
     Scenario(
         name="pin-memory-thread-death",
-        title="lose the thread that pins batches to a full descriptor table",
+        title="lose the thread that pins batches because no descriptor is left",
         neighbour="keeps clones of the batches",
         expected=("pin-memory-thread-death",),
         also=("fd-exhaustion-receiver",),
-        layer="hook",  # from outside the thread's end and main's own are a quarter second apart
+        layer="hook",  # seen from outside, the thread and main end a quarter of a second apart
         damage_s=13,
         ends="in `Pin memory thread exited unexpectedly`",
     ),
     Scenario(
         name="orphaned-workers",
-        title="workers survive a main process that was killed",
-        neighbour="the main process comes to its end instead of being killed",
+        title="kill a main process whose workers continue",
+        neighbour="the main process exits normally",
         expected=("orphaned-workers",),
         damage_s=6,
-        ends="6 s after `ready` the main process is killed, 40 s later the workers are ended",
+        ends="6 s after `ready` the main process is killed, 40 s later the workers are killed",
     ),
     Scenario(
         name="zombie-processes",
-        title="start a tool for every batch and never ask how it ended",
+        title="start a tool for every batch and never wait for it",
         neighbour="waits for each tool",
         expected=("zombie-processes",),
         shows_s=15,
     ),
     Scenario(
         name="resource-tracker-leaks",
-        title="kill the main process of a spawned job, whose semaphores stay",
-        neighbour="ends its worker and itself in good order",
+        title="kill the main process of a spawned job, which leaves its semaphores",
+        neighbour="stops its worker and exits normally",
         expected=("resource-tracker-leaks",),
         also=("orphaned-workers",),
         damage_s=6,
-        ends="6 s after `ready` the main process is killed, 40 s later the worker is ended",
+        ends="6 s after `ready` the main process is killed, 40 s later the worker is killed",
     ),
     Scenario(
         name="shared-memory-tracker-unlink",
-        title="attach to shared memory from a program whose end removes it",
-        neighbour="the one who attaches takes back his registration",
+        title="attach to shared memory from a program whose exit removes it",
+        neighbour="the attaching program unregisters the segment",
         expected=("shared-memory-tracker-unlink",),
         needs=("python<3.13",),
     ),
@@ -107,7 +107,7 @@ SCENARIOS = (
         name="pids-limit",
         title="start workers until the container allows no further process",
         says="cannot add task",
-        neighbour="keeps three of the loaders at most",
+        neighbour="keeps at most three of the loaders",
         expected=("pids-limit",),
         also=("loader-iterator-leak",),
         damage_s=15,

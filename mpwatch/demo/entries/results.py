@@ -8,14 +8,14 @@ SCENARIOS = (
     Scenario(
         name="numpy-rng-identical",
         title="draw augmentations from one generator that every worker has a copy of",
-        neighbour="seeds the generator anew in each worker",
+        neighbour="creates the generator in each worker",
         expected=("numpy-rng-identical",),
         also=("loader-starvation",),
         layer="hook",
     ),
     Scenario(
         name="shared-file-offset",
-        title="read from a file in all workers that was opened before the fork",
+        title="read in all workers from a file that was opened before the fork",
         neighbour="reads with pread, which needs no position",
         expected=("shared-file-offset",),
         also=("loader-starvation",),
@@ -30,7 +30,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="iterable-duplicates",
-        title="iterate a stream in several workers, of which each reads all of it",
+        title="iterate over a stream in several workers that each read all of it",
         neighbour="each worker takes its part of the stream",
         expected=("iterable-duplicates",),
         also=("loader-starvation",),

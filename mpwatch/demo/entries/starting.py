@@ -7,7 +7,7 @@ from mpwatch.demo.scenario import Scenario
 SCENARIOS = (
     Scenario(
         name="spawn-unpicklable-object",
-        title="hand spawned workers a data set with a lambda deep inside",
+        title="pass a dataset with a lambda deep inside to spawned workers",
         neighbour="uses a function of the module instead of the lambda",
         expected=("spawn-unpicklable-object",),
         layer="hook",
@@ -30,7 +30,7 @@ SCENARIOS = (
     Scenario(
         name="no-main-guard",
         title="start a spawned process from a script without a main guard",
-        neighbour="has the guard",
+        neighbour="has a main guard",
         expected=("no-main-guard",),
         also=("worker-exited-unexpectedly",),
         layer="stacks",
@@ -45,7 +45,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="pool-from-stdin",
-        title="spawn a Pool from a program that came through standard input",
+        title="spawn a Pool from a program read from standard input",
         neighbour="is run as a file",
         expected=("main-not-importable",),
         also=(
@@ -58,27 +58,27 @@ SCENARIOS = (
     Scenario(
         name="context-already-set",
         title="set the start method a second time",
-        neighbour="takes a context of its own instead of setting the default",
+        neighbour="uses a context of its own instead of setting the default",
         expected=("context-already-set",),
         layer="hook",
     ),
     Scenario(
         name="semlock-cross-context",
         title="give a spawned process a queue made for forked ones",
-        neighbour="makes queue and process of one context",
+        neighbour="creates queue and process from one context",
         expected=("semlock-cross-context",),
         layer="hook",
     ),
     Scenario(
         name="nested-daemonic",
         title="use a DataLoader with workers inside a Pool worker",
-        neighbour="loads without workers inside the Pool",
+        neighbour="uses no DataLoader workers inside the Pool",
         expected=("nested-daemonic",),
         layer="hook",
     ),
     Scenario(
         name="spawn-startup-cost",
-        title="start spawned workers anew for each short epoch",
+        title="start new spawned workers for each short epoch",
         neighbour="keeps the workers from epoch to epoch",
         expected=("spawn-startup-cost",),
         also=("loader-starvation",),
@@ -86,8 +86,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="spawn-join-false-lost-semaphores",
-        title="drop a queue before the spawned process it was given to has come up",
-        neighbour="keeps the queue until the process has ended",
+        title="delete a queue before the spawned process that needs it has started up",
+        neighbour="keeps the queue until the process has exited",
         expected=("spawn-join-false-lost-semaphores",),
         also=("worker-exited-unexpectedly",),
         layer="hook",

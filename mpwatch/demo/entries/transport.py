@@ -1,4 +1,4 @@
-"""Part A: how tensors get from one process to another."""
+"""Part A: tensors sent between processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mpwatch.demo.scenario import Scenario
 SCENARIOS = (
     Scenario(
         name="fd-exhaustion-receiver",
-        title="collect the labels of every batch until file descriptors run out",
+        title="keep the labels of every batch until no descriptor is left",
         neighbour="keeps a clone of the labels",
         expected=("fd-exhaustion-receiver",),
         damage_s=40,
@@ -23,7 +23,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="max-map-count",
-        title="share a data set tensor by tensor until no mapping is left",
+        title="share a dataset tensor by tensor until no mapping is left",
         neighbour="packs many small tensors into one before sharing",
         expected=("max-map-count",),
         damage_s=21,
@@ -34,7 +34,7 @@ SCENARIOS = (
     Scenario(
         name="shm-full-enospc",
         title="keep every batch until a /dev/shm of 48 MiB is full",
-        neighbour="keeps the last twelve batches only",
+        neighbour="keeps only the last twelve batches",
         expected=("shm-full-enospc",),
         damage_s=25,
         ends="in `unable to allocate shared memory`",
@@ -43,8 +43,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="shm-inodes",
-        title="share so many small tensors that /dev/shm may hold no further file",
-        neighbour="keeps the last two hundred",
+        title="share small tensors until /dev/shm accepts no further file",
+        neighbour="keeps only the last two hundred",
         expected=("shm-full-enospc",),
         damage_s=27,
         ends="in `No space left on device`",
@@ -52,8 +52,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="shm-full-sigbus",
-        title="touch shared memory that was promised and is not there",
-        neighbour="makes the cache no larger than the room there is",
+        title="write to shared memory for which there is no room",
+        neighbour="makes the cache no larger than /dev/shm",
         expected=("shm-full-sigbus",),
         also=(
             "shm-full-enospc",
@@ -68,30 +68,30 @@ SCENARIOS = (
     Scenario(
         name="semlock-enospc",
         title="start a DataLoader where /dev/shm has no room for a semaphore",
-        neighbour="removes what the earlier job left",
+        neighbour="removes the files of the earlier job",
         expected=("semlock-enospc",),
         also=("shm-full-enospc",),
         needs=("mount",),
     ),
     Scenario(
         name="file-system-strategy-leak",
-        title="train where the segments of a killed job stayed behind",
-        neighbour="the earlier job is killed without its cleaner, which cleans up",
+        title="train where a killed job left its segments",
+        neighbour="torch_shm_manager of the earlier job is not killed, and cleans up",
         expected=("file-system-strategy-leak",),
         is_alone=True,
     ),
     Scenario(
         name="shm-manager-failure",
-        title="share under the file_system strategy where its cleaner cannot start",
-        neighbour="leaves TMPDIR at a folder that exists",
+        title="share under the file_system strategy where torch_shm_manager cannot start",
+        neighbour="TMPDIR is a directory that exists",
         expected=("shm-manager-failure",),
-        also=("zombie-processes",),  # torch reaps none of the cleaners that could not start
+        also=("zombie-processes",),  # torch does not reap a torch_shm_manager that failed to start
         layer="hook",
     ),
     Scenario(
         name="producer-exits-before-get",
-        title="receive a tensor from a process that has ended",
-        neighbour="the producer stays until its tensor was received",
+        title="receive a tensor from a process that has exited",
+        neighbour="the producer runs until its tensor was received",
         expected=("producer-exits-before-get",),
         damage_s=15,
         ends="in FileNotFoundError",
@@ -105,8 +105,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="tmpdir-socket-path-too-long",
-        title="work in a temporary folder whose path is too long for a socket",
-        neighbour="works in a folder with a shorter path",
+        title="work in a temporary directory whose path is too long for a socket",
+        neighbour="works in a directory with a shorter path",
         expected=("tmpdir-socket-path-too-long",),
         also=("feeder-thread-drops-batch",),
     ),
@@ -114,19 +114,19 @@ SCENARIOS = (
         name="sharedcache-race",
         title="change torch's table of segments from several threads",
         expected=("sharedcache-race",),
-        not_runnable="mended in torch 1.9; told from the version",
+        not_runnable="fixed in torch 1.9",
     ),
     Scenario(
         name="sharedcache-lock-reentry",
         title="receive a tensor in a signal handler while receiving another",
-        neighbour="the handler makes a note, and the main loop receives",
+        neighbour="the handler sets a flag, and the main loop receives",
         expected=("sharedcache-lock-reentry",),
         layer="stacks",
     ),
     Scenario(
         name="sharedcache-growth",
-        title="hold thousands of tensors at once, then let them go",
-        neighbour="sweeps the table when it has let the tensors go",
+        title="hold thousands of tensors at once, then delete them",
+        neighbour="removes the expired entries from the table",
         expected=("sharedcache-growth",),
         layer="hook",
     ),
@@ -146,7 +146,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="unreused-buffers-copied",
-        title="send a fresh tensor each time instead of a buffer sent back",
+        title="send a new tensor each time instead of a reused buffer",
         neighbour="sends four buffers back and forth",
         expected=("unreused-buffers-copied",),
         is_alone=True,
@@ -154,7 +154,7 @@ SCENARIOS = (
     Scenario(
         name="spawn-temporary-tensor-fd",
         title="send a spawned process a tensor that exists only while it is pickled",
-        neighbour="keeps the packed tensor for as long as the object lives",
+        neighbour="keeps the packed tensor as long as the object exists",
         expected=("spawn-temporary-tensor-fd",),
         also=("worker-exited-unexpectedly",),
         layer="hook",
@@ -170,6 +170,6 @@ SCENARIOS = (
         name="fds-to-keep-duplicate",
         title="send two views of one storage to a spawned process",
         expected=("fds-to-keep-duplicate",),
-        not_runnable="mended in torch; told from the version",
+        not_runnable="fixed in current versions of torch",
     ),
 )

@@ -1,7 +1,7 @@
-"""Wait at a barrier for a process that has failed on its way there.
+"""Wait at a barrier for a process that failed before it arrived.
 
-A barrier counts who has arrived and knows nothing of processes. One trainer stops at a loss that is
-no number; the others wait for it before every step from then on, and main waits for them.
+A barrier counts arrivals and does not notice exits. One trainer raises an exception when its loss
+is not a number; the others wait for it at the barrier before every step, and main waits for them.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Call different collectives on different ranks.
 
-A branch depends on the rank: one averages its loss, the other sends its weights around. Both wait,
-each for something the other will never do.
+A branch depends on the rank: rank 0 calls broadcast where the others call all_reduce. All wait,
+each for a call that the others will never make.
 """
 
 import itertools

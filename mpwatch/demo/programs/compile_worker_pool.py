@@ -1,8 +1,8 @@
-"""Compile a function, and keep the pool of compilers that did it.
+"""Compile a function, and keep the pool of compile workers.
 
-torch.compile starts a side process with a pool of workers. They stay when the work is done, each
-rank has its own, and by default there are as many as there are cores. Where Triton is installed
-this happens by itself; here the pool is started by hand, as torch does it.
+torch.compile starts a side process with a pool of workers. The pool stays after the compilation,
+each rank has its own, and by default it has as many workers as there are cores. With Triton
+installed this happens automatically; here the program starts the pool as torch does.
 """
 
 import os

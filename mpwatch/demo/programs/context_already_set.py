@@ -1,6 +1,6 @@
 """Set the start method a second time.
 
-A library has chosen one while it was imported, and the program's own choice comes too late.
+A library set one while it was imported, so the program's own call fails.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Read a large list of Python objects in forked workers.
 
-Nobody writes to it, but reading an object counts a reference, which is stored beside it: page by
-page the list stops being shared. The resident size stays as it is, the private part grows.
+No process writes to the list, but reading an object changes its reference count, which is stored in
+the object: page by page the list is copied. Resident memory stays the same, private memory grows.
 """
 
 import time

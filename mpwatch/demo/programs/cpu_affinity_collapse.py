@@ -1,7 +1,7 @@
 """Run all workers on one core, because the process that started them was bound to it.
 
-A launcher, or an OpenMP runtime with its own idea of affinity, has bound the main process. Workers
-inherit that and share the core.
+A launcher or an OpenMP runtime has bound the main process to one core. Workers inherit that and
+share the core.
 """
 
 import os
@@ -36,7 +36,7 @@ def main():
         if time.monotonic() > until_s:
             break
         if mended():
-            time.sleep(0.1)  # the trainer is what takes its time
+            time.sleep(0.1)  # the trainer limits the speed
 
 
 if __name__ == "__main__":

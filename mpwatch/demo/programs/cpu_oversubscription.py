@@ -1,7 +1,7 @@
-"""Let every worker use a pool of threads for itself.
+"""Let every worker use a thread pool of its own.
 
-torch gives each worker one thread. Libraries do not know about that: here each of three workers
-multiplies matrices with four threads, on whatever cores there are.
+torch limits itself to one thread in each worker, but other libraries do not: here each of three
+workers multiplies matrices with four threads, however few cores there are.
 """
 
 import time
@@ -17,7 +17,7 @@ THREADS = 4
 
 
 class Features(Dataset):
-    """Whitens samples with numpy, which releases the GIL, on threads of its own."""
+    """Whitens samples with numpy, which releases the GIL, in a thread pool."""
 
     def __init__(self):
         self.matrix = np.random.default_rng(0).random((400, 400), dtype=np.float32)
@@ -44,7 +44,7 @@ def main():
         if time.monotonic() > until_s:
             break
         if mended():
-            time.sleep(0.5)  # the trainer is what takes its time
+            time.sleep(0.5)  # the trainer limits the speed
 
 
 if __name__ == "__main__":

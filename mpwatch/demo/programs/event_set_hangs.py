@@ -1,6 +1,6 @@
 """Set an event that a killed process was waiting for.
 
-`set` waits until everybody who slept has woken up. One of them never will.
+`set` waits until every waiting process has woken up. The killed one never does.
 """
 
 import os
@@ -25,7 +25,7 @@ def main():
     weights, updated = torch.zeros(100).share_memory_(), mp.Event()
     worker = mp.Process(target=wait_for_weights, args=(weights, updated), daemon=True)
     worker.start()
-    time.sleep(0.5)  # it waits by now
+    time.sleep(0.5)  # by now it waits
     if not mended():
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()

@@ -1,7 +1,7 @@
-"""Produce tensors faster than anybody fetches them, until the producer runs out of descriptors.
+"""Produce tensors faster than they are received, until the producer has no descriptor left.
 
-Every tensor in the queue holds a descriptor in the producer until its receiver has come for it.
-The queue has no bound and the trainer is slow, so the producer's table fills up.
+Every tensor in the queue keeps a descriptor of the producer open until it is received. The queue
+has no bound and the trainer is slow, so the producer's descriptor table fills up.
 """
 
 import resource
@@ -31,7 +31,7 @@ def main():
     queue.get()
     print("ready", flush=True)
     while time.monotonic() < until_s:
-        time.sleep(2)  # stands for a training step that is slower than the producer
+        time.sleep(2)  # in place of a training step, slower than the producer
         queue.get()
 
 

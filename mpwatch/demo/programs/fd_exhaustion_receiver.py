@@ -1,7 +1,7 @@
-"""Keep something of every batch, until the process runs out of file descriptors.
+"""Keep a tensor of every batch, until the process has no descriptor left.
 
-Each tensor received from a worker holds one descriptor for as long as it lives. Collecting the
-labels "for later" keeps all of them; `labels.clone()` would keep none.
+Each tensor received from a worker uses one descriptor for as long as it exists. Collecting the
+labels for later keeps all of them; `labels.clone()` would keep none.
 """
 
 import resource

@@ -1,7 +1,8 @@
-"""Lose a batch on its way out of a worker, and wait for it for ever.
+"""Lose a batch in a worker's feeder thread, and wait for it for ever.
 
-Batches are pickled by a thread of the worker. What cannot be pickled is reported on stderr and
-dropped; the worker goes on, and the main process waits for that batch without a time limit.
+A thread of the worker pickles the batches. It reports an object that cannot be pickled on standard
+error and drops the batch; the worker continues, and the main process waits for that batch without a
+timeout.
 """
 
 import time

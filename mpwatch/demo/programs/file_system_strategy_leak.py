@@ -1,7 +1,8 @@
-"""Train where an earlier job was killed whole, and its shared memory stayed behind.
+"""Train where an earlier job was killed and left its shared memory behind.
 
 Under the file_system strategy segments have names. When a container or a scheduler kills a whole
-tree, the cleaner dies with it, and the files stay in `/dev/shm` until somebody removes them.
+process tree, torch_shm_manager is killed as well, and the files stay in `/dev/shm` until they are
+removed by hand.
 """
 
 import os
@@ -19,7 +20,7 @@ SEGMENTS = 12
 
 
 def earlier_job():
-    """Share some tensors and wait to be killed."""
+    """Share some tensors, then sleep until it is killed."""
     mp.set_sharing_strategy("file_system")
     kept = [torch.zeros(256, 1024).share_memory_() for _ in range(SEGMENTS)]
     print(len(kept), flush=True)
@@ -27,7 +28,7 @@ def earlier_job():
 
 
 def run_and_kill_earlier_job():
-    """Kill it with its cleaner, as a cgroup kill does, or alone, so that the cleaner can clean."""
+    """Kill it with torch_shm_manager, as a cgroup kill does; mended, without it."""
     with subprocess.Popen(
         [sys.executable, __file__, "earlier"], stdout=subprocess.PIPE, env=os.environ
     ) as job:

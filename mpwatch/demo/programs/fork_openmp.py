@@ -1,7 +1,7 @@
-"""Fork after a parallel operation, and do another one in the child.
+"""Fork after a parallel operator, and run another one in the child.
 
-The pool of OpenMP threads was made in the parent. The child believes it has one as well, and waits
-at a barrier for threads that do not exist.
+The parent started the OpenMP threads. The child has a copy of their pool's state, and waits at a
+barrier for threads that it does not have.
 """
 
 import time

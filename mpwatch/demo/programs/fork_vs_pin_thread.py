@@ -1,8 +1,8 @@
 """Fork the validation loader's workers while the training loader's pin thread runs.
 
-Whatever lock that thread holds at this moment, in torch, the allocator or the driver, is held for
-ever in the new workers. It goes wrong rarely, and then nobody knows why. There is no accelerator
-here, so its memory functions are stood in for: the threads and forks are torch's own.
+A lock that the thread holds at that moment, in torch, the allocator or the driver, stays locked in
+the new workers. It fails rarely and at random. The program needs no accelerator: it replaces the
+accelerator's memory functions, and uses torch's own threads and forks.
 """
 
 import time
@@ -28,7 +28,7 @@ def main():
     data = TensorDataset(torch.arange(10_000.0))
     validation = DataLoader(data, batch_size=1000, num_workers=1, persistent_workers=mended())
     if mended():
-        sum(1 for _ in validation)  # its workers are there before any other thread is
+        sum(1 for _ in validation)  # its workers are forked before any other thread is started
     training = iter(DataLoader(data, batch_size=4, num_workers=1, pin_memory=True))
     step = 0
     while time.monotonic() < until_s:

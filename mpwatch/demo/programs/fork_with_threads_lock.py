@@ -1,6 +1,6 @@
 """Fork while another thread holds a lock.
 
-The child gets the lock as it is, locked, and none of the threads that could release it.
+The child gets a copy of the locked lock, and has no thread that could release it.
 """
 
 import threading
@@ -16,7 +16,7 @@ statistics = torch.zeros(10)
 
 
 def report_statistics():
-    """What a metrics thread does: it holds the lock while it sends."""
+    """A metrics thread, which holds the lock while it sends."""
     while True:
         with statistics_lock:
             time.sleep(0.5)

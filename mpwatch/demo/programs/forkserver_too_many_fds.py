@@ -1,6 +1,7 @@
-"""Start a worker through the fork server with more tensors than it takes at once.
+"""Start a worker through the fork server with more tensors than it accepts.
 
-All descriptors travel in one message, which holds 256. No limit of the system has to do with it.
+All descriptors are sent in one message, which holds at most 256. No limit of the system is
+involved.
 """
 
 import functools

@@ -1,6 +1,7 @@
 """Tokenize in four Python threads, of which one at a time can run.
 
-Python-level work in threads takes turns at the interpreter's lock: four busy threads, one core.
+Only the thread that holds the global interpreter lock runs Python code: four busy threads use one
+core.
 """
 
 import threading

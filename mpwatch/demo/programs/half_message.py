@@ -1,7 +1,7 @@
 """Kill a process while it writes a message.
 
-The reader has the length and the first part, and waits for the rest. It sees no end of file,
-because it holds the pipe's other end itself.
+The reader has the length and the first part, and waits for the rest. It gets no end of file,
+because it holds an inherited write end of the pipe itself.
 """
 
 import os
@@ -25,7 +25,7 @@ def main():
     results = mp.SimpleQueue()
     worker = mp.Process(target=report, args=(results,), daemon=True)
     worker.start()
-    time.sleep(1)  # it has filled the pipe and waits for a reader
+    time.sleep(1)  # by now it has filled the pipe and waits for a reader
     if not mended():
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()

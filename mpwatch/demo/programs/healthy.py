@@ -1,4 +1,4 @@
-"""Train a small network on made-up pictures, with four DataLoader workers.
+"""Train a small network on generated pictures, with four DataLoader workers.
 
 Nothing is wrong with this program: the loss falls, the workers keep up, nothing grows.
 """
@@ -53,7 +53,7 @@ def train(model, loader, until_s):
                 print("ready", flush=True)
             if time.monotonic() > until_s:
                 break
-            time.sleep(0.02)  # stands for the rest of a larger network
+            time.sleep(0.02)  # in place of the rest of a larger network
         epoch += 1
         print(f"epoch {epoch} step {step} loss {loss.item():.3f}", flush=True)
 

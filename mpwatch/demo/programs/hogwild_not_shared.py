@@ -1,7 +1,7 @@
 """Train one model from several processes that each have a copy of their own.
 
-`share_memory()` was forgotten. Under fork everything runs, the loss falls in each process, and the
-main process saves a model nobody has trained.
+`share_memory()` was forgotten. Under fork nothing fails: the loss falls in each process, and the
+main process saves an untrained model.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Fork in the middle of an epoch, and drop the inherited iterator in the child.
 
-Dropping it shuts the workers down: the child's copy tells the parent's workers to leave before it
-notices that they are not its own.
+The iterator's `__del__` runs in the child and tells the parent's workers to exit, before it checks
+whose workers they are.
 """
 
 import time
@@ -19,7 +19,7 @@ class Trainer:
         self.batches = iter(DataLoader(data, batch_size=4, num_workers=2))
 
     def validate(self):
-        """Runs in a process of its own, so as not to hold up the training."""
+        """Runs in a separate process, so that the training need not wait."""
         if not mended():
             self.batches = None
         time.sleep(0.5)

@@ -1,7 +1,7 @@
-"""Iterate a stream in several workers, of which each reads all of it.
+"""Iterate over a stream in several workers, of which each reads all of it.
 
-A loader cannot divide an iterable data set; each worker has to take its part, by asking
-`get_worker_info`. This one does not ask.
+A loader cannot divide an iterable dataset; each worker has to select its part with
+`get_worker_info`. This dataset does not.
 """
 
 import time

@@ -1,6 +1,6 @@
-"""Join a queue one of whose consumers has died over its task.
+"""Join a queue of which one consumer exited during a task.
 
-`join` waits until every item was marked as done. The one in the dead consumer's hands never is.
+`join` waits until every item was marked as done. The item that the consumer had taken never is.
 """
 
 import os

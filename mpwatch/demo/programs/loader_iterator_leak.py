@@ -1,7 +1,7 @@
-"""Make a new iterator for every look at the validation data, and keep them all.
+"""Create a new iterator each time the validation data is read, and keep them all.
 
-Each has its own workers, threads and pipes. Somebody holds on to the old ones: here a list of
-results, elsewhere a generator or a traceback.
+Each iterator has its own workers, threads and pipes. A reference keeps the old ones alive: here a
+list of results, elsewhere a generator or a traceback.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Train faster than the workers can load.
 
-A step takes 10 ms, a batch takes a worker 300: the main process waits most of its time.
+A step takes 10 ms, a batch takes a worker 300 ms: the main process waits most of the time.
 """
 
 import time
@@ -17,7 +17,7 @@ class Documents(Dataset):
         return 100_000
 
     def __getitem__(self, index):
-        time.sleep(0.0002 if mended() else 0.02)  # stands for decoding
+        time.sleep(0.0002 if mended() else 0.02)  # in place of decoding
         return torch.full((32,), float(index % 7))
 
 

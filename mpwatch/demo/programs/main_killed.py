@@ -1,7 +1,7 @@
-"""Lose the main process to a SIGKILL of which nobody says where it came from.
+"""Lose the main process to a SIGKILL of unknown origin.
 
-A person, a scheduler whose time limit has passed, a container that is stopped: the job is gone in
-the middle of a step, with exit status 137 and no other word. Memory was not short.
+A user, a scheduler at its time limit or a container that is stopped sends it: the job ends in the
+middle of a step, with exit status 137 and no message. Memory was not short.
 """
 
 import os
@@ -24,7 +24,7 @@ STARTER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_sess
 
 
 def start_scheduler():
-    """Somebody outside the job, who will end it."""
+    """A process outside the job that will kill it."""
     how = signal.SIGTERM if mended() else signal.SIGKILL
     scheduler = [sys.executable, "-c", SCHEDULER, str(os.getpid()), str(KILLED_AFTER_S)]
     command = [sys.executable, "-c", STARTER, *scheduler, str(int(how))]

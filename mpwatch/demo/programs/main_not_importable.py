@@ -1,6 +1,6 @@
-"""Spawn a function of a program that has no file: a notebook, `python -c`, a script on stdin.
+"""Spawn a function of a program that has no file: a notebook, `python -c`, standard input.
 
-The child is told the function's name and where to import it from, and there is nothing to import.
+The child gets the function's name and the module to import it from, and cannot import that module.
 """
 
 import os
@@ -14,7 +14,7 @@ from mpwatch.demo.bounds import begin, mended
 
 
 def work():
-    """Never reached where there is nothing to import."""
+    """Never reached where the main module cannot be imported."""
     for _ in range(100):
         torch.rand(1000).sum()
         time.sleep(0.1)

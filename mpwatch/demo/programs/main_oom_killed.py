@@ -1,7 +1,7 @@
 """Keep the whole history of a training in the main process, until the kernel kills it for memory.
 
-The program puts itself into a cgroup with little memory left, as a container does. It has no time
-to say anything: exit status 137, no traceback, and a job that is just gone.
+The program puts itself into a cgroup with little memory left, as in a container. It gets no chance
+to print anything: exit status 137 and no traceback.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Share a data set tensor by tensor, until the process has no memory mapping left to give.
+"""Share a dataset tensor by tensor, until the process has no memory mapping left.
 
-Each shared tensor is a mapping of its own, and the kernel allows 65 530 of them. The data set
-itself is a few mebibytes; what runs out is the number. The program has a `/dev/shm` of its own.
+Each shared tensor is one mapping, and the kernel allows 65,530 of them. The dataset itself takes a
+few MiB. The program has a `/dev/shm` of its own.
 """
 
 import time

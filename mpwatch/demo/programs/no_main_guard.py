@@ -1,7 +1,7 @@
 """Start a process from a script without a main guard.
 
 A spawned child imports the script to find its function, and so runs all of it again: it prepares
-the data a second time, and then tries to start a child of its own.
+the data a second time, and then tries to start a child itself.
 """
 
 import time
@@ -16,7 +16,7 @@ until_s = time.monotonic() + seconds
 
 
 def prepare():
-    """What a script does at its top, and should do once."""
+    """Work at the top level of the script, which should run once."""
     features = torch.zeros(1000)
     busy_until_s = time.monotonic() + 3
     while time.monotonic() < busy_until_s:

@@ -1,7 +1,7 @@
 """Draw augmentations from one generator that every worker has a copy of.
 
-The loader seeds numpy's global generator in each worker. A generator of one's own is copied by the
-fork: all workers draw the same numbers, and again in each epoch.
+The loader seeds numpy's global generator in each worker. The fork copies any other generator: all
+workers draw the same numbers, and again in each epoch.
 """
 
 import time

@@ -1,8 +1,8 @@
-"""Lose the main process to SIGKILL while its workers are at work.
+"""Lose the main process to SIGKILL while its workers run.
 
-Nobody tells the workers. They would look for their parent between two batches, but these never
-get there: their batches are plain numbers, larger than a pipe holds, so each worker waits for
-somebody to read what nobody will read any more.
+A worker checks between two batches whether its parent still exists. These workers never do: their
+batches are plain numbers, larger than a pipe holds, so each of them is blocked writing to a pipe
+that no process reads any more.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Cache decoded samples in workers that live as long as the training.
 
-Each worker has its own cache, keeps what it has seen in every epoch, and in the end each holds the
-whole data set.
+Each worker has its own cache and never removes a sample from it, so that in the end each holds the
+whole dataset.
 """
 
 import time
@@ -16,7 +16,7 @@ LARGEST_CACHE = 80
 
 
 class Cached(Dataset):
-    """An eighth of a MiB a sample."""
+    """A sample takes an eighth of a MiB."""
 
     def __init__(self):
         self.decoded = {}

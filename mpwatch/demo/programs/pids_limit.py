@@ -1,7 +1,7 @@
 """Start workers until the container allows no further process or thread.
 
-The program puts itself into a cgroup for 40 processes and threads. Every DataLoader here is small,
-but each is kept: it is the sum that counts.
+The program puts itself into a cgroup for 40 processes and threads. Each DataLoader is small, but
+all of them are kept.
 """
 
 import time

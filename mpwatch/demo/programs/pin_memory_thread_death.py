@@ -1,8 +1,8 @@
 """Lose the thread that pins batches.
 
-Batches are unpickled in that thread, where any failure of the transport ends it; the main process
-hears only that it has gone. There is no accelerator here, so its memory functions are stood in
-for: the threads and queues are torch's own.
+That thread unpickles the batches, and any error in doing so ends it; the main process only notices
+that the thread has ended. The program needs no accelerator: it replaces the accelerator's memory
+functions, and uses torch's own threads and queues.
 """
 
 import resource

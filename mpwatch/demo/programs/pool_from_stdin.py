@@ -1,7 +1,7 @@
-"""Spawn a Pool from a program that came through standard input, as in `python - < train.py`.
+"""Spawn a Pool from a program that was read from standard input, as in `python - < train.py`.
 
-The program's file is what the workers would import, and there is none. Each of them fails as it
-starts, the Pool starts another one in its place, and the main process waits for ever.
+The workers would import the program's file, and there is none. Each of them fails as it starts, the
+Pool starts another one in its place, and the main process waits for ever.
 """
 
 import os

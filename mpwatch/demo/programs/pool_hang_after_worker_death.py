@@ -1,6 +1,6 @@
 """Lose a Pool worker in the middle of a task.
 
-The pool starts a new worker, but nobody does the lost task again, and `map` waits for its result.
+The Pool starts a new worker, but does not run the lost task again, and `map` waits for its result.
 """
 
 import os
@@ -16,7 +16,7 @@ from mpwatch.demo.bounds import begin, mended
 def evaluate(fold):
     time.sleep(0.5)
     if fold == 3 and not mended():
-        os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does when memory is short
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory is short
     return torch.full((10,), float(fold)).sum().item()
 
 

@@ -1,7 +1,7 @@
 """Prefetch far more than is needed.
 
-Each worker may be twenty batches ahead of a slow trainer, and every batch that waits takes its
-place in shared memory: 2 workers x 20 batches x 4 MiB.
+Each worker may be twenty batches ahead of a slow trainer, and every batch that waits takes space in
+shared memory: 2 workers x 20 batches x 4 MiB.
 """
 
 import time
@@ -13,7 +13,7 @@ from mpwatch.demo.bounds import begin, mended
 
 
 class Volumes(Dataset):
-    """One MiB a sample, as float32 where uint8 would do."""
+    """A sample takes one MiB as float32, where uint8 would be enough."""
 
     def __len__(self):
         return 100_000

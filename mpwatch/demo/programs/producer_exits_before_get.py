@@ -1,7 +1,7 @@
-"""Receive a tensor from a process that has already ended.
+"""Receive a tensor from a process that has already exited.
 
-What travels through the queue is a ticket, redeemed at a socket of the producer. The producer has
-finished and taken its socket along, so the ticket is void by the time somebody asks.
+The queue carries a handle, with which the receiver gets the tensor through a socket of the
+producer. The producer exited and removed its socket, so receiving fails.
 """
 
 import time
@@ -17,10 +17,10 @@ BUSY_S = 10
 
 def produce(queue, received):
     queue.put(torch.randn(1000))
-    time.sleep(REPORT_S)  # stands for its own last work
+    time.sleep(REPORT_S)  # in place of its last work
     if mended():
         received.wait()
-        time.sleep(1)  # stands for saying goodbye
+        time.sleep(1)  # in place of its shutdown
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
         producer = mp.Process(target=produce, args=(queue, received))
         producer.start()
         print("ready", flush=True)
-        time.sleep(REPORT_S + BUSY_S)  # stands for other work before the result is wanted
+        time.sleep(REPORT_S + BUSY_S)  # in place of work before it needs the result
         print(queue.get().sum())
         received.set()
         producer.join()

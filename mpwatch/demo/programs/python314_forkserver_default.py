@@ -1,7 +1,7 @@
 """Run a program written for fork where fork is no longer the default.
 
-From Python 3.14 on worker processes come from a fork server on Linux, and all they are given is
-pickled. This collate function is a lambda, which has always worked.
+From Python 3.14 on, worker processes are started by a fork server on Linux, and their arguments are
+pickled. This collate function is a lambda, which cannot be pickled.
 """
 
 import pickle

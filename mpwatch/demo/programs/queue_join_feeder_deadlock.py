@@ -1,7 +1,7 @@
 """Join a process before reading what it has put on a queue.
 
-The process cannot end before its queue has been written out, more than a pipe holds; the parent
-does not read before the process has ended.
+The process cannot exit before its queue has been written to the pipe, which holds less than that;
+the parent does not read before the process has exited.
 """
 
 import time

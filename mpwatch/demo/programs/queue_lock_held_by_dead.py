@@ -1,7 +1,7 @@
 """Kill a consumer that waits for work.
 
-A consumer waits while holding the queue's read lock. Killed there, it never gives it back: the
-others wait for the lock while work piles up.
+A consumer holds the queue's read lock while it waits. Killed at that moment, it never releases the
+lock: the other consumers wait for it while items queue up.
 """
 
 import os
@@ -27,7 +27,7 @@ def start_consumer(queue):
     consumer = mp.Process(target=consume, args=(queue, started), daemon=True)
     consumer.start()
     started.wait()
-    time.sleep(0.3)  # it is inside `get` by now
+    time.sleep(0.3)  # by now it is in `get`
     return consumer
 
 
@@ -37,7 +37,7 @@ def main():
     queue = mp.Queue()
     first, *_others = [start_consumer(queue) for _ in range(3)]
     if mended():
-        queue.put(STOP)  # whichever of them gets it
+        queue.put(STOP)  # whichever consumer gets it
     else:
         os.kill(first.pid, signal.SIGKILL)
     for index in range(20):

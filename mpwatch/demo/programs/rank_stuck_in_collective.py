@@ -1,7 +1,7 @@
 """Keep all ranks waiting for one.
 
-One rank writes a checkpoint to a slow disk; the other is at the next all-reduce already and will,
-after the timeout, be the one to report an error.
+One rank writes a checkpoint to a slow disk. The other is in the next all-reduce already and will be
+the one to report an error, after the timeout.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Send a tensor from a process made with a plain `os.fork`.
 
-The child inherits the address of its parent's sharer without the thread that serves it: it hands
-out tickets that only the parent could redeem, and the parent knows nothing of them.
+The child inherits the address of its parent's descriptor server, but not the thread that serves it.
+Receivers ask the parent for the child's tensors, which the parent does not know.
 """
 
 import os
@@ -14,7 +14,7 @@ from mpwatch.demo.bounds import begin, mended
 
 
 def serve_one_request(queue):
-    """What a pre-forking server's worker does."""
+    """The work of a pre-forking server's worker."""
     queue.put(torch.randn(8))
     queue.close()
     queue.join_thread()
@@ -23,8 +23,8 @@ def serve_one_request(queue):
 def main():
     seconds = begin(__doc__)
     until_s = time.monotonic() + seconds
-    if not mended():  # no tensor is sent before the workers are there
-        mp.Queue().put(torch.ones(8))  # starts the sharer in this process
+    if not mended():  # no tensor is sent before the workers are forked
+        mp.Queue().put(torch.ones(8))  # starts the descriptor server in this process
     answers = mp.Queue()
     time.sleep(0.5)
     ready = False

@@ -1,8 +1,7 @@
 """Kill the main process of a spawned job.
 
-Its semaphores have names, and nobody is left to remove them but the resource tracker, which lives
-as long as a child does and then reports "leaked semaphore objects". The report is not the fault,
-the death is.
+Its semaphores have names. Only the resource tracker is left to remove them; it runs as long as a
+child does, and then reports "leaked semaphore objects". The report is a symptom of the kill.
 """
 
 import os

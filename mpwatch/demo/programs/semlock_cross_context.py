@@ -1,7 +1,7 @@
 """Give a spawned process a queue that was made for forked ones.
 
 `Queue()` belongs to the default start method, fork; its lock has no name by which a spawned process
-could find it.
+could open it.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Start a DataLoader when `/dev/shm` has no room for even a semaphore.
+"""Start a DataLoader when `/dev/shm` has no room for a semaphore.
 
-A previous job has left its files in this program's own `/dev/shm` of one MiB. Queues and events
-need a small file there each, so the loader fails before it has touched a tensor.
+An earlier job left its files in this program's own `/dev/shm` of one MiB. Each queue and event
+needs a small file there, so the loader fails before it loads a sample.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Keep a numpy view of a tensor, then move the tensor to shared memory.
 
-Sharing gives the tensor a new buffer and frees the old one. The view still points to the old one:
-what it shows from then on, in every process, is whatever lies there.
+Sharing gives the tensor a new buffer and frees the old one. The view still points to the old
+buffer, and from then on shows arbitrary memory.
 """
 
 import time
@@ -13,7 +13,7 @@ from mpwatch.demo.bounds import begin, mended
 
 
 class Replay:
-    """Keeps the same numbers as a tensor for training and as an array for statistics."""
+    """Keeps the same data as a tensor for training and as an array for statistics."""
 
     def __init__(self):
         self.tensor = torch.ones(2_000_000)

@@ -1,7 +1,7 @@
-"""Read from a file in all workers that was opened before they were forked.
+"""Read in all workers from a file that was opened before they were forked.
 
-They share one open file, and so one position in it: between a worker's seek and its read, another
-one has moved on.
+They share one open file with one position: between the seek and the read of one worker, another
+worker moves the position.
 """
 
 import os
@@ -18,7 +18,7 @@ SAMPLES = 4000
 
 
 class Records(Dataset):
-    """Eight bytes a record; the record is its own number."""
+    """A record is eight bytes, its own number."""
 
     def __init__(self, path):
         self.file = open(path, "rb", buffering=0)  # noqa: SIM115 - kept open is the point

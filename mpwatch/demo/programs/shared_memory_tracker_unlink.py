@@ -1,7 +1,7 @@
-"""Attach to shared memory from another program, which removes it when it ends.
+"""Attach to shared memory from another program, which removes it when it exits.
 
-Until Python 3.13 whoever attaches registers the segment with his own resource tracker, and that
-removes it with the first program that ends. This process goes on with memory without a name.
+Before Python 3.13 each program that attaches registers the segment with its own resource tracker,
+which removes the segment when that program exits. This process then uses memory without a name.
 """
 
 import subprocess

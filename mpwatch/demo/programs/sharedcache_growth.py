@@ -1,7 +1,7 @@
-"""Hold thousands of tensors at once, then let them go.
+"""Hold thousands of tensors at once, then delete them.
 
-Their descriptors and mappings are released; the entries of torch's own table stay until it is next
-swept. This is harmless, and tells how many tensors were really held at the same time.
+Their descriptors and mappings are released; their entries in torch's table stay until torch next
+removes expired entries. This is harmless, and shows how many tensors were held at the same time.
 """
 
 import time

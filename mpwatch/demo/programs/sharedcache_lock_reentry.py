@@ -1,7 +1,7 @@
 """Receive a tensor in a signal handler while receiving another one.
 
-torch keeps the segments it knows in a table with a lock that one thread may not take twice. The
-handler of this timer interrupts the main thread inside the table, and waits for itself.
+torch protects its table of shared segments with a lock that a thread cannot take twice. The handler
+of this timer interrupts the main thread while it holds the lock, and waits for the lock itself.
 """
 
 import signal

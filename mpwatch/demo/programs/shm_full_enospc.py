@@ -1,7 +1,7 @@
 """Fill `/dev/shm` with batches that are kept, as happens in a container with 64 MiB of it.
 
-The program gets a `/dev/shm` of 48 MiB for itself. Every batch takes one MiB of it for as long as
-somebody holds the batch; here a replay buffer holds all of them.
+The program has a `/dev/shm` of 48 MiB. Every batch takes one MiB of it for as long as it is
+referenced; here a replay buffer keeps all batches.
 """
 
 import time

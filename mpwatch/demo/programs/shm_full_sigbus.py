@@ -1,7 +1,7 @@
-"""Write to shared memory that was promised but is not there.
+"""Write to shared memory for which there is no room.
 
-`multiprocessing.shared_memory` only sets a size; pages are taken when they are touched. Here a
-worker fills a cache of 24 MiB on a `/dev/shm` of 16 MiB, and the kernel answers with SIGBUS.
+`multiprocessing.shared_memory` only sets a size; pages are allocated when they are first used. Here
+a worker fills a cache of 24 MiB on a `/dev/shm` of 16 MiB, and the kernel sends SIGBUS.
 """
 
 import time
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Cached(Dataset):
-    """Keeps a copy of what it has read in shared memory, one MiB a sample."""
+    """Caches samples in shared memory, one MiB each."""
 
     def __init__(self, cache):
         self.cache = cache
@@ -25,7 +25,7 @@ class Cached(Dataset):
         return 100_000
 
     def __getitem__(self, index):
-        time.sleep(1)  # stands for reading the sample
+        time.sleep(1)  # in place of reading the sample
         at = index * MIB % self.cache.size
         self.cache.buf[at : at + MIB] = bytes([index % 256]) * MIB
         return torch.tensor(index)

@@ -1,7 +1,7 @@
-"""Use up the number of files of `/dev/shm` with many small tensors, while it has bytes to spare.
+"""Use up the number of files of `/dev/shm` with many small tensors, while bytes are free.
 
-Under the file_system strategy every shared tensor is a file with a name. The program gets a
-`/dev/shm` of its own that may hold 1200 files, as a container's mount options may say.
+Under the file_system strategy every shared tensor is a named file. The program has a `/dev/shm`
+that may hold 1200 files, as mount options of a container can set it.
 """
 
 import time

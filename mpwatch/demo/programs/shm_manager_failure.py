@@ -1,7 +1,7 @@
-"""Share a tensor under the file_system strategy where its cleaner cannot start.
+"""Share a tensor under the file_system strategy where torch_shm_manager cannot start.
 
-The first tensor starts `torch_shm_manager`, which needs a folder for its socket. The job's TMPDIR
-points to a scratch disk that is not mounted on this machine.
+The first shared tensor starts `torch_shm_manager`, which needs a directory for its socket. The
+job's TMPDIR is on a scratch disk that is not mounted here.
 """
 
 import os

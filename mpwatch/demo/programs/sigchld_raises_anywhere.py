@@ -1,7 +1,7 @@
-"""Fail in the middle of a training step because a worker has died.
+"""Fail in the middle of a training step because a worker exited.
 
-torch reports a dead worker by raising from a signal handler: in whatever line the main thread is
-at that moment. The traceback shows the optimizer, which has nothing to do with it.
+torch reports the exit by raising an exception from a signal handler, at whatever line the main
+thread is executing. The traceback shows the optimizer, which is not at fault.
 """
 
 import os

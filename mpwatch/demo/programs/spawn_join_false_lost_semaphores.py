@@ -1,7 +1,7 @@
-"""Start a process and drop the queue it was given before it has come up.
+"""Start a process and delete the queue it was given before it has started up.
 
 A spawned process opens the queue's locks by name, seconds after `start` has returned. By then the
-parent has let go of its last reference, and with it of the names.
+parent has deleted its last reference, and with it the names.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Start spawned workers anew for each of many short epochs.
+"""Start new spawned workers for each of many short epochs.
 
 Every worker imports torch again: seconds of start-up for a fraction of a second of work.
-`persistent_workers=True` would pay it once.
+`persistent_workers=True` would do that once.
 """
 
 import time

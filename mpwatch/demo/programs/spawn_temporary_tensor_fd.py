@@ -1,8 +1,8 @@
 """Send a packed tensor to a spawned process that exists only while it is being pickled.
 
-Packing many small tensors into one in `__getstate__` is the usual cure for too many descriptors.
-Under spawn the child gets the number of a descriptor that is closed, or is something else, by the
-time it starts.
+Packing many small tensors into one in `__getstate__` is the usual fix for too many descriptors.
+Under spawn the child gets the number of a descriptor that is closed, or refers to another file, by
+the time it starts.
 """
 
 import time

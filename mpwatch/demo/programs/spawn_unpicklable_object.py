@@ -1,7 +1,7 @@
-"""Hand a data set to spawned workers that holds something which cannot be pickled.
+"""Pass a dataset to spawned workers that holds an object which cannot be pickled.
 
-The error names the type of the thing, a lambda. Which of the data set's many attributes holds it,
-it does not say: `config["augment"][1].operation`.
+The error names the type of the object, a lambda, but not which attribute of the dataset holds it:
+`config["augment"][1].operation`.
 """
 
 import pickle

@@ -1,7 +1,7 @@
 """Use a DataLoader inside a spawned process.
 
-The same lines start forked workers in the main process. Here the process was spawned, has taken
-over its parent's start method as its own default, and spawns its workers too.
+The same lines start forked workers in the main process. This process was spawned, has taken over
+its parent's start method as its own default, and spawns its workers too.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Start a job on a port where another one still listens.
 
-The earlier job's first rank has been left over. It holds the store's port, and nothing in the error
-of the new one says who it is.
+The first rank of an earlier job is still running. It holds the store's port, and the error of the
+new job does not say which process that is.
 """
 
 import os

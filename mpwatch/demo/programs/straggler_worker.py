@@ -1,7 +1,7 @@
 """Wait for one slow worker while the others have long finished.
 
-Batches are handed out in turn and returned in order. One worker's part of the data lies on a slow
-disk, and everybody waits for it.
+Batches are assigned in turn and returned in order. One worker's part of the data lies on a slow
+disk, and the other workers and main wait for it.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Read samples from a server that has stopped answering.
 
-Neither the reader nor the DataLoader has a time limit: one worker waits for bytes that do not come,
+Neither the reader nor the DataLoader has a timeout: one worker waits for bytes that do not arrive,
 and the main process for the batch of that worker.
 """
 
@@ -19,9 +19,9 @@ PAUSE_S = 3.0
 
 
 def serve(listener):
-    """A storage server that goes silent after some requests and keeps its connections.
+    """A storage server that stops answering after some requests and keeps its connections.
 
-    The mended one pauses there, and answers.
+    Mended, it only pauses there, and then answers.
     """
     silent = []
     for count in itertools.count():

@@ -1,7 +1,8 @@
-"""Work in a temporary folder whose path is too long for a socket.
+"""Work in a temporary directory whose path is too long for a socket.
 
-Clusters like to give each job `/scratch/<user>/<queue>/<job>/...`. A Unix socket's path may have
-107 bytes. The worker's sharer cannot listen, its queue drops the batch, and the trainer waits.
+Clusters often give each job a directory like `/scratch/<user>/<queue>/<job>/...`. The path of a
+Unix socket may have 107 bytes. The worker cannot listen on its socket, its queue drops the batch,
+and the trainer waits.
 """
 
 import os
@@ -24,7 +25,7 @@ class Numbers(Dataset):
 
 
 def keep_as_list(samples):
-    """A collate function of one's own leaves sharing to the queue's thread."""
+    """A custom collate function, so that the queue's feeder thread shares the tensors."""
     return samples
 
 
@@ -35,7 +36,7 @@ def main():
             tempfile.gettempdir(), *["scratch-of-this-user-and-job"] * (1 if mended() else 3)
         )
         os.makedirs(folder)
-        # What the job's prologue does: the trainer is started with it in its environment.
+        # As the job's prologue does: the trainer is started with it in its environment.
         os.execve(sys.executable, sys.orig_argv, os.environ | {"TMPDIR": folder})
     loader = iter(DataLoader(Numbers(), batch_size=4, num_workers=1, collate_fn=keep_as_list))
     print("ready", flush=True)

@@ -1,7 +1,8 @@
-"""Kill torchrun, and see its ranks go on without it.
+"""Kill torchrun, whose ranks then continue without it.
 
-This is a job's script: it starts torchrun and cleans up with SIGKILL. The ranks have sessions of
-their own and no notice of their agent's death; they go on, with their memory and their ports.
+This is the script of a job: it starts torchrun and cleans up with SIGKILL. The ranks have sessions
+of their own and do not notice that their agent was killed; they continue, with their memory and
+ports.
 """
 
 import os

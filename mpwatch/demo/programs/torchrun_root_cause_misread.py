@@ -1,7 +1,7 @@
 """Lose one rank under torchrun, which then ends the others.
 
-The summary lists all that ended, first perhaps one that torchrun has ended itself. The cause is the
-rank that ended first, here by SIGKILL, as when memory is short.
+The summary lists all ranks that ended, perhaps starting with one that torchrun ended itself. The
+cause is the rank that ended first, here by SIGKILL, as when memory is short.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Run torchrun in a terminal, where closing the window ends the training.
 
-torchrun handles the hang-up signal itself, which would undo `nohup` as well. The terminal here is a
-pseudo-terminal, as ssh gives one.
+torchrun handles SIGHUP itself, which also overrides `nohup`. The terminal here is a
+pseudo-terminal, as in an ssh session.
 """
 
 import os
@@ -30,7 +30,7 @@ def train():
 def main():
     begin(__doc__)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    if mended():  # as under nohup, and torchrun leaves it at that
+    if mended():  # as under nohup; torchrun then keeps this setting
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         torchrun.append("--signals-to-handle=SIGTERM,SIGINT,SIGQUIT")
     pid, terminal = pty.fork()

@@ -1,6 +1,6 @@
-"""Send to each other before either receives: both wait until the other one takes something out.
+"""Send in both directions before either side receives: both wait for the other one to read.
 
-It works for as long as what is sent fits into the connection, so it works in the tests.
+It works as long as the data fits into the connection, so it works in small tests.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Send a fresh tensor each time, where a few buffers sent back and forth would do.
+"""Send a new tensor each time, where a few reused buffers would do.
 
-Each one costs a new segment, its pages, a copy and a descriptor through a socket: the producer
-spends its time in page faults.
+Each one needs a new segment, new pages, a copy, and a descriptor sent through a socket; most of the
+producer's time goes into page faults.
 """
 
 import time
@@ -26,7 +26,7 @@ def main():
     queue, free = mp.Queue(maxsize=2), mp.Queue()
     mp.Process(target=consume, args=(queue, free), daemon=True).start()
     ring = [torch.empty(2 << 20).share_memory_() for _ in range(4 if mended() else 0)]
-    for buffer in ring:  # kept, or each that comes back would be mapped anew
+    for buffer in ring:  # kept, or each returned buffer would be mapped again
         free.put(buffer)
     step = 0
     while time.monotonic() < until_s:

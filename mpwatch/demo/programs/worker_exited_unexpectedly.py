@@ -1,7 +1,7 @@
-"""Leave a worker with `os._exit` in the middle of an epoch.
+"""End a worker with `os._exit` in the middle of an epoch.
 
-A data set calls a tool that ends the process when its licence has run out. There is no exception
-and no signal, only an exit code.
+A dataset calls a tool that ends the process when its licence has expired. There is no exception and
+no signal, only an exit code.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Decode ever larger samples in workers until the kernel kills one for memory.
 
-The program puts itself into a cgroup with little memory left, as a container does. `/dev/shm`,
-caches and all workers count towards the limit; which process dies is chance.
+The program puts itself into a cgroup with little memory left, as in a container. `/dev/shm`, caches
+and all workers count towards the limit; which process is killed is chance.
 """
 
 import time
@@ -16,11 +16,10 @@ MOST = 10
 
 
 class Growing(Dataset):
-    """Keeps what it has decoded, one MiB a sample.
+    """Keeps all decoded samples, one MiB each.
 
-    Mended, it decodes into a few buffers again and again. To drop the oldest sample instead would
-    bound what it holds and not what it takes: the heap around it was seen to grow to seven times
-    as much.
+    Mended, it reuses a few buffers. Dropping the oldest sample instead would bound the samples, but
+    not the memory: the heap was measured to grow to seven times the size of the samples.
     """
 
     def __init__(self):

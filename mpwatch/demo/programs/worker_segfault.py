@@ -1,7 +1,7 @@
 """Crash in native code in a worker.
 
-A decoder reads behind a null pointer on one damaged sample. The main process learns no more than
-that a worker is gone.
+A decoder follows a null pointer on one damaged sample. The main process learns only that a worker
+exited.
 """
 
 import ctypes

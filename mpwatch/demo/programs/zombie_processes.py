@@ -1,6 +1,7 @@
-"""Start a tool for every batch and never ask how it ended.
+"""Start a tool for every batch and never wait for it.
 
-A process that has ended stays in the process table until its parent has asked. These pile up.
+A process that has exited stays in the process table until its parent waits for it. Here such
+zombies accumulate.
 """
 
 import subprocess

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import Point, Series, first_at, since, values_of
+from mpwatch.model.history import Point, Series, columns, first_at, rise, since, values_of
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import rate_text, seconds_text
 
@@ -27,6 +29,16 @@ STRAIGHT = 0.95
 """Points this close to their line need no such number: chance makes none of five in a row."""
 MAX_HORIZON_S = 24 * 3600.0
 """A limit further away than this is no news."""
+SIXTHS = 6
+"""Parts of a span whose minima are compared."""
+STEADY_WITHIN_S = 480.0
+"""Older points do not count towards a steady growth."""
+LAST_THIRD = 0.2
+"""In the last third of the time a steady growth gains at least this part of the least gain."""
+STEADY_SHARE = 0.75
+"""At its end a steady growth is at least this fast, compared with its beginning."""
+SLOWER = 0.92
+"""A third of the time that gains less than this part of the third before it is slower."""
 DROP_SHARE = 0.25
 """A fall by this share of the whole range makes a sawtooth."""
 
@@ -140,6 +152,109 @@ def growth(
     if _confidence(points, slopes, per_s) < MIN_CONFIDENCE:
         return None
     return Growth(per_s, gained, span_s)
+
+
+class Steadiness(NamedTuple):
+    """What a rise has to be to count as steady."""
+
+    span_s: float
+    """Shortest time it must have lasted."""
+    gain: float
+    """Least gain within that time."""
+    grain: float
+    """A difference as small as this says nothing: of counts a few, of memory an arena."""
+
+
+def steady_growth(series: Series, required: Steadiness) -> Growth | None:
+    """Tell whether the floor of a number rises without a plateau, whatever happens above it.
+
+    The floor is the minimum of each sixth of a span. It has to rise from each sixth to the next,
+    by no more than half of the gain in any one of them, and at the end nearly as fast as at the
+    beginning. The longest span that ends now and fulfils this counts, so that a start before it
+    does no harm. A rise that has been slowing down over twice the span is a cache that fills.
+
+    Args:
+        series: Values over time, oldest first.
+        required: How long and how much.
+
+    Returns:
+        The growth; `None` for anything else, also for a sawtooth below its old peak.
+    """
+    # Two numbers first: of a healthy job they rule out nearly all series, also after a warm-up.
+    if rise(series) < required.gain or len(series) < SIXTHS:
+        return None
+    if rise(series, 1 / 3, STEADY_WITHIN_S) < LAST_THIRD * required.gain:
+        return None
+    moments, values = columns(series)
+    watched_s = moments[-1] - moments[0]
+    if watched_s < required.span_s:
+        return None
+    before: Sequence[float] | None = None
+    for span_s in _spans(required.span_s, watched_s):
+        floors = _floors(moments, values, moments[-1] - span_s)
+        if floors is None or not _is_steady(floors, required):
+            before = floors
+            continue
+        is_filling = before is not None and _slows_down(before, required.grain)
+        first = bisect_left(moments, moments[-1] - span_s)
+        is_new = first == 0 or floors[-1] >= max(values[:first])
+        if is_filling or (not is_new and _was_there_before(series, values[-1])):
+            return None
+        return Growth(_floor_slope(floors, span_s), values[-1] - values[first], span_s)
+    return None
+
+
+def _spans(least_s: float, watched_s: float) -> list[float]:
+    """The spans to try, longest first: all that was watched, then powers of two of the least."""
+    longest_s = min(watched_s, STEADY_WITHIN_S)
+    spans = [longest_s]
+    span_s = least_s * 2 ** math.floor(math.log2(longest_s / least_s))
+    while span_s >= least_s:
+        if span_s < 0.9 * spans[-1]:
+            spans.append(span_s)
+        span_s /= 2
+    return spans
+
+
+def _floors(
+    moments: Sequence[float], values: Sequence[float], from_s: float
+) -> Sequence[float] | None:
+    """The minimum of each sixth of the time from then on; `None` if one of them has no point."""
+    sixth_s = (moments[-1] - from_s) / SIXTHS
+    ends = [bisect_left(moments, from_s + n * sixth_s) for n in range(SIXTHS)] + [len(moments)]
+    if any(first >= end for first, end in pairwise(ends)):
+        return None
+    return [min(values[first:end]) for first, end in pairwise(ends)]
+
+
+def _is_steady(floors: Sequence[float], required: Steadiness) -> bool:
+    """Whether the floors rise throughout, without a jump, and not more slowly at the end."""
+    steps = [after - before for before, after in pairwise(floors)]
+    gained = floors[-1] - floors[0]
+    # The last sixth, of which only the beginning counts, is missing in what the floors gain.
+    if min(steps) <= 0 or gained < required.gain * (SIXTHS - 1) / SIXTHS:
+        return False
+    if max(steps) > max(0.5 * gained, required.grain):
+        return False
+    first, last = floors[2] - floors[0], floors[-1] - floors[-3]
+    return last >= STEADY_SHARE * first - required.grain
+
+
+def _slows_down(floors: Sequence[float], grain: float) -> bool:
+    """Whether each third gained less than the one before, as a cache that fills does."""
+    thirds = [floors[1] - floors[0], floors[3] - floors[1], floors[5] - floors[3]]
+    thirds[0] *= 2  # from the minimum of its first sixth on, half of it
+    return all(after < SLOWER * before - 0.5 * grain for before, after in pairwise(thirds))
+
+
+def _floor_slope(floors: Sequence[float], span_s: float) -> float:
+    """The median slope between all pairs of floors (Theil 1950, Sen 1968), per second."""
+    sixth_s = span_s / SIXTHS
+    return median(
+        (floors[later] - floors[earlier]) / ((later - earlier) * sixth_s)
+        for earlier in range(SIXTHS)
+        for later in range(earlier + 1, SIXTHS)
+    )
 
 
 def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:

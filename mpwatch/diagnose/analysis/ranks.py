@@ -6,10 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis.idle_time import stands
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    collective_of,
+    main_thread,
+    user_frame,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
@@ -34,11 +40,25 @@ def is_in_backward(process: Process) -> bool:
     """
     thread = main_thread(process)
     own = own_frames(thread.stack) if thread is not None else ()
-    return (
-        bool(own)
-        and own[0].function == _BACKWARD
-        and any(each.name.startswith(_THREADS_OF_A_GROUP) for each in process.threads)
-    )
+    return bool(own) and own[0].function == _BACKWARD and has_group(process)
+
+
+BACKWARD = "the backward pass"
+
+
+def place_of(rank: Process, index: Index) -> str | None:
+    """The collective a rank is in; the backward pass, if it has been stalled in it."""
+    name = in_collective(rank)
+    if name is None and is_in_backward(rank) and stands(rank, index):
+        return BACKWARD
+    return name
+
+
+def called_at(rank: Process) -> str:
+    """The line of the user's code that the main thread of a rank is at; empty if unknown."""
+    thread = main_thread(rank)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return "" if frame is None else frame_words(frame)
 
 
 def is_joining(process: Process) -> bool:
@@ -69,12 +89,15 @@ def joining_for_s(ranks: Sequence[Process]) -> float:
 def rank_groups(index: Index) -> Iterator[tuple[Process, ...]]:
     """Living ranks with a common parent, by number, where any of them may be in a collective.
 
+    Of a group there may be one left.
+
     Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
     being siblings, and by what they call.
     """
     for family in _families(index):
-        if len(family) > 1 and any(in_collective(p) or is_in_backward(p) for p in family):
-            yield family
+        members = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
+        if any(in_collective(p) or is_in_backward(p) for p in members):
+            yield members
 
 
 class Joining(NamedTuple):
@@ -96,6 +119,21 @@ def joining_groups(index: Index) -> Iterator[Joining]:
         late = tuple(rank for rank in family if rank not in ranks)
         if ranks and all(rank.role == "rank" and in_collective(rank) is None for rank in late):
             yield Joining(ranks, late)
+
+
+def has_group(process: Process) -> bool:
+    """Whether a process has the threads of a process group."""
+    return any(thread.name.startswith(_THREADS_OF_A_GROUP) for thread in process.threads)
+
+
+def has_joined(process: Process) -> bool:
+    """Whether a process may be in a process group: a spawned helper beside the ranks is not."""
+    return (
+        process.role != "spawned"
+        or has_group(process)
+        or "collectives" in process.gauges
+        or in_collective(process) is not None
+    )
 
 
 def _families(index: Index) -> Iterator[tuple[Process, ...]]:

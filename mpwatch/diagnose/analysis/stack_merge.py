@@ -19,7 +19,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 
 OUTLIER_SHARE = 0.25
-"""A group smaller than this part of all is told as an outlier."""
+"""A group smaller than this part of all processes is an outlier."""
 NAMES_SHOWN = 6
 
 _SHAPE_WORDS: dict[Shape, str] = {
@@ -28,23 +28,23 @@ _SHAPE_WORDS: dict[Shape, str] = {
     "waits-for-batch": "wait for a batch",
     "starts-workers": "start workers",
     "shuts-workers-down": "shut workers down",
-    "worker-leaving": "are about to leave",
+    "worker-leaving": "are exiting",
     "lock-between-processes": "wait for a lock between processes",
     "event-between-processes": "wait for an event between processes",
-    "joins-process": "wait for a process to end",
-    "joins-thread": "wait for a thread to end",
-    "joins-queue": "wait for a queue's feeder thread to end",
+    "joins-process": "wait for a process to exit",
+    "joins-thread": "wait for a thread to finish",
+    "joins-queue": "wait for a queue's feeder thread to finish",
     "pool-idle": "wait for a task of a Pool",
     "pool-result": "wait for the result of a Pool",
     "queue-get": "wait in Queue.get",
     "imports-main": "import the main module",
-    "debugger": "are held by a debugger",
+    "debugger": "are stopped in a debugger",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StackGroup:
-    """Processes whose main threads do the same."""
+    """Processes whose main threads do the same thing."""
 
     processes: tuple[ProcessId, ...]
     names: str
@@ -52,14 +52,14 @@ class StackGroup:
     words: str
     """What they do: `wait for work in Queue.get`, `in all_reduce`, `data.py:31 decode`."""
     frames: tuple[Frame, ...]
-    """One stack of the group, innermost first, without what a fork left behind."""
+    """One stack of the group, innermost first, without frames that a fork copied."""
     is_outlier: bool
     noun: str = ""
     """What the numbers are of: `worker` or `rank`; empty where there are labels."""
 
     @property
     def called(self) -> str:
-        """Who they are: `workers 0-2`, `rank 3`, or labels."""
+        """The names of the processes: `workers 0-2`, `rank 3`, or labels."""
         if not self.noun:
             return self.names
         return f"{self.noun}{'s' if len(self.processes) > 1 else ''} {self.names}"
@@ -74,7 +74,7 @@ class MergedStacks:
 
     @property
     def sentence(self) -> str:
-        """All of it in one line: `62 of 64 in Queue.get; workers 3 and 17 in data.py:31 decode`."""
+        """All groups in one line: `62 of 64 wait in Queue.get; worker 3 in data.py:31 decode`."""
         return "; ".join(
             f"{group.called} {group.words}"
             if group.is_outlier
@@ -84,7 +84,7 @@ class MergedStacks:
 
     @property
     def outliers(self) -> tuple[StackGroup, ...]:
-        """The groups that do something else than most."""
+        """The groups that differ from the majority."""
         return tuple(group for group in self.groups if group.is_outlier)
 
 
@@ -122,7 +122,7 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
 
 
 def _words(frames: Sequence[Frame]) -> str:
-    """What a stack means, in words that are the same for equal meanings."""
+    """The meaning of a stack in words, equal for equal meanings."""
     collective = collective_of(frames)
     if collective is not None:
         return f"in {collective}"
@@ -137,7 +137,7 @@ def _words(frames: Sequence[Frame]) -> str:
 
 
 def _noun(processes: Sequence[Process]) -> str:
-    """What `_names` gives numbers of."""
+    """The noun for the numbers that `_names` returns."""
     if not _names(processes)[:1].isdigit():
         return ""
     return "rank" if processes[0].role == "rank" else "worker"

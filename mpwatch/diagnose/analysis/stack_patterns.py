@@ -1,4 +1,4 @@
-"""What a Python stack means: functions of CPython and torch recognised by name, never by line.
+"""The meaning of Python stacks: functions of CPython and torch recognised by name, never by line.
 
 Checked against torch 2.13 and CPython 3.11; line numbers move between versions, names rarely do.
 """
@@ -136,7 +136,7 @@ def _parts(pattern: str) -> tuple[str, str]:
 
 
 def _bare(frame: Frame) -> str:
-    """Its function; py-spy and CPython 3.11 and later may qualify a name by its class."""
+    """The function of a frame; py-spy and CPython from 3.11 on may qualify a name by its class."""
     return frame.function.rpartition(".")[2]
 
 
@@ -199,7 +199,7 @@ def shape_in(index: Index, frames: tuple[Frame, ...]) -> Shape:
 
 
 def shape_of(frames: Sequence[Frame]) -> Shape:
-    """Recognise a stack; the empty shape if it is none of those that mean something."""
+    """The shape of a stack; the empty shape if it is not one of those recognised."""
     own = own_frames(frames)
     if not own:
         return ""
@@ -215,7 +215,7 @@ def shape_of(frames: Sequence[Frame]) -> Shape:
 
 
 def collective_of(frames: Sequence[Frame]) -> str | None:
-    """Name of the collective a rank is inside of: `all_reduce`; `None` if of none."""
+    """Name of the collective that a rank is in: `all_reduce`; `None` if it is in none."""
     for frame in frames:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
             return frame.function
@@ -248,7 +248,7 @@ def own_threads(index: Index, process: Process) -> tuple[Thread, ...]:
 
 
 def _is_idle_helper(index: Index, thread: Thread) -> bool:
-    """Whether it is a helper with nothing to do, by its stack and by what it does now."""
+    """Whether a thread is a helper with nothing to do, by its stack and its present wait."""
     if thread.state != "S" or shape_in(index, thread.stack) not in _HELPERS:
         return False
     return thread.waits_on is None or thread.waits_on.kind in ("futex", "accept", "unknown")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAMES = (
     "cuda_lent",
     "dangling_views",
+    "flight_recorder",
     "fork_risks",
     "iterable_samples",
     "late_attach_scan",

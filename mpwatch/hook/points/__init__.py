@@ -8,8 +8,11 @@ original raises, most wrappers record EXCEPTION and add a note `exception` (`Ses
 
 from __future__ import annotations
 
+import sys
+
 from ..lifecycle.patcher import Point, attribute
 from . import (
+    collectives,
     cuda,
     cuda_ipc,
     forking,
@@ -124,11 +127,25 @@ TABLE = (
     # rendezvous.py: notes exception; gauges rendezvous
     Point("rendezvous store", "torch.distributed.rendezvous", rendezvous.install),
 
+    # collectives.py: gauges collectives
+    Point("process groups", "torch.distributed.distributed_c10d", collectives.install),
+
     # forking.py: ends the hook's thread before a call and starts it again afterwards
     *(Point(f"os.{name}", "os", attribute(name, forking.wrap_single_threaded), "3.12")
       for name in forking.SINGLE_THREADED),
     *(Point(f"os.{name}", "os", attribute(name, forking.wrap_fork), "3.12")
       for name in forking.FORKS),
+
+    # environment.py: under `mpwatch run` only, see `table`; passes the hook on to programs
 )
 # fmt: on
 """All patch points. Modules that are loaded are patched at once, in this order."""
+
+
+def table() -> tuple[Point, ...]:
+    """The patch points of this process: with those of `environment.py` under `mpwatch run`."""
+    if "_mpwatch_startup" not in sys.modules:
+        return TABLE
+    from . import environment
+
+    return TABLE + environment.POINTS

@@ -22,6 +22,7 @@ from mpwatch.observe.state.process_builder import EqualStacks, build_process, la
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable
 from mpwatch.observe.state.segments import CallSites, SegmentTable
 from mpwatch.observe.state.short_lived import ShortLived
+from mpwatch.observe.state.targets import TargetTable
 
 ENDED_KEPT = 256
 """Exited processes shown at most: a job that starts workers at every epoch has thousands."""
@@ -50,6 +51,7 @@ class Fold:
         self._equal_stacks = EqualStacks()
         self._call_sites = CallSites()
         self._segment_table = SegmentTable()
+        self._targets = TargetTable()
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -95,6 +97,8 @@ class Fold:
             problem = "it was no longer there at the next reading"
             self._end(record, Ended(record.sample.process, tree.at_s, problem=problem))
         self._add_short_lived(tree)
+        for process in self._targets.update(self._processes.records, self._hooks.birth):
+            self._processes.changed(process, self._processes.records[process].changed_s)
         self._forget_oldest()
         self._join_segments(tree)
         self._history.add(tree, self._segments, self._processes.numbers(tree))
@@ -153,6 +157,7 @@ class Fold:
         self._processes.forget(process)
         self._hooks.forget(process)
         self._history.forget(process)
+        self._targets.forget(process)
         self._flows.forget(process)
         self._hook_log.forget(process)
 
@@ -170,7 +175,8 @@ class Fold:
         record.ended = ended
         process = record.sample.process
         self._processes.changed(process, self._at_s)
-        words = f"{label(record.sample)} {process.pid} ended: {ended.words}"
+        name = label(record.sample, self._targets.get(process))
+        words = f"{name} {process.pid} ended: {ended.words}"
         self._log.add(ended.at_s, "ended", process, words, _exit_details(ended))
 
     def _add_stacks(self, taken: StacksTaken) -> None:
@@ -208,6 +214,8 @@ class Fold:
                     self._history.add_point(
                         input.process, "cuda_unreleased", input.at_s, unreleased
                     )
+                if (backlog := hook.queue_backlog()) is not None:
+                    self._history.add_point(input.process, "queue_backlog", input.at_s, backlog)
             case HookStatus():
                 hook.status = input
                 self._hook_log.add(input, self._log)
@@ -247,6 +255,7 @@ class Fold:
             log_dropped=self._log.dropped,
             errors=self._log.errors,
             events_per_s=self._event_rate.per_s() if self._hooks else None,
+            ticks_per_s=tree.ticks_per_s,
             problems=(*tree.problems, *tree.host.problems),
         )
 
@@ -265,6 +274,7 @@ class Fold:
                     record.changed_s if has_ended else self._at_s,
                     tree.ticks_per_s,
                     depth=depth,
+                    task=self._targets.get(process),
                 )
                 if has_ended:
                     self._processes.keep_ended(shown)

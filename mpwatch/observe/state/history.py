@@ -17,6 +17,8 @@ RATE_S = 0.4
 """Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less time one tick appears
 as work. More frequent readings, around starts and exits, add no points either."""
 TREND_POINTS = 60
+FEW_THREADS = 8
+"""So few threads of a process are no point: most workers have no more, and none of a series."""
 
 _TRENDS: tuple[ProcessMetric, ...] = ("cpu_percent", "private_bytes", "fds", "maps", "shm_bytes")
 
@@ -93,6 +95,8 @@ class HistoryKeeper:
             values = _process_values(sample)
             values.update(numbers.get(process, {}))
             values["children"] = children[process.pid]
+            if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
+                values["answer_wait"] = is_reading
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is not a new point.
@@ -141,6 +145,12 @@ class HistoryKeeper:
         )
 
 
+def reads_socket(sample: ProcSample) -> bool:
+    """Whether the main thread waits for data on a socket, as for the answer of a server."""
+    wait = sample.threads[0].waits_on if sample.threads else None
+    return wait is not None and wait.kind == "socket-read"
+
+
 def _recent(line: _Line | None) -> Sequence[float]:
     return () if line is None else line.recent()
 
@@ -153,6 +163,10 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         "voluntary_switches": sample.voluntary_switches,
         "loader_wait": loader_wait(sample),
     }
+    if (sample.thread_count or 0) > FEW_THREADS:
+        values["threads"] = sample.thread_count
+    if sample.role == "resource-tracker":
+        values["read_bytes"] = sample.read_bytes
     # One that is ending has none left: that tells nothing of what it closed while it ran.
     if sample.fds is not None and sample.fds.used:
         values["fds"] = sample.fds.used
@@ -162,6 +176,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         values["maps"] = sample.maps.used
     if sample.memory is not None:
         values["rss_bytes"] = sample.memory.rss_bytes
+        values["anon_bytes"] = sample.memory.anon_bytes
     return values
 
 
@@ -181,6 +196,12 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
         "segment_bytes": sum(s.size_bytes or 0 for s in segments if s.kind != "semaphore"),
         "zombies": sum(sample.state == "Z" for sample in tree.processes),
     }
+    if host.new_psm is not None:
+        values["psm_files"] = host.new_psm.total
+    if host.new_semaphores is not None:
+        values["semaphore_files"] = host.new_semaphores.total
+    if host.new_tmp is not None:
+        values["tmp_files"] = host.new_tmp.total
     if host.shm is not None:
         values["shm_used_bytes"] = host.shm.total_bytes - host.shm.free_bytes
         if host.shm.total_inodes is not None and host.shm.free_inodes is not None:

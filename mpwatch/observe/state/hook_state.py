@@ -44,6 +44,11 @@ class HookTable:
         """The record of a hook, if it has reported anything."""
         return self._records.get(process)
 
+    def birth(self, process: ProcessId) -> object:
+        """What the parent's hook knew of a process as it started it; `None` if nothing."""
+        record = self._records.get(process)
+        return record.hello.data.get("birth") if record and record.hello else None
+
     def items(self) -> ItemsView[ProcessId, HookRecord]:
         """All processes with their records."""
         return self._records.items()
@@ -163,6 +168,19 @@ class HookRecord:
     def cuda_unreleased(self) -> int | None:
         """CUDA tensors sent and not released by their receivers."""
         return _integer(_mapping(self.gauges.get("cuda_lent")).get("unreleased"))
+
+    def queue_backlog(self) -> int | None:
+        """Items in the queues without `maxsize` that the process has used; `None` without any.
+
+        An item counts from `put` to `get`, so also while it waits in the memory of its sender.
+        """
+        queues = self.gauges.get("queues")
+        if not isinstance(queues, list):
+            return None
+        rows = [_mapping(each) for each in queues]
+        depths = [_integer(row.get("depth")) for row in rows if row.get("maxsize") is None]
+        known = [depth for depth in depths if depth is not None]
+        return sum(known) if known else None
 
     def gpu_uses(self) -> tuple[GpuUse, ...]:
         """The figures of torch's allocator for each device, where CUDA is initialised."""

@@ -19,19 +19,31 @@ from mpwatch.model.samples import (
     ThreadSample,
     WaitedOn,
 )
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, Process, Thread, Trends, WorkerLoad
 from mpwatch.model.units import seconds_text
 from mpwatch.observe.state.hook_state import HookRecord
 from mpwatch.observe.state.process_table import ProcessRecord
+from mpwatch.observe.state.targets import Task
 
 _HOOK_PART = "/mpwatch/hook/"
 NO_HOOK = Hook()
 
 
-def label(sample: ProcSample) -> str:
-    """The label of the process: `main`, `worker 3`, `rank 1`, `evaluate.py`."""
+def label(sample: ProcSample, task: Task | None = None) -> str:
+    """The label of the process: `main`, `worker 3`, `rank 1`, `evaluate.py`, `actor 2`.
+
+    Args:
+        sample: Of the process.
+        task: What it runs and its number, if it was started by multiprocessing.
+    """
+    if task is not None and sample.role in ("spawned", "pool-worker", "other"):
+        target, number = task
+        return target.label(number)
     if sample.role != "other":
         return role_name(sample.role, sample.worker_id, sample.rank)
+    if sample.is_python and len(sample.cmdline) == 1 and "/" not in sample.cmdline[0]:
+        return clean(sample.cmdline[0], 60)  # a title that the program has set: `ray::Actor.step`
     program = python_program(sample.cmdline) if sample.is_python else None
     return program.name if program and program.kind in ("script", "module") else sample.name
 
@@ -53,11 +65,16 @@ def build_process(
     ticks_per_s: int,
     *,
     depth: int = 0,
+    task: Task | None = None,
 ) -> Process:
     """The process as snapshots show it."""
     sample = record.sample
+    if task is not None and sample.role in ("spawned", "other"):
+        target, number = task
+        rank = number if target.is_rank and sample.rank is None else sample.rank
+        sample = replace(sample, role=target.role or "spawned", rank=rank)
     now_ns = int(at_s * 1e9)
-    may_fetch = sample.role in ("loader-worker", "spawned")
+    may_fetch = record.sample.role in ("loader-worker", "spawned")
     worker = hook.worker_load(now_ns) if hook and may_fetch else None
     loaders = hook.loaders(now_ns) if hook else ()
     if worker is not None:
@@ -73,7 +90,7 @@ def build_process(
         parent=record.parent,
         original_parent=record.original_parent,
         role=sample.role,
-        label=label(sample),
+        label=label(sample, task),
         cpu_percent=record.cpu_percent(ticks_per_s),
         private_bytes=sample.memory.private_bytes if sample.memory else None,
         depth=depth,

@@ -152,7 +152,10 @@ def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int
 
 
 def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:
-    """A zombie with the resources it had before: the kernel has freed them."""
+    """A zombie with the resources and threads it had before: the kernel has freed them.
+
+    The threads tell where it was last seen.
+    """
     if sample.state not in ("Z", "X"):
         return sample
     return replace(
@@ -161,6 +164,7 @@ def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:
         maps=earlier.maps,
         memory=earlier.memory,
         segments=earlier.segments,
+        threads=sample.threads or earlier.threads,
         is_reused=True,
     )
 

@@ -1,4 +1,4 @@
-"""The screens about the whole job: the dashboard, merged stacks, and comparison of snapshots."""
+"""The screens about the whole job: dashboard, account of time, merged stacks, comparison."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mpwatch.model.commands import TakeStacks
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.pages import (
+    account,
     compare,
     events,
     files,
@@ -29,6 +30,7 @@ from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.overview import Overview
 from mpwatch.tui.widgets.page_view import PageView
+from mpwatch.tui.widgets.time_view import TimeView
 
 
 class Dashboard(PagesScreen):
@@ -101,6 +103,23 @@ PAGES: tuple[Any, ...] = (
     events.PAGE,
     findings.PAGE,
 )
+
+
+class TimeScreen(PagesScreen):
+    """What each process and thread did with its time."""
+
+    def __init__(self, view_state: ViewState) -> None:
+        super().__init__(view_state, (account.PAGE,), first_digit=1)
+
+    def make_page_view(self, page: AnyPage) -> AnyPageView:
+        """Make the page with its own widget, in which threads unfold."""
+        return TimeView(id=f"page-{page.name}")
+
+    def on_page_view_opened(self, event: PageView.Opened) -> None:
+        """Open the process of a row."""
+        event.stop()
+        if event.process is not None:
+            self.app.push_screen(ProcessScreen(self.view_state, event.process))
 
 
 class MergedScreen(PagesScreen):

@@ -195,11 +195,86 @@ def test_a_python_command_from_path_runs_with_the_hook(tmp_path: Path, head: str
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("name", ["sh", "no-such-command-anywhere", "./missing.py"])
-def test_what_is_not_python_is_refused_in_one_sentence(name: str) -> None:
+@pytest.mark.parametrize("name", ["no-such-command-anywhere", "./missing.py"])
+def test_what_does_not_exist_is_refused_in_one_sentence(name: str) -> None:
     done = run_headless(name, environment={**os.environ, "PYTHONPATH": str(REPOSITORY)})
 
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("mpwatch: ")
     assert "mpwatch run -m MODULE" in done.stderr
+
+
+LOOK = "import sys; print(sys.modules.get('_mpwatch_hook') is not None, *sys.argv[1:])"
+
+
+def script(folder: Path, name: str, text: str, mode: int) -> str:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("head", "mode"), [("#!/bin/sh\n", 0o700), ("#!/bin/sh\n", 0o600), ("", 0o600)]
+)
+def test_the_python_programs_of_a_shell_script_run_with_the_hook(
+    tmp_path: Path, head: str, mode: int
+) -> None:
+    tmp_path.chmod(0o700)
+    text = f'{head}{sys.executable} -c "{LOOK}" "$@"\nexit 5\n'
+    path = script(tmp_path, "job.sh", text, mode)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_RUNTIME_DIR": str(tmp_path)}
+
+    done = run_headless(path, "a b", environment=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "True a b\n", "")
+
+    done = run_headless("sh", path, "a b", environment=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "True a b\n", "")
+
+    environment["MPWATCH_DISABLE"] = "1"
+    done = run_headless(path, "a b", environment=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "False a b\n", "")
+
+
+def test_a_program_that_is_not_python_ends_as_it_would_without_mpwatch(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    done = run_headless("sh", "-c", "kill -KILL $$", environment=environment)
+    assert done.returncode == -signal.SIGKILL
+
+    recording = str(tmp_path / "file.mpw")
+    command = [sys.executable, "-m", "mpwatch", "run", "--headless", "--record", recording]
+    text = f"{sys.executable} -c 'import time; time.sleep(2)'; exit 6"
+    done = subprocess.run([*command, "sh", "-c", text], env=environment, timeout=60)
+    assert done.returncode == 6
+    reading = [sys.executable, "-m", "mpwatch", "diagnose", recording]
+    found = subprocess.run(reading, env=environment, capture_output=True, text=True, timeout=60)
+    assert "exit code 6" in found.stdout
+
+
+def test_the_dashboard_shows_the_python_programs_of_a_shell_script(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    text = f"{sys.executable} -c 'import time; time.sleep(60)'\n"
+    path = script(tmp_path, "job.sh", text, 0o600)
+    terminal = Terminal("run", path, variables={"XDG_RUNTIME_DIR": str(tmp_path)})
+    try:
+        terminal.read_until("LIVE")
+        terminal.read_until("ready")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.wait() == 143
+    finally:
+        terminal.end()
+
+
+def test_a_folder_that_is_called_like_a_command_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    environment = installed(tmp_path, "train-tool", f"#!{sys.executable}\n")
+    (tmp_path / "sources" / "train-tool").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "sources")
+
+    done = run_headless("train-tool", environment=environment)
+
+    assert done.stdout.startswith("True [] ")

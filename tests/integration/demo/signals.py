@@ -57,6 +57,20 @@ def files_run_out(program: Program) -> bool:
     )
 
 
+def pipes_stay_open(program: Program) -> bool:
+    """Main has more and more descriptors of pipes and sockets."""
+    return procfs.grows(lambda: len(os.listdir(f"/proc/{program.pid}/fd")), by=6)
+
+
+def a_manager_is_asked(program: Program) -> bool:
+    """Several children read from sockets in a system call."""
+
+    def readers() -> int:
+        return sum(procfs.call(child) == READ for child in procfs.children(program.pid))
+
+    return eventually(lambda: readers() >= 2)
+
+
 def is_killed(program: Program) -> bool:
     """It ends by SIGKILL."""
     return program.process.wait(20) == -9
@@ -353,6 +367,8 @@ SIGNALS: dict[str, Signal] = {
     "shared-memory-tracker-unlink": maps_contain("/dev/shm/psm_ (deleted)"),
     "pids-limit": is_in_a_cgroup_of_its_own,
     "copy-on-write-growth": workers_grow("Private_Dirty", mib=4),
+    "steady-growth": pipes_stay_open,
+    "bottleneck-process": a_manager_is_asked,
     "persistent-workers-leak": workers_grow("Private_Dirty", mib=4),
     "prefetch-memory-blowup": batches_wait_in_shared_memory,
     "loader-iterator-leak": child_count_reaches(4),

@@ -321,3 +321,71 @@ def test_a_process_first_seen_as_zombie_has_its_role_from_name_and_start(
     )
 
     assert assign([main, above, dead])[dead.process] == part
+
+
+def program(
+    pid: int, parent: int | None, *cmdline: str, is_python: bool = True, **environment: str
+) -> RoleFacts:
+    above = ProcessId(parent, parent) if parent is not None else None
+    return RoleFacts(ProcessId(pid, pid), above, "x", cmdline, is_python, environment)
+
+
+def test_what_any_launcher_starts_with_a_number_of_its_own_is_a_rank() -> None:
+    facts = [
+        program(1, None, PYTHON, "-m", "deepspeed.launcher.runner", "train.py"),
+        program(2, 1, PYTHON, "-m", "deepspeed.launcher.launch", "train.py"),
+        program(3, 2, *TRAIN, RANK="0", LOCAL_RANK="0"),
+        program(4, 2, *TRAIN, RANK="1", LOCAL_RANK="1"),
+        program(5, 4, PYTHON, "tool.py", RANK="1", LOCAL_RANK="1"),
+    ]
+
+    parts = assign(facts)
+
+    assert [part.role for part in parts.values()] == ["main", "other", "rank", "rank", "other"]
+    assert [part.rank for part in parts.values()] == [None, None, 0, 1, 1]
+
+
+def test_the_ranks_that_rank_0_starts_itself_carry_their_local_rank() -> None:
+    facts = [
+        program(1, None, *TRAIN),
+        program(2, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="1", NODE_RANK="0"),
+        program(3, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="2", NODE_RANK="0"),
+    ]
+
+    parts = assign(facts)
+
+    assert [part.role for part in parts.values()] == ["main", "rank", "rank"]
+    assert [part.rank for part in parts.values()] == [None, 1, 2]
+
+
+def test_ranks_that_a_shell_starts_one_by_one_stay_main() -> None:
+    facts = [
+        program(1, None, "/bin/sh", "run.sh", is_python=False),
+        program(2, 1, *TRAIN, RANK="0"),
+        program(3, 1, *TRAIN, RANK="1"),
+    ]
+
+    assert [part.role for part in assign(facts).values()] == ["other", "main", "main"]
+
+
+def test_there_is_one_main_however_its_tools_are_started() -> None:
+    facts = [
+        program(1, None, *TRAIN),
+        program(2, 1, "/venv/ray/raylet", is_python=False),
+        program(3, 2, "ray::IDLE"),
+        program(4, 1, "/bin/sh", "-c", "python tool.py", is_python=False),
+        program(5, 4, PYTHON, "tool.py"),
+    ]
+
+    assert [part.role for part in assign(facts).values()] == ["main", *["other"] * 4]
+
+
+@pytest.mark.parametrize(
+    "package", ["multiprocessing", "multiprocess", "joblib.externals.loky.backend"]
+)
+def test_helpers_of_copies_of_multiprocessing_are_known(package: str) -> None:
+    code = f"from {package}.resource_tracker import main; main(4, False)"
+    facts = [program(1, None, *TRAIN), program(2, 1, PYTHON, "-c", code)]
+
+    assert assign(facts)[facts[1].process].role == "resource-tracker"
+    assert is_helper("python", facts[1].cmdline)

@@ -65,7 +65,7 @@ def test_the_neighbour_is_the_same_program_with_one_argument_more() -> None:
         "--seconds",
         "7",
     ]
-    with pytest.raises(ValueError, match="nothing that could be mended"):
+    with pytest.raises(ValueError, match="no healthy variant"):
         command(find("healthy"), mended=True)
 
 

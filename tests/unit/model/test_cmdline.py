@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.model.cmdline import python_program
+from mpwatch.model.cmdline import isolating_option, python_program
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,24 @@ def test_the_program_is_found_after_the_options_of_the_interpreter(
     program = python_program(line.split())
 
     assert (program.kind, program.text, program.name) == (kind, text, name)
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("python -I x.py", "-I"),
+        ("python -sE x.py", "-E"),
+        ("python -X dev -Sm pdb", "-S"),
+        ("python -u -W error -B -Im pip", "-I"),
+        ("python -X importtime x.py -I", ""),
+        ("python -mIES", ""),
+        ("python -cI", ""),
+        ("python -u -m torch.distributed.run -E", ""),
+        ("python - -E", ""),
+        ("python", ""),
+    ],
+)
+def test_the_option_that_makes_python_ignore_its_environment_is_found(
+    line: str, option: str
+) -> None:
+    assert isolating_option(line.split()) == option

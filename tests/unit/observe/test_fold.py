@@ -112,7 +112,9 @@ def test_a_process_gone_between_looks_has_ended_for_an_unknown_reason_until_it_i
 
 def test_a_zombie_is_shown_with_what_it_had_while_it_lived() -> None:
     fold = Fold()
-    fold.apply(tree(1.0, sample(MAIN, 1.0, segments=(segment_use(7),), fds=900)))
+    threads = (ThreadSample(MAIN.pid, "python", "S", 0),)
+    living = sample(MAIN, 1.0, segments=(segment_use(7),), fds=900, threads=threads)
+    fold.apply(tree(1.0, living))
     for at_s in (2.0, 3.0):
         fold.apply(tree(at_s, sample(MAIN, at_s, state="Z", segments=(), fds=0)))
 
@@ -122,6 +124,7 @@ def test_a_zombie_is_shown_with_what_it_had_while_it_lived() -> None:
     assert main.sample.fds is not None
     assert main.sample.fds.used == 900
     assert main.shm_bytes == 4096
+    assert [thread.tid for thread in main.threads] == [MAIN.pid]
 
 
 def test_an_orphan_keeps_its_first_parent() -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
-from mpwatch.model.history import Point
+from mpwatch.model.history import Point, rise
+from mpwatch.model.host import NewFiles
+from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 
 from .worlds import MAIN, WORKER_0, job, sample, tree
@@ -24,6 +27,67 @@ def test_that_a_process_that_ends_has_no_descriptors_is_no_point() -> None:
         keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
 
     assert [point.value for point in keeper.history().of(MAIN, "fds")] == [12, 12]
+
+
+def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
+    keeper = HistoryKeeper()
+    for second in range(3):
+        at_s = float(second)
+        read = replace(
+            sample(MAIN, at_s), memory=MemorySample(anon_bytes=10 + second), thread_count=second + 8
+        )
+        seen = tree(at_s, read)
+        files = replace(
+            seen.host,
+            new_psm=NewFiles(4 + second, 0, ""),
+            new_semaphores=NewFiles(1, 0, ""),
+            new_tmp=NewFiles(9, 0, "") if second else None,
+        )
+        keeper.add(replace(seen, host=files), (), {})
+
+    past = keeper.history()
+
+    assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
+    assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
+    assert [point.value for point in past.of_host("psm_files")] == [4, 5, 6]
+    assert [point.value for point in past.of_host("semaphore_files")] == [1, 1, 1]
+    assert [point.value for point in past.of_host("tmp_files")] == [9, 9]
+
+
+def test_reads_of_a_socket_are_remembered_from_the_first_one_on() -> None:
+    keeper = HistoryKeeper()
+    reads = WaitedOn("socket-read", "read", ("socket:[7]",))
+    for second, wait in enumerate((None, reads, None, reads)):
+        at_s = float(second)
+        threads = (ThreadSample(MAIN.pid, "python", "S", 0, waits_on=wait),)
+        keeper.add(tree(at_s, sample(MAIN, at_s, threads=threads)), (), {})
+
+    past = keeper.history()
+
+    assert [tuple(point) for point in past.of(MAIN, "answer_wait")] == [(1, 1), (2, 0), (3, 1)]
+
+
+def test_what_was_read_is_remembered_of_resource_trackers_only() -> None:
+    keeper = HistoryKeeper()
+    tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
+    keeper.add(tree(0.0, replace(sample(MAIN, 0.0), read_bytes=99), tracker), (), {})
+
+    past = keeper.history()
+
+    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37]
+    assert list(past.of(MAIN, "read_bytes")) == []
+
+
+def test_the_rise_of_a_series_is_that_of_its_points() -> None:
+    keeper = HistoryKeeper()
+    for second, used in enumerate((20, 29, 24)):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
+    kept = keeper.history().of(MAIN, "fds")
+
+    assert rise(kept) == rise(list(kept)) == 4
+    assert rise(kept, 0.5) == rise(list(kept), 0.5) == -5
+    assert rise(kept, within_s=1.0) == rise(list(kept), within_s=1.0) == -5
+    assert rise(keeper.history().of(WORKER_0, "fds")) == rise(kept[:0]) == 0
 
 
 def test_readings_in_quick_succession_add_one_point() -> None:

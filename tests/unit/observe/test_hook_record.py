@@ -132,3 +132,21 @@ def test_newer_allocator_figures_replace_the_older() -> None:
         ledger.add_gauges(HookGauges(MAIN, at_s, {"cuda": {"devices": devices}}))
 
     assert [(use.allocated_bytes, use.read_at_s) for use in ledger.gpu_uses()] == [(9, 20.0)]
+
+
+def test_the_backlog_is_what_queues_without_a_bound_hold() -> None:
+    record = HookRecord(MAIN)
+    assert record.queue_backlog() is None
+    queues = [
+        {"key": 1, "maxsize": None, "depth": 40},
+        {"key": 2, "maxsize": None, "depth": 2},
+        {"key": 3, "maxsize": 100, "depth": 100},
+        {"key": 4, "maxsize": None, "depth": None},
+    ]
+
+    record.add_gauges(HookGauges(MAIN, 1.0, {"queues": queues}))
+
+    assert record.queue_backlog() == 42
+
+    record.add_gauges(HookGauges(MAIN, 2.0, {"queues": queues[2:]}))
+    assert record.queue_backlog() is None

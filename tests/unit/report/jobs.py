@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.collect.job.jobs import Job, JobProcess
+from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import CgroupSample, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -217,3 +218,11 @@ def _read() -> WaitedOn:
 
 def _gpu_users() -> tuple[GpuProcessSample, ...]:
     return (GpuProcessSample(MAIN.pid, 2 << 30),)
+
+
+def account() -> Account:
+    """Of half a minute in which main waited for batches of its worker."""
+    batches = Activity("waiting", "batches", "batch", (WORKER,))
+    thread = ThreadAccount(MAIN.pid, "MainThread", batches, 470.0, 0, 0)
+    found = ProcessAccount(MAIN, 500.0, 60, (thread,), (0,))
+    return Account(470.0, 500.0, 60, {MAIN: found})

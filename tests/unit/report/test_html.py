@@ -10,7 +10,7 @@ from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
 from tests.unit.recording.conftest import Recorded, recorded
 from tests.unit.recording.trees import START_S, tree
-from tests.unit.report.jobs import finding, job
+from tests.unit.report.jobs import account, finding, job
 
 __all__ = ["recorded"]
 
@@ -116,6 +116,18 @@ def test_resolved_findings_are_marked() -> None:
     gone = replace(job(), findings=(replace(finding(), resolved_s=1.0),))
 
     assert "resolved" in Page(report_html(gone)).words
+
+
+def test_it_says_what_the_job_is_doing_and_how_sure_that_is() -> None:
+    page = Page(report_html(replace(job(), account=account())))
+
+    assert "What the job is doing" in page.words
+    assert "100 % waiting for batches from worker 0" in page.words
+    assert "Watched for 30 s, 60 readings." in page.words
+
+
+def test_it_says_why_there_is_no_account() -> None:
+    assert "No process was observed" in Page(report_html(job())).words
 
 
 def test_a_recording_gives_curves(recorded: Recorded) -> None:

@@ -11,7 +11,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.report.table import TextStyle, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
-from tests.unit.report.jobs import MAIN, finding, job, listed_job, worker
+from tests.unit.report.jobs import MAIN, account, finding, job, listed_job, worker
 
 
 def section(text: str, title: str) -> list[str]:
@@ -297,3 +297,34 @@ def test_an_ended_job_shows_how_many_processes_had_the_hook() -> None:
 
     assert "hook was attached in 1 of 3" in dump_text(replace(snapshot, processes=gone))
     assert "no hook" in dump_text(replace(snapshot, processes=snapshot.processes[1:]))
+
+
+def test_a_diagnosis_ends_with_what_the_job_is_doing() -> None:
+    snapshot = replace(job(), account=account(), findings=())
+
+    text = diagnose_text(snapshot, style=TextStyle(width=100))
+
+    assert "No findings" in text
+    assert text.split("\n\n")[-1] == (
+        "WHAT THE JOB IS DOING\n"
+        "  main: 100 % waiting for batches from worker 0\n"
+        "  Watched for 30 s, 60 readings. CPU time is exact; a share of waiting may be off by 13 "
+        "percentage\n"
+        "  points."
+    )
+
+
+def test_a_diagnosis_without_an_account_says_so() -> None:
+    assert diagnose_text(job()).endswith(
+        "No process was observed, so there is no account of its time."
+    )
+
+
+def test_the_account_of_a_job_that_has_ended_is_of_the_time_before() -> None:
+    ended = Ended(MAIN, 1.0, exit_code=1)
+    snapshot = replace(job(), account=account())
+    processes = tuple(replace(each, ended=ended) for each in snapshot.processes)
+
+    text = diagnose_text(replace(snapshot, processes=processes))
+
+    assert "WHAT THE JOB DID BEFORE IT ENDED" in text

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from mpwatch.diagnose.analysis.collectives import ONE_SHAPE, Recorded, number_of, unfinished
 from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
-from mpwatch.diagnose.analysis.ranks import in_collective, rank_groups
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
+from mpwatch.diagnose.analysis.rank_exits import (
+    aborted_in_collective,
+    last_place,
+    ranks_beside,
+)
+from mpwatch.diagnose.analysis.ranks import BACKWARD, called_at, place_of, rank_groups
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -19,37 +25,144 @@ RULE = "collective-mismatch"
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where ranks are blocked in different collectives.
 
-    Ranks are in different collectives for a moment between two steps; that is not reported.
+    Ranks are in different collectives for a moment between two steps; that is not reported. Nor is
+    it where another rank is in no collective: those of several groups may all wait for that one.
     """
     for ranks in rank_groups(index):
-        groups: defaultdict[str, list[Process]] = defaultdict(list)
-        for rank in ranks:
-            name = in_collective(rank)
-            quiet = quiet_s(rank, index)
-            if name is not None and quiet is not None and quiet >= STANDING_S:
-                groups[name].append(rank)
-        if len(groups) < 2:
+        waits = {rank.process: quiet_s(rank, index) for rank in ranks}
+        if any((wait or 0.0) < STANDING_S for wait in waits.values()):
             continue
-        members = sorted(groups.items(), key=lambda item: -len(item[1]))
-        since = min(quiet_s(rank, index) or 0.0 for group in groups.values() for rank in group)
-        odd = members[-1][1][0]
-        yield Finding(
-            rule=RULE,
-            severity=Severity.CRITICAL,
-            process=odd.process,
-            summary="ranks wait for each other in different collectives: "
-            + ", ".join(f"{len(group)} in {name}" for name, group in members),
-            evidence=tuple(
-                f"{all_called(group)} in {name} for at least {seconds_text(since)}"
-                for name, group in members
-            ),
-            cause=(
-                "The ranks call different collectives: a branch depends on the rank or on its "
-                "data, some ranks do not use all parameters, or ranks run different numbers of "
-                "steps. All of them wait until the timeout, 10 to 30 minutes."
-            ),
-            advice=(
-                "Compare the stacks of one rank of each group. TORCH_DISTRIBUTED_DEBUG=DETAIL "
-                "checks every collective and names the mismatch, at a cost in speed."
-            ),
+        places = [place_of(rank, index) for rank in ranks]
+        if any(place is None for place in places):
+            continue
+        since_s = min(wait or 0.0 for wait in waits.values())
+        groups: defaultdict[str, list[Process]] = defaultdict(list)
+        told_apart = _told_apart(ranks, [f"{place}" for place in places])
+        for rank, place in zip(ranks, told_apart, strict=True):
+            groups[place].append(rank)
+        if len(groups) > 1:
+            yield _finding(groups, since_s)
+    yield from _aborted(index)
+
+
+def _aborted(index: Index) -> Iterator[Finding]:
+    """Yield a finding for the first rank of each parent that was aborted in a collective."""
+    seen: list[Process | None] = []
+    for process in index.snapshot.processes:
+        if aborted_in_collective(index, process):
+            head = family_head(index, process)
+            if head in seen:
+                continue
+            seen.append(head)
+            ranks = [process, *ranks_beside(index, process)]
+            yield Finding(
+                rule=RULE,
+                severity=Severity.CRITICAL,
+                process=process.process,
+                summary=f"{called(process)} was aborted (SIGABRT) during a collective of the ranks",
+                evidence=tuple(_last_words(rank) for rank in ranks[:8]),
+                cause=(
+                    "Native code of the collective called abort(). Gloo does that to a rank that "
+                    "receives more bytes than its own tensor holds: likely the ranks gave tensors "
+                    "of a different size or type to one collective, or called different ones. The "
+                    "reason is on the standard error of that rank."
+                ),
+                advice=(
+                    "Compare the calls at the lines above and the shapes of their tensors: pad or "
+                    "drop a last batch that is smaller. TORCH_DISTRIBUTED_DEBUG=DETAIL compares "
+                    "shapes before each collective and raises an error instead, at a cost in speed."
+                ),
+            )
+
+
+def _last_words(rank: Process) -> str:
+    """Where a rank was last seen, and how it ended."""
+    place, line = last_place(rank), called_at(rank)
+    seen = " ".join(filter(None, (place and f"in {place}", line and f"at {line}")))
+    ended = f"ended: {rank.ended.words}" if rank.ended is not None else "still runs"
+    return f"{called(rank)} {ended}" + (f"; last seen {seen}" if seen else "")
+
+
+def _told_apart(ranks: Sequence[Process], places: list[str]) -> list[str]:
+    """The places of the ranks; where the function is the same, by what torch has recorded.
+
+    Only a difference that keeps all of them waiting is told: another group of which they all are
+    part, or another operation, shape or type as the same collective of one group.
+    """
+    if len(set(places)) > 1:
+        return places
+    found = [unfinished(rank) for rank in ranks]
+    known = [each for each in found if each is not None]
+    if len(known) < len(ranks):
+        return places
+    numbers = {number_of(rank) for rank in ranks}
+    if len({each.group for each in known}) > 1:
+        if all(each.ranks is not None and numbers <= each.ranks for each in known):
+            return [f"{p} of group {each.group}" for p, each in zip(places, known, strict=True)]
+        return places
+    if len({each.number for each in known}) > 1:
+        return places
+    if len({each.operation for each in known}) > 1:
+        return [each.operation for each in known]
+    has_one_shape = known[0].operation in ONE_SHAPE
+    if has_one_shape and len({(each.sizes, each.types) for each in known}) > 1:
+        return [f"{p} of {each.types} {each.sizes}" for p, each in zip(places, known, strict=True)]
+    return places
+
+
+def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
+    """Put it into words."""
+    members = sorted(groups.items(), key=lambda item: -len(item[1]))
+    odd = members[-1][1][0]
+    evidence = []
+    for name, group in members:
+        line = called_at(group[0])
+        at = f", called at {line}" if line else ""
+        evidence.append(f"{all_called(group)} in {name} for at least {seconds_text(since_s)}{at}")
+    records = [(group, each) for _, group in members if (each := unfinished(group[0])) is not None]
+    evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
+    cause, advice = _explained(members, [each for _, each in records])
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=odd.process,
+        summary="ranks wait for each other in different collectives: "
+        + ", ".join(f"{len(group)} in {name}" for name, group in members),
+        evidence=tuple(evidence),
+        cause=f"{cause} None of them can go on: they wait until the timeout of the process group.",
+        advice=advice,
+    )
+
+
+def _explained(
+    members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> tuple[str, str]:
+    """Cause and advice, as far as it is known what differs."""
+    places = dict(members)
+    if BACKWARD in places:
+        name, others = next((n, group) for n, group in members if n != BACKWARD)
+        return (
+            "The backward pass of DistributedDataParallel averages gradients by collectives that "
+            f"all ranks have to enter; {all_called(others)} called {name} instead. The ranks "
+            "have run a different number of batches, or a branch on the rank or on its data makes "
+            "only some of them call one of the two.",
+            "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
+            f"Join context), and call {name} on all ranks after the same batch.",
         )
+    if len({each.group for each in records}) > 1:
+        return (
+            "The ranks are part of both process groups and use them in a different order.",
+            "Call the collectives of several groups in the same order on all ranks.",
+        )
+    if len(records) > 1 and len({each.operation for each in records}) == 1:
+        return (
+            "The ranks call the same collective with tensors of a different shape or type.",
+            "Give tensors of one shape and type on all ranks: pad the last batch, or drop it.",
+        )
+    return (
+        "The ranks call different collectives: a branch depends on the rank or on its data, or "
+        "the ranks have made a different number of calls before.",
+        "Compare the lines above: all ranks have to call the same collectives in the same order. "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost "
+        "in speed.",
+    )

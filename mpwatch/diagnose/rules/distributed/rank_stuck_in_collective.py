@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.idle_time import STANDING_S, quiet_s, stands
+from mpwatch.diagnose.analysis.collectives import recorded
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.idle_time import STANDING_S, mean_cpu_percent, quiet_s, stands
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
+from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
 from mpwatch.diagnose.analysis.ranks import (
-    in_collective,
-    is_in_backward,
+    called_at,
+    has_joined,
     joining_for_s,
     joining_groups,
+    place_of,
     rank_groups,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
+from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
+from mpwatch.diagnose.analysis.waits.rank_waits import world_size
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -26,46 +32,58 @@ ALL_STAND_S = 20.0
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
+ALL_INSIDE_S = 30.0
+"""All ranks in one collective without cpu time: a slow network moves some data in this time."""
+WORKING_S = 300.0
+"""Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
+torch 2.1 to 2.13): until then a rank that works is worth knowing, and no more."""
+WORKING_PERCENT = 10.0
+"""CPU use of a rank that works; one that polls stays below it."""
+WORKING_OVER_S = 6.0
+_SAME_STEPS = (
+    "Give all ranks the same number of steps (drop_last, or the Join context of "
+    "DistributedDataParallel)."
+)
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each rank that is elsewhere while the others wait in one collective.
+    """Yield a finding for each rank that is elsewhere while the others wait in collectives.
 
-    Waiting for the slowest rank for a moment is what collectives do: the others have to stand.
+    Waiting for the slowest rank for a moment is what collectives do: the others have to be stalled.
+    Where all ranks are in the same collective and none moves, that is told as well.
     """
     for ranks in rank_groups(index):
-        calls = {rank.process: _collective(rank, index) for rank in ranks}
-        inside = [rank for rank in ranks if calls[rank.process] is not None]
-        late = [rank for rank in ranks if calls[rank.process] is None and _has_stack(rank)]
-        names = {calls[rank.process] for rank in inside}
-        if len(names) != 1:
+        places = {rank.process: place_of(rank, index) for rank in ranks}
+        inside = [rank for rank in ranks if places[rank.process] is not None]
+        late = [rank for rank in ranks if places[rank.process] is None]
+        if not all(map(has_stacks, late)):
             continue
         if len(inside) < len(late) and not _all_stand(late, index):
             continue
         waits = [quiet for rank in inside if (quiet := quiet_s(rank, index)) is not None]
-        if len(waits) < len(inside) or min(waits) < STANDING_S:
+        if not waits or len(waits) < len(inside) or min(waits) < STANDING_S:
             continue
-        gone = [p for p in index.snapshot.processes if p.is_gone and p.role == inside[0].role]
+        gone = [] if late else _gone(ranks, index)
+        names = sorted({f"{places[rank.process]}" for rank in inside})
         if late or gone:
-            yield _finding(inside, late, gone, f"{names.pop()}", min(waits))
+            yield _finding(index, inside, late or gone, " and ".join(names), min(waits))
+        elif len(names) == 1 and _is_whole_job(ranks) and min(waits) >= ALL_INSIDE_S:
+            yield _all_inside(inside, names[0], min(waits))
+    yield from _joining(index)
+
+
+def _joining(index: Index) -> Iterator[Finding]:
+    """Yield a finding for ranks that wait to join the process group."""
     for joining, missing in joining_groups(index):
         since_s = joining_for_s(joining)
-        if since_s >= JOINING_S and all(map(_has_stack, missing)):
+        if since_s >= JOINING_S and all(map(has_stacks, missing)):
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
             told = (
-                _finding(joining, missing, (), "init_process_group", since_s)
+                _finding(index, joining, missing, "init_process_group", since_s)
                 if missing
                 else _not_complete(joining, since_s)
             )
             yield replace(told, severity=severity)
-
-
-def _collective(rank: Process, index: Index) -> str | None:
-    """The collective a rank is in; the backward pass, if it has stood in it for long."""
-    name = in_collective(rank)
-    if name is None and is_in_backward(rank) and (quiet_s(rank, index) or 0.0) >= STANDING_S:
-        return "the backward pass"
-    return name
 
 
 def _all_stand(late: Sequence[Process], index: Index) -> bool:
@@ -73,43 +91,169 @@ def _all_stand(late: Sequence[Process], index: Index) -> bool:
     return all(stands(rank, index, ALL_STAND_S) for rank in late)
 
 
-def _has_stack(rank: Process) -> bool:
-    """Whether anything is known of what it does."""
-    return any(thread.stack for thread in rank.threads)
+def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
+    """The ranks of the same parent that have ended, the first of them first."""
+    head = family_head(index, ranks[0])
+    gone = [
+        p
+        for p in index.snapshot.processes
+        if p.is_gone and p.role == ranks[0].role and has_joined(p) and family_head(index, p) == head
+    ]
+    return sorted(gone, key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
+
+
+def _is_whole_job(ranks: Sequence[Process]) -> bool:
+    """Whether no rank of the group is on another machine, by torch's recorder or WORLD_SIZE."""
+    if len(ranks) < 2:
+        return False
+    sizes = {world_size(rank) for rank in ranks} - {None}
+    sizes |= {len(each.ranks) for rank in ranks for each in recorded(rank) if each.ranks}
+    return bool(sizes) and max(size or 0 for size in sizes) == len(ranks)
 
 
 def _finding(
+    index: Index,
     inside: Sequence[Process],
     late: Sequence[Process],
-    gone: Sequence[Process],
     collective: str,
     since_s: float,
 ) -> Finding:
-    """Put it into words."""
-    culprits = late or gone
-    evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
-    if late:
-        evidence.append(f"not there: {merge(late).sentence} ({all_called(late)})")
-        evidence += [f"{called(rank)}: {rank.doing}" for rank in late[:2] if rank.doing]
-    evidence += [f"{called(p)} ended: {p.ended.words}" for p in gone[:3] if p.ended is not None]
+    """Put into words which ranks are missing, and where they are instead.
+
+    Args:
+        index: The job.
+        inside: Ranks that wait.
+        late: Those that are not there: all alive or all ended.
+        collective: What the others wait in.
+        since_s: For how long at least.
+    """
+    lines = sorted({line for rank in inside if (line := called_at(rank))})
+    at = f", called at {' and '.join(lines[:2])}" if lines else ""
+    evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}{at}"]
+    alive = [rank for rank in late if rank.ended is None]
+    if alive:
+        evidence.append(f"not there: {merge(alive).sentence} ({all_called(alive)})")
+        evidence += [f"{called(rank)}: {rank.doing}" for rank in alive[:2] if rank.doing]
+    evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
+    evidence += _record_words([*inside[:1], *late[:2]])
+    reasons = [_whereabouts(rank, index) for rank in late[:2]]
+    is_working = all(each.is_working for each in reasons)
+    severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
+    if is_working and since_s < WORKING_S:
+        severity = Severity.INFO
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL if since_s >= 60 or not late else Severity.WARNING,
-        process=culprits[0].process,
+        severity=severity,
+        process=late[0].process,
         summary=(
             f"{counted(len(inside), 'rank')} {'waits' if len(inside) == 1 else 'wait'} in "
-            f"{collective} for {all_called(culprits)}"
+            f"{collective} for {all_called(late)}"
         ),
         evidence=tuple(evidence),
         cause=(
-            "A collective ends when all ranks are in it. One is late or gone: it loads data, "
-            "writes a checkpoint, caught an exception, or had one batch less. The rank whose "
-            "timeout is reported later is a victim; the one that is elsewhere is the cause."
+            f"{collective} ends when all ranks have entered it. "
+            + " ".join(each.words for each in reasons)
+            + " The ranks that wait are not the cause, whichever of them reports a timeout."
+        ),
+        advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
+    )
+
+
+class _Whereabouts(NamedTuple):
+    """What keeps a rank from a collective, as far as that was observed."""
+
+    words: str
+    advice: str
+    is_working: bool = False
+
+
+def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
+    """Where a rank is while the others wait for it."""
+    name, line = called(rank), called_at(rank)
+    at = f" at {line}" if line else ""
+    if rank.ended is not None:
+        if death_of(rank.ended) == "normal":
+            return _Whereabouts(
+                f"{name} has ended with status 0: it has made fewer calls than the others.",
+                _SAME_STEPS,
+            )
+        return _Whereabouts(
+            f"{name} has ended: {rank.ended.words}.",
+            "Find out why it ended: its own error is the cause, those of the others follow.",
+        )
+    if rank.sample.state in ("T", "t"):
+        held = "by a debugger" if rank.sample.state == "t" else "by a signal"
+        return _Whereabouts(
+            f"{name} is stopped {held}{at}.", f"Let it go on: kill -CONT {rank.pid}."
+        )
+    if main_shape(rank) == "waits-for-batch":
+        return _Whereabouts(
+            f"{name} waits for a batch of its DataLoader.",
+            "Look at the workers of that rank: what they wait for keeps all ranks waiting.",
+        )
+    if stands(rank, index):
+        return _Whereabouts(
+            f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}.",
+            f"Find out what {name} waits for{at}. What only one rank does (a checkpoint, a "
+            "download, a validation) has to end before the timeout of the process group, and a "
+            "collective that the others call has to be called by this rank as well.",
+        )
+    if not _is_working(rank, index):
+        return _Whereabouts(
+            f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
+            " then.",
+            f"Find out what {name} waits for{at}, and why it does not go on from there.",
+        )
+    return _Whereabouts(
+        f"{name} is still working{at}.",
+        f"If it is meant to do that alone, set a timeout of the process group that is longer than"
+        f" it takes, or share the work between the ranks. {_SAME_STEPS}",
+        is_working=True,
+    )
+
+
+def _is_working(rank: Process, index: Index) -> bool:
+    """Whether a rank uses the cpu, over the last seconds or, if that is not known, just now."""
+    percent = mean_cpu_percent(rank, index.history, WORKING_OVER_S)
+    if percent is None:
+        thread = main_thread(rank)
+        return thread is not None and thread.state == "R"
+    return percent >= WORKING_PERCENT
+
+
+def _record_words(ranks: Sequence[Process]) -> list[str]:
+    """What torch has recorded of each rank, newest collectives of at most two groups."""
+    return [
+        f"recorded by {called(rank)}: {each.words}"
+        for rank in ranks
+        for each in sorted(recorded(rank), key=lambda each: not each.is_unfinished)[:2]
+    ]
+
+
+def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> Finding:
+    """Put into words that all ranks of a job are in one collective that does not end."""
+    lines = sorted({line for rank in inside if (line := called_at(rank))})
+    evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
+    evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=inside[0].process,
+        summary=f"all {len(inside)} ranks are in {collective}, and none of them goes on",
+        evidence=(*evidence, *_record_words(inside[:3])),
+        cause=(
+            f"All ranks of the job have called {collective}, and no data moves between them. "
+            + (
+                "They called it at different lines, so it may not be the same call for all."
+                if len(lines) > 1
+                else "Possible: the calls belong to different process groups, or the ranks have "
+                "made a different number of calls; or the network between them fails."
+            )
         ),
         advice=(
-            "Look at the stack of the rank that is not there. Give all ranks the same number of "
-            "steps (drop_last, or the Join context), let exceptions end the rank, and raise the "
-            "timeout only for phases known to be long, as it also delays the report of a hang."
+            "Compare the stacks of the ranks and the groups they pass. "
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a "
+            "cost in speed."
         ),
     )
 

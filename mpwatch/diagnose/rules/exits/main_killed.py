@@ -44,9 +44,11 @@ def check(index: Index) -> Iterator[Finding]:
 def _finding(index: Index, process: Process, ended: Ended) -> Finding:
     """Describe the exit."""
     is_short, room = _machine(index.snapshot)
+    kills = oom_kills(index)
+    may_be_kernel = is_short or kills is None
     evidence = [
         f"{called(process)} ended by {ended.words}",
-        _counted(oom_kills(index)),
+        _counted(kills),
         *room,
         *_others(index.snapshot, process, ended),
         *last_seen(process),
@@ -59,18 +61,25 @@ def _finding(index: Index, process: Process, ended: Ended) -> Finding:
         rule=RULE,
         severity=Severity.WARNING if is_short else Severity.INFO,
         process=process.process,
-        summary=f"{called(process)} was ended by SIGKILL; who sent it is unknown",
+        summary=f"{called(process)} was ended by SIGKILL; the sender is unknown",
         evidence=tuple(evidence),
         cause=(
-            "Possible senders: a user (kill -9), a scheduler enforcing a time or memory limit, a "
-            "container runtime stopping the container, or the kernel's out-of-memory killer. The "
-            "kernel does not record the sender. SIGKILL cannot be caught: exit status 137, no "
-            "traceback, no cleanup."
+            "Possible senders: a user (kill -9), a scheduler that enforces a limit, or a container "
+            "runtime that stops the container"
+            + ("; also the kernel's out-of-memory killer. " if may_be_kernel else ". ")
+            + "The kernel does not record the sender. SIGKILL cannot be caught: exit status 137, "
+            "no traceback, no cleanup."
         ),
         advice=(
             "If the kill was not deliberate, ask the scheduler for the reason (sacct, kubectl "
-            "describe pod, docker inspect) and search the kernel log (dmesg) for 'Out of memory'. "
-            "To stop a job, send SIGTERM first, so that it can save its state and stop its workers."
+            "describe pod, docker inspect)"
+            + (
+                " and search the kernel log (dmesg) for 'Out of memory'. "
+                if may_be_kernel
+                else ". "
+            )
+            + "To stop a job, send SIGTERM first, so that it can save its state and stop its "
+            "workers."
         ),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
+from mpwatch.diagnose.analysis.rank_exits import last_place
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
@@ -48,6 +49,11 @@ def _finding(snapshot: Snapshot, process: Process, since_s: float) -> Finding:
     stuck = [t.name for t in process.threads if t.waits_on and t.waits_on.kind == "pipe-write"]
     if stuck:
         evidence.append(f"thread {stuck[0]} is blocked writing to a pipe that no process reads")
+    where = (
+        "in worker_init_fn"
+        if process.role == "loader-worker"
+        else "at the start of the function that the process runs"
+    )
     holds_gpu = bool(process.gpus) or _gpu_fds(process) > 0
     return Finding(
         rule=RULE,
@@ -55,18 +61,35 @@ def _finding(snapshot: Snapshot, process: Process, since_s: float) -> Finding:
         process=process.process,
         summary=f"{called(process)} has outlived {was} by {seconds_text(since_s)}",
         evidence=tuple(evidence),
-        cause=(
-            "Child processes are not notified when their parent is killed: daemon=True only acts "
-            "at a clean exit. A DataLoader worker checks for its parent every 5 s, but not during "
-            "__getitem__, and not while it is blocked writing a batch to a pipe whose only "
-            "remaining read end is its own."
-        ),
+        cause=_cause(process, is_stuck=bool(stuck)),
         advice=(
             f"Stop it: kill {process.pid} (SIGTERM first, then SIGKILL). To prevent it, stop "
             "jobs with SIGTERM or by their control group, or call prctl(PR_SET_PDEATHSIG, SIGKILL) "
-            "in worker_init_fn; that also kills workers when the thread that started them exits."
+            f"{where}; that also kills it when the thread that started it exits."
         ),
     )
+
+
+def _cause(process: Process, *, is_stuck: bool) -> str:
+    """Why this process did not end with its parent."""
+    cause = (
+        "Child processes are not notified when their parent is killed: daemon=True only acts at a "
+        "clean exit."
+    )
+    if process.role == "loader-worker":
+        cause += (
+            " A DataLoader worker checks for its parent every 5 s, but not during __getitem__"
+            + (
+                ", and not while it is blocked writing a batch to a pipe whose only remaining read "
+                "end is its own."
+                if is_stuck
+                else "."
+            )
+        )
+    place = last_place(process)
+    if place is not None:
+        cause += f" This one was last seen in {place}, with the other ranks of the job."
+    return cause
 
 
 def _held(process: Process) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
 RULE = "pids-limit"
@@ -30,11 +29,27 @@ def check(index: Index) -> Iterator[Finding]:
         who = "a process of the job" if process is None else called(process)
         evidence = (*evidence_of(entry), *_numbers(index.snapshot, near))
         words = f"{who} cannot start a thread or process"
-        yield _finding(words, evidence, Severity.CRITICAL, None, entry.process)
+        cause = _CAUSE if near is not None else _CAUSE_UNKNOWN
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=entry.process,
+            summary=words,
+            evidence=evidence,
+            cause=cause,
+            advice=_advice(index.snapshot),
+        )
         return
     if near is not None:
-        words = f"{near.used:.0f} of {near.limit:.0f} pids of the control group are in use"
-        yield _finding(words, _numbers(index.snapshot, near), near.severity, near.eta_s, None)
+        yield Finding(
+            rule=RULE,
+            severity=near.severity,
+            summary=f"{near.used:.0f} of {near.limit:.0f} pids of the control group are in use",
+            evidence=_numbers(index.snapshot, near),
+            cause=_CAUSE,
+            advice=_advice(index.snapshot),
+            eta_s=near.eta_s,
+        )
 
 
 def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
@@ -45,7 +60,8 @@ def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
     lines = []
     if most:
         total = sum(p.sample.thread_count or 0 for p in snapshot.living())
-        lines.append(f"this job has {total} threads in {len(snapshot.living())} processes")
+        processes = counted(len(snapshot.living()), "process", "processes")
+        lines.append(f"this job has {total} threads in {processes}")
         lines.append("most threads: " + ", ".join(f"{who} {count}" for count, who in most))
     if near is not None:
         lines.append(f"{near.used:.0f} of {near.limit:.0f} pids in use")
@@ -53,29 +69,31 @@ def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _finding(
-    summary: str,
-    evidence: tuple[str, ...],
-    severity: Severity,
-    eta_s: float | None,
-    process: ProcessId | None,
-) -> Finding:
-    """Describe the limit."""
-    return Finding(
-        rule=RULE,
-        severity=severity,
-        process=process,
-        summary=summary,
-        evidence=evidence,
-        cause=(
-            "Every thread uses one pid. Pids are limited per control group (pids.max), per user "
-            "(RLIMIT_NPROC, over all jobs) and by the kernel. Numeric libraries start one thread "
-            "per core in every worker."
-        ),
-        advice=(
-            "Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 in the workers' environment before "
-            "the first import (each worker then computes on one core), start fewer workers, or "
-            "raise the container's limit (docker --pids-limit)."
-        ),
-        eta_s=eta_s,
+def _advice(snapshot: Snapshot) -> str:
+    """How to start fewer threads, without a setting that all processes have already."""
+    limit = snapshot.host.cgroup.pids_limit if snapshot.host.cgroup is not None else None
+    higher = "" if limit is None else ", or raise the container's limit (docker --pids-limit)"
+    cpus = snapshot.host.usable_cpus or snapshot.host.cpu_count or 1
+    has_pools = any(
+        (process.sample.thread_count or 0) > cpus
+        and process.sample.environment.get("OMP_NUM_THREADS") != "1"
+        for process in snapshot.living()
     )
+    if not has_pools:
+        return f"Start fewer processes and threads{higher}."
+    return (
+        "Numeric libraries start a thread for each core in every process: set OMP_NUM_THREADS=1 "
+        "and OPENBLAS_NUM_THREADS=1 before the first import (each process then computes on one "
+        f"core). Or start fewer processes{higher}."
+    )
+
+
+_CAUSE = (
+    "Every process and every thread uses one pid, and the control group of the job allows only so "
+    "many (pids.max)."
+)
+_CAUSE_UNKNOWN = (
+    "The kernel refuses a new thread at the limit of the control group (pids.max), of the user "
+    "(ulimit -u, over all jobs), of the host (threads-max), or where no memory is left for its "
+    "stack. The control group was not near its limit in the last sample, or has none."
+)

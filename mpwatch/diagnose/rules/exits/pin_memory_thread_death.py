@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -23,7 +23,8 @@ def check(index: Index) -> Iterator[Finding]:
     seen = set()
     for entry in tagged(index.snapshot, RULE):
         seen.add(entry.process)
-        yield _finding(index.snapshot.get(entry.process), evidence_of(entry))
+        process = index.snapshot.get(entry.process)
+        yield _finding(process, evidence_of(entry), "Fix the error above.")
     for owner, _ in loader_owners(index):
         if owner.process not in seen and _waits_for_pinned(owner) and not _has_pin_thread(owner):
             waited = quiet_s(owner, index)
@@ -31,9 +32,10 @@ def check(index: Index) -> Iterator[Finding]:
             yield _finding(
                 owner,
                 (
-                    f"main has been waiting in queue.Queue.get, called by the DataLoader{since}",
-                    f"none of its {len(owner.threads)} threads is the pin-memory thread",
+                    f"main waits in queue.Queue.get, called by the DataLoader{since}",
+                    f"no pin-memory thread among its {counted(len(owner.threads), 'thread')}",
                 ),
+                "Read the thread's traceback on standard error, above main's message.",
             )
 
 
@@ -55,7 +57,7 @@ def _has_pin_thread(owner: Process) -> bool:
     return any(calls(t.stack, "pin_memory.py:_pin_memory_loop") for t in owner.threads)
 
 
-def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:
+def _finding(process: Process | None, evidence: tuple[str, ...], fix: str) -> Finding:
     """Describe the missing thread."""
     who = called(process) if process is not None else "a process of the job"
     return Finding(
@@ -65,13 +67,12 @@ def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:
         summary=f"the pin-memory thread of {who} has exited",
         evidence=evidence,
         cause=(
-            "This thread unpickles batches outside its error handling. An error there (out of "
-            "descriptors, a failed mapping, a killed worker) ends the thread, and the traceback "
-            "goes to standard error only. Main notices within 5 s, but does not report the reason."
+            "This thread unpickles batches outside its error handling. An error there ends the "
+            "thread, and its traceback goes to standard error only. Main notices within 5 s that "
+            "the thread has exited, but does not report the reason."
         ),
         advice=(
-            "Look for the thread's traceback on standard error, above main's message, and read "
-            "the other findings. With pin_memory=False the error is raised in main with its full "
-            "traceback; transfers to the GPU are then slower."
+            f"{fix} With pin_memory=False the error is raised in main with its full traceback; "
+            "transfers to the GPU are then slower."
         ),
     )

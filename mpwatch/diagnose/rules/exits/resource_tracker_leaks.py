@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, of_role
+from mpwatch.diagnose.analysis.process_queries import called, counted, of_role
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import seconds_text
 
@@ -31,17 +31,20 @@ def check(index: Index) -> Iterator[Finding]:
             rule=RULE,
             severity=Severity.INFO,
             process=tracker.process,
-            summary=f"{called(tracker)} will clean up after {called(main)}: {main.ended.words}",
+            summary=(
+                f"{called(main)} exited without cleaning up ({main.ended.words}); "
+                f"{called(tracker)} will remove what is left"
+            ),
             evidence=(
                 f"{called(main)} ended: {main.ended.words}",
                 f"the tracker still runs "
                 f"{seconds_text(index.snapshot.at_s - main.ended.at_s)} later",
-                f"{semaphores} named semaphores are left",
+                *((f"{counted(semaphores, 'named semaphore')} left",) if semaphores else ()),
             ),
             cause=(
-                "'There appear to be leaked semaphore objects' is a symptom, not the cause: main "
-                "exited without running its finalizers. The tracker removes the leftover objects "
-                "when the last process that holds its pipe has exited."
+                "Main did not run its finalizers. The tracker removes its leftover objects when "
+                "the last process that holds the tracker's pipe has exited, and then prints 'There "
+                "appear to be leaked semaphore objects': a symptom of main's exit, not its cause."
             ),
             advice=(
                 "Find out how main exited. Do not kill the tracker: the objects would stay in "

@@ -50,9 +50,9 @@ def _finding(
         summary=f"a shared_memory block used by {all_called(users)} was removed",
         evidence=evidence,
         cause=(
-            "Attaching registers a block with the resource tracker of the attaching program. When "
-            "that program exits, its tracker unlinks the block although other processes still use "
-            "it. A later attach raises FileNotFoundError."
+            "The block has no name any more, so a later attach raises FileNotFoundError. Either "
+            "the program unlinked it, or a resource tracker did: attaching registers a block with "
+            "the tracker of the attaching program, which unlinks the block when that program exits."
         ),
         advice=(
             "Attach with SharedMemory(name, track=False) from Python 3.13 on; before that, "

@@ -21,7 +21,18 @@ from mpwatch.diagnose.analysis.exits import (
     parent_fate,
 )
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import GAP_TICKS, WORK_ROLES, called, family_head
+from mpwatch.diagnose.analysis.process_queries import (
+    GAP_TICKS,
+    WORK_ROLES,
+    all_called,
+    called,
+    family_head,
+)
+from mpwatch.diagnose.analysis.rank_exits import (
+    exception_of,
+    failed_for_a_peer,
+    left_before,
+)
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
@@ -29,6 +40,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import seconds_text
 
 RULE = "worker-exited-unexpectedly"
 IN_A_ROW = 4
@@ -54,19 +66,66 @@ def check(index: Index) -> Iterator[Finding]:
             alike[None if head is None else head.process, ended.words].append((process, ended))
     for members in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
-        members.sort(key=lambda member: (member[1].at_s, member[0].pid))
+        members.sort(key=lambda member: _order(index, *member))
         process, ended = members[0]
+        left = left_before(index, process, ended)
+        if left is not None and left.ended is not None and death_of(left.ended) != "normal":
+            continue  # told of the rank that ended first
         is_doubtful = _may_be_interrupted(index, members)
         if _may_be_the_first(index, process, ended) or (
             is_doubtful and not _has_settled(index, process, ended)
         ):
             continue
         found = _finding(index, process, ended, members)
-        if (head := _keeps_replacing(index, members)) is not None:
+        if left is not None:
+            found = _left_by(index, found, left, members)
+        elif (head := _keeps_replacing(index, members)) is not None:
             found = _in_a_row(index.snapshot, found, head, members)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, members))
         yield found
+
+
+def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, int]:
+    """Sort ranks that failed because of another rank behind that one, and all others by time."""
+    is_effect = failed_for_a_peer(index, process) and exception_of(index, process) is not None
+    return is_effect, ended.at_s, process.pid
+
+
+def _left_by(
+    index: Index, found: Finding, left: Process, members: Sequence[tuple[Process, Ended]]
+) -> Finding:
+    """The finding about a rank that ended normally, after which the other ranks failed."""
+    process, ended = members[0]
+    at_s = left.ended.at_s if left.ended is not None else ended.at_s
+    others = [called(other) for other, _ in members]
+    names = all_called(other for other, _ in members)
+    is_told = exception_of(index, process) is not None
+    return replace(
+        found,
+        process=left.process,
+        summary=(
+            f"{called(left)} ended first, with status 0, and {names} failed"
+            f" {seconds_text(max(0.0, ended.at_s - at_s))} later: {ended.words}"
+        ),
+        evidence=(
+            f"{called(left)} ended: {left.ended.words if left.ended is not None else ''}",
+            *last_seen(left),
+            *(each for each in found.evidence if not each.startswith("so did ")),
+            *((f"so did {len(others) - 1} more",) if len(others) > 1 else ()),
+        ),
+        cause=(
+            ("" if is_told else "Likely: ")
+            + f"{called(left)} left the process group while {called(process)} still called"
+            " collectives, which fail when the connection to a rank is closed. It has run fewer"
+            " steps than the others: its share of the data is smaller, or it left its loop early."
+        ),
+        advice=(
+            "Give all ranks the same number of steps (DistributedSampler with drop_last, or the"
+            " Join context of DistributedDataParallel), and let all of them pass a barrier before"
+            " they end."
+        ),
+    )
 
 
 def _may_be_interrupted(index: Index, members: Sequence[tuple[Process, Ended]]) -> bool:
@@ -260,12 +319,13 @@ def _in_a_row(
 
 
 def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
-    """The last exception or explicit exit that the hook reported, with the line."""
-    told = [
-        entry
-        for entry in snapshot.log
-        if entry.process == process.process
-        and (entry.kind == "exception" or (entry.kind == "exit" and entry.details.get("how")))
+    """The last exception that the hook reported, else an explicit exit, with the line.
+
+    A launcher's wrapper may turn an exception into `SystemExit`, which is the later of the two.
+    """
+    own = [entry for entry in snapshot.log if entry.process == process.process]
+    told = [entry for entry in own if entry.kind == "exception"] or [
+        entry for entry in own if entry.kind == "exit" and entry.details.get("how")
     ]
     return evidence_of(told[-1]) if told else ()
 

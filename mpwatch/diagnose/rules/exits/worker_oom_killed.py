@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
-from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence
+from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence, oom_kills
 from mpwatch.diagnose.analysis.forecast import Approach, approach, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
@@ -30,7 +30,7 @@ def check(index: Index) -> Iterator[Finding]:
     reasons = memory_evidence(index) if killed else ()
     if reasons:
         for process, ended in killed:
-            yield _finding(index.snapshot, process, ended, reasons)
+            yield _finding(index, process, ended, reasons)
     elif (near := _approach(index)) is not None:
         yield _forecast(index.snapshot, near)
 
@@ -70,16 +70,17 @@ def _forecast(snapshot: Snapshot, near: Approach) -> Finding:
             *near.trend_words("memory", "B"),
             "largest: " + ", ".join(f"{who} {bytes_text(held)}" for held, who in most),
         ),
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=f"At the limit the kernel's out-of-memory killer ends a process. {_CAUSE}",
+        advice=_advice(snapshot),
         eta_s=near.eta_s,
     )
 
 
-def _finding(
-    snapshot: Snapshot, process: Process, ended: Ended, reasons: tuple[str, ...]
-) -> Finding:
+def _finding(index: Index, process: Process, ended: Ended, reasons: tuple[str, ...]) -> Finding:
     """Describe the kill."""
+    snapshot, kills = index.snapshot, oom_kills(index)
+    was_counted = bool(kills)
+    counted_words = "" if was_counted else f"{_NO_COUNT if kills is None else _NONE_COUNTED} "
     evidence = [f"{called(process)} ended by {ended.words}", *reasons]
     if process.private_bytes is not None:
         evidence.append(
@@ -98,21 +99,41 @@ def _finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
-        summary=f"{called(process)} was killed because memory ran out",
+        summary=(
+            f"{called(process)} was killed{'' if was_counted else ', probably'} because memory "
+            "ran out"
+        ),
         evidence=tuple(evidence),
-        cause=_CAUSE,
-        advice=_ADVICE,
+        cause=f"{_KILLER if was_counted else _LIKELY} {counted_words}{_CAUSE}",
+        advice=_advice(snapshot),
     )
 
 
+def _advice(snapshot: Snapshot) -> str:
+    """How to use less memory, with the DataLoader's parameters where it has workers."""
+    has_loader = any(process.role == "loader-worker" for process in snapshot.processes)
+    return f"Use less memory: {_LESS_LOADER if has_loader else _LESS}. {_ADVICE}"
+
+
+_KILLER = "The kernel's out-of-memory killer chose this process."
+_LIKELY = (
+    "The control group was near its memory limit when this process got SIGKILL, the signal of the "
+    "kernel's out-of-memory killer."
+)
+_NO_COUNT = "The kernel's count of such kills could not be read."
+_NONE_COUNTED = "Up to the last reading the kernel had counted no such kill."
 _CAUSE = (
-    "The kernel's out-of-memory killer chose this process. Main and its workers have similar "
-    "scores, so the victim is not necessarily the process that grew. The memory of a control "
-    "group includes shared memory in /dev/shm."
+    "Processes of similar size have similar scores, so the victim is not necessarily the process "
+    "that grew. The memory of a control group includes shared memory in /dev/shm."
+)
+_LESS = (
+    "fewer processes, bounded caches and queues, numpy arrays instead of lists of Python objects"
+)
+_LESS_LOADER = (
+    "fewer workers or a lower prefetch_factor (less read-ahead), bounded caches, numpy arrays "
+    "instead of lists of Python objects in the dataset"
 )
 _ADVICE = (
-    "Use less memory: fewer workers or a lower prefetch_factor (less read-ahead), bounded "
-    "caches, numpy arrays instead of lists of Python objects in the dataset. Or raise "
-    "the container's limit. The kernel log (dmesg) names the victim and its memory. "
+    "Or raise the container's limit. The kernel log (dmesg) names the victim and its memory. "
     "oom_score_adj only selects another victim; it does not prevent the kill."
 )

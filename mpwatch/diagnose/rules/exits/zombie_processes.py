@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
+from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.idle_time import quiet_s, stands
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "zombie-processes"
@@ -18,10 +23,73 @@ LASTING_S = 10.0
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield one finding when `MANY` zombies have existed for `LASTING_S`.
+    """Yield a finding for many zombies, and for children that failed and were not joined.
 
     One or two zombies between an exit and its join are normal.
     """
+    yield from _many(index)
+    yield from _failed(index)
+
+
+def _failed(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each parent that has not joined children that failed.
+
+    Of a child that had ended before it was first read, the kernel keeps neither command nor stack:
+    its role is not known, and no other rule is about it.
+    """
+    unjoined: defaultdict[ProcessId, list[tuple[Process, Ended]]] = defaultdict(list)
+    for child in index.snapshot.processes:
+        ended, parent = child.ended, child.parent
+        if ended is None or parent is None or child.sample.state != "Z" or child.role != "other":
+            continue
+        is_old = index.snapshot.at_s - ended.at_s >= LASTING_S
+        if is_old and death_of(ended) in ("failed", "killed", "crash"):
+            unjoined[parent].append((child, ended))
+    for identity, children in unjoined.items():
+        parent_process = index.snapshot.get(identity)
+        if parent_process is not None and not parent_process.is_gone:
+            yield _unjoined(index, parent_process, children)
+
+
+def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, Ended]]) -> Finding:
+    """Put into words that children of a process have failed, and that it has not joined them."""
+    ordered = sorted(children, key=lambda pair: (pair[1].at_s, pair[0].process.start_ticks))
+    first, ended = ordered[0]
+    is_stalled = stands(parent, index)
+    names = all_called(child for child, _ in ordered)
+    evidence = [f"{called(child)} ended: {end.words}" for child, end in ordered[:4]]
+    evidence.append(
+        f"{called(parent)} has not collected the exit status for at least "
+        f"{seconds_text(index.snapshot.at_s - ended.at_s)}"
+    )
+    if is_stalled:
+        quiet = seconds_text(quiet_s(parent, index) or 0.0)
+        evidence.append(f"{called(parent)} has made no progress for {quiet}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_stalled else Severity.INFO,
+        process=first.process,
+        subject="failed",
+        summary=f"{called(parent)} has not joined {names}: {ended.words}",
+        evidence=tuple(evidence),
+        cause=(
+            f"The exit status of a child stays with the kernel until its parent asks for it, and "
+            f"{called(parent)} has not asked."
+            + (
+                " Possible: it waits for something that this child was to send or to do."
+                if is_stalled
+                else ""
+            )
+        ),
+        advice=(
+            "Read the standard error of the job for what the child printed last. Join children, or "
+            "check exitcode at intervals, and end the job when one has failed."
+        ),
+    )
+
+
+def _many(index: Index) -> Iterator[Finding]:
+    """Yield one finding when `MANY` zombies have existed for `LASTING_S`."""
     series = index.history.of_host("zombies")
     if not series or series[-1].value < MANY:
         return

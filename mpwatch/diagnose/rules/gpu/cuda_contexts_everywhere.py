@@ -1,4 +1,4 @@
-"""Processes hold GPU memory that should not be on that GPU."""
+"""Processes hold a CUDA context on a GPU that they need not use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -14,11 +14,11 @@ from mpwatch.model.units import bytes_text
 
 RULE = "cuda-contexts-everywhere"
 STRAY_BYTES = 2 * 2**30
-"""A context alone takes 0.3 to 0.6 GiB; a rank that computes there takes more."""
+"""A context alone takes 0.3 to 0.6 GiB; a rank that computes on a GPU takes more."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for workers on a GPU, and for ranks with a small stake on a second one."""
+    """Yield a finding for workers on a GPU, and for processes with just a context on another."""
     on_gpu: defaultdict[ProcessId, list[tuple[int, int | None]]] = defaultdict(list)
     processes: dict[ProcessId, Process] = {}
     for process in index.snapshot.living():
@@ -30,13 +30,18 @@ def check(index: Index) -> Iterator[Finding]:
         held = sum(memory or 0 for p in workers for _, memory in on_gpu[p.process])
         yield _finding(
             workers,
-            f"{len(workers)} DataLoader workers hold {bytes_text(held)} of GPU memory",
+            f"{counted(len(workers), 'DataLoader worker holds', 'DataLoader workers hold')} "
+            f"{bytes_text(held)} of GPU memory",
             "workers",
         )
     strays = [processes[p] for p, uses in on_gpu.items() if _has_stray(processes[p], uses)]
     if strays:
         count = len(strays)
-        yield _finding(strays, f"{count} processes hold a context on a second GPU", "strays")
+        yield _finding(
+            strays,
+            f"{counted(count, 'process holds', 'processes hold')} a CUDA context on a second GPU",
+            "strays",
+        )
 
 
 def _has_stray(process: Process, uses: list[tuple[int, int | None]]) -> bool:
@@ -48,26 +53,39 @@ def _has_stray(process: Process, uses: list[tuple[int, int | None]]) -> bool:
 
 
 def _finding(processes: list[Process], summary: str, subject: str) -> Finding:
-    """Put it into words."""
+    """Describe the contexts and their memory."""
     uses = [
-        f"{process.label}: "
+        f"{called(process)}: "
         + ", ".join(f"gpu{u.index} {bytes_text(u.memory_bytes)}" for u in process.gpus)
         for process in processes[:4]
     ]
+    more = (f"and {len(processes) - 4} more",) if len(processes) > 4 else ()
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=processes[0].process,
         subject=subject,
         summary=summary,
-        evidence=(all_called(processes), *uses),
-        cause=(
-            "A CUDA context costs 0.3 to 0.6 GiB for each process and device. Workers make one by "
-            "unpickling CUDA tensors or calling set_device; ranks by torch.load without "
-            "map_location, or by threads that use the default device 0."
-        ),
-        advice=(
-            "Keep workers on the CPU and move batches in main; set CUDA_VISIBLE_DEVICES for each "
-            "rank, or set_device in every thread; load checkpoints with map_location."
-        ),
+        evidence=(*uses, *more),
+        cause=f"A CUDA context costs 0.3 to 0.6 GiB for each process and GPU. {_CAUSES[subject]}",
+        advice=_ADVICE[subject],
     )
+
+
+_CAUSES = {
+    "workers": (
+        "A worker creates one when it unpickles a CUDA tensor, calls torch.cuda.set_device, or "
+        "moves a tensor to the GPU."
+    ),
+    "strays": (
+        "A process creates one on a second GPU when it calls torch.load without map_location, or "
+        "when a thread uses the default device 0."
+    ),
+}
+_ADVICE = {
+    "workers": "Use only the CPU in workers, and move batches to the GPU in main.",
+    "strays": (
+        "Set CUDA_VISIBLE_DEVICES to one GPU for each process (it then sees it as device 0), or "
+        "call torch.cuda.set_device in every thread; load checkpoints with map_location."
+    ),
+}

@@ -14,11 +14,11 @@ RULE = "cuda-ipc-counter-files-and-events"
 COUNTER_FILE_BYTES = 10_000 * 8
 """10,000 counters of 8 bytes in each file (CudaIPCTypes.h, torch 2.13)."""
 EVENTS_LIMIT = 1000
-"""Events between processes, after which a send synchronises the stream (CudaIPCTypes.h)."""
+"""Interprocess events, beyond which a send synchronises the stream (CudaIPCTypes.h, torch 2.13)."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each sender with many counter files or too many sends in flight."""
+    """Yield a finding for each sender with several counter files or too many sends in flight."""
     for process in index.snapshot.living():
         lent = cuda_lent(process)
         if lent is not None and lent.synchronised and lent.unreleased >= EVENTS_LIMIT:
@@ -56,12 +56,15 @@ def _finding(process: Process, *evidence: str) -> Finding:
         rule=RULE,
         severity=Severity.WARNING,
         process=process.process,
-        summary=f"{called(process)} has very many CUDA tensors in flight",
+        summary=f"{called(process)} has sent very many CUDA tensors that are not released yet",
         evidence=evidence,
         cause=(
-            "Each sent CUDA tensor uses a counter, and a counter file is freed only when all of "
-            "its counters are. Beyond 1000 sends in flight, every further send silently "
-            "synchronises the stream."
+            "Each CUDA tensor sent uses a reference counter until its receiver deletes it, and a "
+            "file of counters is freed only when all of them are free. Beyond 1000 unreleased "
+            "tensors each further send waits for the GPU (it synchronises the stream)."
         ),
-        advice="Send fewer and larger tensors, bound the queue, and drop received ones early.",
+        advice=(
+            "Send fewer and larger tensors, bound the queue (the producer then waits for its "
+            "consumers), and delete received tensors early."
+        ),
     )

@@ -1,4 +1,4 @@
-"""Sent CUDA memory never comes back to its producer."""
+"""CUDA memory that a process sent is not released by its receivers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mpwatch.diagnose.analysis.forecast import Forecast, forecast
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process
@@ -19,21 +19,22 @@ BLOCKS_LIMIT = 1000
 """Freed blocks still held by receivers, beyond which freeing slows down (CudaIPCTypes.h)."""
 WORTH_TELLING = 100
 OLD_S = 30.0
-"""A receiver that is a little behind has let go of what was sent so long ago."""
+"""A receiver that is only a little behind has released what was sent this long ago."""
 _CAUSE = (
-    "A block freed by the producer stays reserved until the consumer's counter is zero. Messages "
-    "never unpickled, slow or crashed consumers and views that live on keep it."
+    "A block that the producer has freed stays reserved until its receiver releases it. It is not "
+    "released while the message has not been unpickled, while the tensor or a view of it is "
+    "referenced, or if the receiver crashed."
 )
 _ADVICE = (
-    "Delete received tensors at once, consume each message exactly once, and call "
-    "torch.cuda.ipc_collect() now and then; it synchronises."
+    "Delete received tensors as soon as possible, unpickle each message exactly once, and call "
+    "torch.cuda.ipc_collect() in the producer now and then (it waits for the GPU)."
 )
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each that said so, or gets back ever fewer of the tensors it sends."""
-    heard = list(
-        told(
+    """Yield a finding for each process that torch warned, or whose unreleased tensors increase."""
+    reports = list(
+        reported(
             index.snapshot,
             RULE,
             summary="holds more than 1000 freed CUDA blocks that consumers have not released",
@@ -42,19 +43,19 @@ def check(index: Index) -> Iterator[Finding]:
             severity=Severity.WARNING,
         )
     )
-    yield from heard
+    yield from reports
     for process in index.snapshot.living():
-        if all(finding.process != process.process for finding in heard):
+        if all(finding.process != process.process for finding in reports):
             yield from _growing(process, index.history)
 
 
 def _growing(process: Process, history: History) -> Iterator[Finding]:
-    """More and more of what one process sent is not released."""
+    """The finding for a process whose sent and unreleased tensors increase."""
     lent = cuda_lent(process)
     if lent is None or lent.unreleased < WORTH_TELLING or (lent.oldest_s or 0.0) < OLD_S:
         return
-    # Beyond the limit the number still tells whether it goes on: what is shared once and for all,
-    # as a model's parameters, is out as long as the job runs.
+    # Beyond the limit a rising number still shows that it goes on. Tensors shared once and for all,
+    # such as a model's parameters, stay unreleased as long as the job runs.
     limit = max(BLOCKS_LIMIT, 2 * lent.unreleased)
     line = forecast(history.of(process.process, "cuda_unreleased"), limit)
     if line is None:
@@ -78,6 +79,6 @@ def _evidence(lent: CudaLent, line: Forecast) -> tuple[str, ...]:
         held += f", {bytes_text(int(lent.bytes_held))}"
     evidence = [held]
     if lent.oldest_s is not None:
-        evidence.append(f"the oldest has been out for {seconds_text(lent.oldest_s)}")
+        evidence.append(f"the oldest was sent {seconds_text(lent.oldest_s)} ago")
     evidence.append(f"{line.per_s:.2g} more a second over the last {seconds_text(line.span_s)}")
     return tuple(evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import all_called, counted
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "cuda-launch-blocking"
@@ -26,7 +26,10 @@ def check(index: Index) -> Iterator[Finding]:
         rule=RULE,
         severity=Severity.INFO,
         process=blocking[0].process,
-        summary=f"{VARIABLE}={value} makes every CUDA call of {len(blocking)} processes wait",
+        summary=(
+            f"{VARIABLE}={value} makes every CUDA call of "
+            f"{counted(len(blocking), 'process', 'processes')} wait"
+        ),
         evidence=(
             f"{VARIABLE}={value} in the environment of {all_called(blocking)}",
             "on "

@@ -52,14 +52,22 @@ def _in_notify(index: Index) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             process=process.process,
             tid=thread.tid,
-            summary=f"{called(process)} is blocked in notify(): a waiting process is dead",
+            summary=(
+                f"{called(process)} is blocked in Condition.notify: a process that waited on it "
+                f"{'was killed' if dead else 'does not respond'}"
+            ),
             evidence=(
                 f"in Condition.notify for at least {seconds_text(quiet)}{at}",
                 *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
             ),
             cause=(
                 "Condition.notify and Event.set wait until every waiting process acknowledges the "
-                "wake-up. A process that was killed while it waited never does."
+                "wake-up. "
+                + (
+                    "A process that was killed while it waited never does."
+                    if dead
+                    else "One of them has not: it was killed while it waited, or is stopped."
+                )
             ),
             advice=(
                 "Restart this process, and replace the Event after a crash. To avoid the hang, "
@@ -121,8 +129,8 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
             "arrives (an exception, or less data than the others), the others wait for ever."
         ),
         advice=(
-            "Give the barrier a timeout, which breaks it for all processes, and call "
-            "barrier.abort() where a process fails; or let the parent terminate the others when "
-            "one exits, as torch.multiprocessing.spawn does."
+            "Restart the job: the barrier will not be passed. Give it a timeout, which breaks it "
+            "for all processes, and call barrier.abort() where a process fails; or let the parent "
+            "terminate the others when one exits, as torch.multiprocessing.spawn does."
         ),
     )

@@ -1,4 +1,4 @@
-"""A feeder thread dropped a batch, and the main process waits for it for ever."""
+"""A queue's feeder thread dropped an item, and a process waits for it for ever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpwatch.diagnose.analysis.waits.loader_waits import (
     is_idle,
     loader_stalls,
 )
-from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.units import seconds_text
@@ -38,10 +38,10 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
-    """An item that a feeder thread could not pickle."""
+    """The finding for an item that a feeder thread could not send."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
-    is_loader = process is None or process.role == "loader-worker"
+    is_loader = process is not None and process.role == "loader-worker"
     task = entry.details.get("task")
     what = "an item" if task is None or not is_loader else f"batch {task}"
     return Finding(
@@ -50,13 +50,26 @@ def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
         process=entry.process,
         summary=f"{who} lost {what}: its feeder thread could not send it",
         evidence=evidence_of(entry),
-        cause=_CAUSE if is_loader else _CAUSE_QUEUE,
-        advice=_ADVICE if is_loader else _ADVICE_QUEUE,
+        cause=f"{_reason(entry)} {_CAUSE_LOADER if is_loader else _CAUSE_QUEUE}",
+        advice=f"{_fix(entry)} {_ADVICE_LOADER if is_loader else _ADVICE_QUEUE}",
     )
 
 
+def _reason(entry: LogEntry) -> str:
+    """Why the feeder thread failed, as far as its error shows."""
+    return next(
+        (reason for text, reason, _ in _REASONS if contains(entry, text)),
+        "The queue's feeder thread failed with the error above.",
+    )
+
+
+def _fix(entry: LogEntry) -> str:
+    """What removes the error of the feeder thread."""
+    return next((fix for text, _, fix in _REASONS if contains(entry, text)), "Fix the error above.")
+
+
 def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
-    """A main process that waits for a lost batch."""
+    """The finding for a main process that waits for a lost batch."""
     count = len(stall.workers)
     evidence = [
         f"{called(stall.owner)} has waited {seconds_text(stall.quiet_s)} for {stall.batch}",
@@ -65,8 +78,9 @@ def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
     ]
     if stall.loader is not None and stall.loader.outstanding is not None:
         evidence.append(f"{stall.loader.outstanding} tasks sent to workers and not returned")
-    for entry in losses[:1]:
-        evidence += evidence_of(entry)
+    loss = next(iter(losses), None)
+    if loss is not None:
+        evidence += evidence_of(loss)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -74,29 +88,57 @@ def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
         subject="wait",
         summary=f"{called(stall.owner)} waits for {stall.batch}, which was lost",
         evidence=tuple(evidence),
-        cause=_CAUSE,
-        advice=_ADVICE
-        + ("" if losses else " The reason is on the worker's standard error; the hook reports it."),
+        cause=f"{_UNKNOWN if loss is None else _reason(loss)} {_CAUSE_LOADER}",
+        advice=f"{_LOOK if loss is None else _fix(loss)} {_ADVICE_LOADER}",
     )
 
 
-_CAUSE = (
-    "A queue pickles in a background thread. If that fails (no room in /dev/shm, no descriptors, "
-    "an object that cannot be pickled), it prints the error, drops the item and continues. The "
-    "worker stays alive, so a DataLoader without a timeout waits for that batch for ever. It "
-    "happens where tensors are first shared at this point: a custom collate_fn, batch_size=None."
+_REASONS = (
+    (
+        "No space left on device",
+        "/dev/shm had no room for a tensor of the item.",
+        "Make /dev/shm larger or keep fewer tensors in it.",
+    ),
+    (
+        "Too many open files",
+        "The process had no descriptor left for a tensor of the item.",
+        "Raise the limit of open files (ulimit -n), or send fewer tensors at a time.",
+    ),
+    (
+        "AF_UNIX path too long",
+        "TMPDIR is too long for the socket through which tensors are sent.",
+        "Set a short TMPDIR, such as /tmp.",
+    ),
+    (
+        "pickle",
+        "The item contains an object that cannot be pickled.",
+        "Convert that object before it is sent, for example to a tensor or a plain value.",
+    ),
+)
+"""Part of the feeder thread's error, what it means, and what removes it."""
+_UNKNOWN = (
+    "The workers have finished all batches they were given, and this one did not arrive: most "
+    "likely the feeder thread of a worker's queue failed to send it."
+)
+_LOOK = (
+    "Read the worker's standard error, where the feeder thread printed its error, and fix that "
+    "error; the hook also reports it."
 )
 _CAUSE_QUEUE = (
-    "A queue pickles in a background thread. If that fails (no room in /dev/shm, no descriptors, "
-    "an object that cannot be pickled), it prints the error, drops the item and continues. put() "
-    "has already returned, and the consumer waits for the item for ever."
+    "A queue pickles and sends in a background thread, which prints an error, drops the item and "
+    "continues. put() had already returned, so the producer does not notice, and a consumer that "
+    "waits for the item waits for ever."
+)
+_CAUSE_LOADER = (
+    "A queue pickles and sends in a background thread, which prints an error, drops the batch and "
+    "continues. The worker stays alive, so a DataLoader without a timeout waits for the batch for "
+    "ever."
 )
 _ADVICE_QUEUE = (
-    "Fix the underlying error. Give get() a timeout, so that the consumer raises instead of "
-    "waiting; or pickle the object before put(), so that the producer gets the error."
+    "Give get() a timeout, so that the consumer raises instead of waiting; or pickle the object "
+    "before put(), so that the producer gets the error (which costs a copy)."
 )
-_ADVICE = (
-    "Fix the underlying error. Give the DataLoader a timeout, so that it raises instead of waiting "
-    "(it has to be longer than the slowest batch). This epoch cannot be saved; restart from the "
-    "last checkpoint."
+_ADVICE_LOADER = (
+    "Give the DataLoader a timeout, so that it raises instead of waiting (it has to be longer than "
+    "the slowest batch). This epoch cannot continue: restart from the last checkpoint."
 )

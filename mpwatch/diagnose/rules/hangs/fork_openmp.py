@@ -11,34 +11,39 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-openmp"
+_ONE_THREAD = "Call torch.set_num_threads(1) in the child before any operator"
+_ONE_THREAD_LOADER = (
+    "Remove the call that raises the number of threads in the worker: DataLoader workers start "
+    "with one"
+)
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each forked child blocked in a parallel operator."""
     for stuck in forked_alone(index, "openmp"):
+        is_loader = stuck.process.role == "loader-worker"
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
             process=stuck.process.process,
             tid=stuck.thread.tid,
             summary=(
-                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} inside a "
-                "parallel operator for threads that exist only in its parent"
+                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} in a parallel "
+                "CPU operator for threads that were not forked with it"
             ),
             evidence=(
                 *stuck.evidence,
-                "the futex is waited on as native code does (barriers, mutexes), not as Python's "
+                "it waits on the futex as native code does (barriers, mutexes), not as Python's "
                 "locks do",
             ),
             cause=(
-                "GNU OpenMP starts a thread pool at the first large CPU operator (about 32,768 "
-                "elements). A forked child inherits the pool's state without its threads and waits "
-                "for them at a barrier. Still so in torch 2.13; DataLoader workers are not "
-                "affected because they run with one thread, unless worker_init_fn raises that."
+                "GNU OpenMP starts its threads in the first large CPU operator (about 32,768 "
+                "elements). A forked child inherits the state of this pool without its threads, "
+                "and waits for them at a barrier for ever (torch up to 2.13)."
             ),
             advice=(
-                "Call torch.set_num_threads(1) first thing in the child or before forking (large "
-                "operators then use one core), start children by spawn or forkserver, or do CPU "
-                "tensor work only after forking."
+                f"{_ONE_THREAD_LOADER if is_loader else _ONE_THREAD} (large operators then use "
+                "one core). Or start the processes by spawn or forkserver, which takes seconds "
+                "each, or use no large CPU operator before the fork. This child can only be killed."
             ),
         )

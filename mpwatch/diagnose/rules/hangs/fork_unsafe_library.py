@@ -1,4 +1,4 @@
-"""A forked child waits in a native library whose threads exist only in the parent."""
+"""A forked child waits in a native library whose threads exist only in its parent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
+from mpwatch.diagnose.analysis.waits.deadlocks import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import seconds_text
 
@@ -14,7 +14,7 @@ RULE = "fork-unsafe-library"
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each forked child blocked in such a library."""
+    """Yield a finding for each forked child blocked in native code of such a library."""
     for stuck in forked_alone(index, "library"):
         yield Finding(
             rule=RULE,
@@ -22,17 +22,26 @@ def check(index: Index) -> Iterator[Finding]:
             process=stuck.process.process,
             tid=stuck.thread.tid,
             summary=(
-                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} inside native "
-                f"code that does not survive a fork ({stuck.library})"
+                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} in native code, "
+                f"most likely of {stuck.library}, since it was forked"
             ),
-            evidence=(*stuck.evidence, f"it has mapped {stuck.library}"),
+            evidence=(*stuck.evidence, f"it uses the library {stuck.library}"),
             cause=(
-                "OpenCV, gRPC, HDF5, BLAS and Java clients run threads and pools of their own. "
-                "After a fork the child has a copy of their state but not their threads."
+                "The library runs threads of its own, and its locks cannot be used after a fork: "
+                "the child has a copy of their state, but not the threads."
             ),
-            advice=(
-                "cv2.setNumThreads(0) before forking; make clients and open files inside the "
-                "worker (worker_init_fn), import such libraries there; or start workers with "
-                "forkserver, which pickles everything."
-            ),
+            advice=_advice(stuck),
         )
+
+
+def _advice(stuck: ForkedAlone) -> str:
+    """How to use this library after a fork."""
+    is_loader = stuck.process.role == "loader-worker"
+    place = " (in worker_init_fn, or at first use in the dataset)" if is_loader else ""
+    use = f"Import and open what belongs to {stuck.library} only in the child{place}"
+    if any(name in stuck.library for name in ("cv2", "opencv")):
+        use = "Call cv2.setNumThreads(0) before the fork (OpenCV then uses one core)"
+    return (
+        f"{use}. Or start the processes by forkserver or spawn, which pickles their arguments and "
+        "takes seconds each. This child can only be killed."
+    )

@@ -1,4 +1,4 @@
-"""A second loader forked its workers while the first one's pin thread was running."""
+"""A DataLoader forked its workers while another one's pin-memory thread was running."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RULE = "fork-vs-pin-thread"
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each child blocked this way; without one, for each loader at risk.
 
-    A loader's own workers are forked before its pin thread starts; only those of a second loader
-    are younger than the thread.
+    A loader's own workers are forked before its pin-memory thread starts; only those of a second
+    loader are younger than the thread.
     """
     stuck_children = set()
     for stuck in forked_alone(index, "pin-thread"):
@@ -32,7 +32,7 @@ def check(index: Index) -> Iterator[Finding]:
             tid=stuck.thread.tid,
             summary=(
                 f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} for a lock that "
-                "a pin-memory thread held when it was forked"
+                "was locked when it was forked, while a pin-memory thread ran"
             ),
             evidence=stuck.evidence,
             cause=_CAUSE,
@@ -76,10 +76,12 @@ def _risk(owner: Process, exposed: list[Process]) -> Finding:
 
 _CAUSE = (
     "The thread that pins the batches of one DataLoader was running while another DataLoader "
-    "forked its workers; locks of glibc, CUDA or the allocator that it held stay locked in the "
-    "child. Rare, random, at the start of an epoch or of validation."
+    "forked its workers. Locks of glibc, CUDA or the allocator that the thread holds at the fork "
+    "stay locked in the child. It happens rarely and at random, when an epoch or a validation "
+    "starts."
 )
 _ADVICE = (
-    "Create all loaders with persistent_workers=True and start them before iterating over any "
-    "(costs their memory throughout), or use forkserver or spawn."
+    "Create all loaders with persistent_workers=True and start them before iterating over any (all "
+    "workers then use memory all the time). Or start the workers by forkserver or spawn, which "
+    "pickles the dataset and takes seconds."
 )

@@ -5,39 +5,42 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.deadlocks import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
 
 _CAUSE = (
-    "A fork copies locks as they are and only the thread that forks. A lock that another thread "
-    "held at that moment stays locked in the child for ever: the thread that would release it does "
-    "not exist here."
+    "A fork copies the state of all locks, but only the thread that forks. A lock that another "
+    "thread held at the fork stays locked in the child for ever: the thread that would release it "
+    "does not exist there."
 )
-_OR_TWICE = (
-    "No other thread of the parent is known from that time; the line above may instead take a "
-    "plain lock that this same thread holds already."
+_CAUSE_UNKNOWN = (
+    "No other thread of the parent is known from the time of the fork. Either one held the lock at "
+    "that moment (a fork copies the state of all locks, but only the thread that forks), or this "
+    "thread takes a plain lock that it holds already."
 )
 _CAUSE_WOKEN = (
     "A fork copies only the thread that forks. This thread waits on a condition (the result of a "
-    "thread pool, an Event, a queue) that only a thread of the parent would signal, and that "
-    "thread does not exist here: a pool made before the fork accepts work and has no threads."
+    "thread pool, an Event, a queue) that only another thread would signal, and that thread does "
+    "not exist in the child: a thread pool made before the fork accepts work, but has no threads."
 )
 _ADVICE = (
     "Start the processes before starting threads, or start them by {how} (everything is pickled, "
-    "start-up takes seconds), or make the lock in each process. This child can only be killed{then}"
+    "start-up takes seconds), or create the lock in each process. This child can only be "
+    "killed{then}"
 )
 _ADVICE_WOKEN = (
-    "Make the thread pool, or the queue and its thread, in each process at its first use{init}. Or "
-    "start the processes by {how}, which pickles everything and takes seconds. This child can only "
-    "be killed{then}"
+    "Create the thread pool, or the queue and its thread, in each process at its first use{init}. "
+    "Or start the processes by {how}, which pickles everything and takes seconds. This child can "
+    "only be killed{then}"
 )
 _FOR_LOADER = {
     "how": 'multiprocessing_context="forkserver" or "spawn"',
@@ -48,9 +51,15 @@ _FOR_OTHERS = {"how": 'mp.get_context("forkserver") or "spawn"', "init": "", "th
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield one finding for all forked children of a parent that are blocked in the same way."""
+    """Yield one finding for all forked children of a parent that are blocked in the same way.
+
+    A child whose blocked function is on its stack twice may hold the lock itself: that does not
+    come from the fork.
+    """
     by_head: defaultdict[tuple[ProcessId | None, bool], list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(index, "lock"):
+        if _is_on_stack_twice(own_frames(stuck.thread.stack)):
+            continue
         head = family_head(index, stuck.process)
         key = None if head is None else head.process, _waits_to_be_woken(stuck)
         by_head[key].append(stuck)
@@ -67,7 +76,7 @@ def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Findin
     had_threads = any(each.parents_threads for each in alike)
     which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     waits_for = f"a lock that {which}"
-    cause, advice = _CAUSE if had_threads else f"{_CAUSE} {_OR_TWICE}", _ADVICE
+    cause, advice = _CAUSE if had_threads else _CAUSE_UNKNOWN, _ADVICE
     if waits_to_be_woken:
         waits_for = f"a thread that was not forked with {'them' if others else 'it'}"
         cause, advice = _CAUSE_WOKEN, _ADVICE_WOKEN
@@ -84,6 +93,14 @@ def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Findin
         cause=cause,
         advice=advice.format_map(_FOR_LOADER if is_loader else _FOR_OTHERS),
     )
+
+
+def _is_on_stack_twice(frames: Sequence[Frame]) -> bool:
+    """Whether user code is blocked in a function that called itself, directly or through others."""
+    if not frames or is_library(frames[0]):
+        return False
+    blocked = (frames[0].file, frames[0].function)
+    return blocked in ((frame.file, frame.function) for frame in frames[1:])
 
 
 def _waits_to_be_woken(stuck: ForkedAlone) -> bool:

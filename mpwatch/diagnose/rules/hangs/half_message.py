@@ -1,4 +1,4 @@
-"""A reader waits for the rest of a message that no process is writing."""
+"""A process waits for the rest of a message that no process is writing."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def _finding(
             *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
         ),
         cause=(
-            "A message is its length and its body. A writer that ends in between leaves a partial "
-            "message; the reader gets no EOF while any write end of the pipe is open, its own "
-            "inherited one included."
+            "A message is sent as its length and then its body. A writer that ends in between "
+            "leaves a partial message. The reader gets no EOF while any write end of the pipe is "
+            "open, including one that the reader itself inherited."
         ),
         advice=(
-            "Restart the job. Close unused pipe ends in each process, so that the reader gets EOF "
-            "when the writer exits; stop writers with SIGTERM, not SIGKILL; use poll(timeout) "
-            "before recv."
+            "Restart the job: the rest of this message will not arrive. Close unused pipe ends in "
+            "each process, so that the reader gets EOF when the writer exits, and do not stop "
+            "writers with SIGKILL."
         ),
     )

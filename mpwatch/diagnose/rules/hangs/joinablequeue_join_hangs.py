@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import all_stand, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, children_started_by
+from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -38,25 +38,31 @@ def check(index: Index) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             process=process.process,
             tid=thread.tid,
-            summary=f"{called(process)} waits for queued tasks that no process works on",
+            summary=f"{called(process)} joins a queue whose tasks no process works on",
             evidence=(
                 f"in JoinableQueue.join for {seconds_text(quiet)}{at}",
                 *gone,
-                f"{len(living)} living consumers are blocked or idle",
+                f"{counted(len(living), 'living child', 'living children')}, blocked or idle",
             ),
             cause=(
-                "join() waits until task_done() was called for every item. A consumer that "
-                "died, or left its loop by an exception, took an item and never called it."
+                "JoinableQueue.join() returns once task_done() was called for every item that was "
+                "put. "
+                + (
+                    "A consumer exited before it called it."
+                    if gone
+                    else "No consumer exited: one took an item and did not call it, for example "
+                    "because of an exception, or items are left that no consumer takes."
+                )
             ),
             advice=(
-                "Call task_done() in a finally block, watch the consumers' exit codes, or "
-                "count results instead. This join will not return."
+                "Call task_done() in a finally block, and check the exit codes of the consumers "
+                "instead of waiting for ever. This join will not return: restart the process."
             ),
         )
 
 
 def _wakes_by_itself(consumer: Process) -> bool:
-    """Whether it is in a timed sleep, which may be part of a task."""
+    """Whether a process is in a timed sleep, which may be part of a task."""
     thread = main_thread(consumer)
     wait = thread.waits_on if thread is not None else None
     return wait is not None and wait.kind == "timer"

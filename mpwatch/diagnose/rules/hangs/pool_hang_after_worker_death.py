@@ -50,26 +50,27 @@ def check(index: Index) -> Iterator[Finding]:
             severity=Severity.CRITICAL,
             process=process.process,
             summary=f"{called(process)} waits for a Pool task "
-            + ("whose worker died" if seen else "that no worker has any more"),
+            + ("whose worker exited" if seen else "that no worker has any more"),
             evidence=(
                 f"waiting for a result for {seconds_text(quiet)}{at}",
                 *deaths[:3],
-                f"{counted(len(living), 'living worker')} idle",
+                f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
             ),
             cause=(
                 "A Pool replaces a worker that exited, but does not run the worker's task again. "
-                "The result never arrives, and get() without a timeout waits for ever."
+                "The result never arrives, and a wait without a timeout never ends."
             ),
             advice=(
-                "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool, or "
-                "wait with a timeout (get, or next of imap) and submit again, which needs tasks "
-                "that may run twice. See the other findings for the reason of the worker's exit."
+                "Find out why the worker exited (see the evidence and the other findings). Use "
+                "concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait "
+                "with a timeout (get, or next of imap) and submit the task again, if it may run "
+                "twice."
             ),
         )
 
 
 def _is_fed(process: Process) -> bool:
-    """Whether user code is producing the next task: imap takes tasks from an iterator."""
+    """Whether user code is producing the next task: imap takes its tasks from an iterator."""
     return any(
         calls(frames := own_frames(thread.stack), "pool.py:_handle_tasks")
         and user_frame(frames) is not None

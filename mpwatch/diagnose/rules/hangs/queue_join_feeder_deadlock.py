@@ -68,14 +68,16 @@ def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child
 
 def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) -> Finding:
     wait = feeder.waits_on
-    queued = "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} unread"
+    queued = (
+        "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} bytes unread"
+    )
     pipe = "" if wait is None else ", ".join(wait.targets)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=parent.process,
         subject=str(child.pid),
-        summary=f"{called(parent)} joins {called(child)} before reading what the child has queued",
+        summary=f"{called(parent)} joins {called(child)} before it has read the child's queue",
         evidence=(
             f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
             f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
@@ -86,7 +88,7 @@ def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) ->
             "for the child's exit. Results smaller than the pipe do not show the fault."
         ),
         advice=(
-            "Take everything off the queue first, then join. cancel_join_thread() lets the child "
-            "exit and loses the data; a Manager queue works in any order and is slower."
+            "Get all items from the queue first, then join. cancel_join_thread() lets the child "
+            "exit, but loses items; a Manager's queue works in any order, but is slower."
         ),
     )

@@ -110,8 +110,9 @@ def _holds_nothing(process: Process) -> bool:
 def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
     """Whether a living process may hold the lock: it reads from a queue, or it runs.
 
-    Who reads in other code than all that wait, and than the dead did, reads another queue: as the
-    parent does that hands out work on one and collects the results from another.
+    A process that reads in other code than those that wait, and than the dead processes did, reads
+    another queue: for example a parent that sends work on one queue and collects results from
+    another.
     """
     code = _reads_in(process)
     is_elsewhere = bool(readers_code) and code is not None and code not in readers_code
@@ -168,7 +169,7 @@ def _is_in_a_queue(process: Process) -> bool:
 _CAUSE_QUEUE = (
     "A reader of a queue holds the queue's lock while it waits for an item. Killed at that "
     "moment (SIGKILL, out of memory, a crash), it never releases the lock: semaphores are "
-    "not released when their holder dies. The same holds for every multiprocessing lock."
+    "not released when their holder dies."
 )
 _ADVICE_QUEUE = (
     "Restart the job: nothing releases this lock. Give each consumer a queue of its own, "

@@ -90,7 +90,7 @@ def _blocked(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe
         rule=RULE,
         severity=_severity(since_s),
         process=worker.process,
-        summary=f"{called(worker)} has been blocked for {seconds_text(since_s)}",
+        summary=f"{called(worker)} has been blocked for {seconds_text(since_s)}{_line(thread)}",
         evidence=evidence,
         cause=f"{cause} {_CAUSE_LOADER}",
         advice=f"{advice} {_ADVICE_LOADER}{_hint(worker)}",
@@ -106,7 +106,9 @@ def _slow_batch(worker: Process, thread: Thread, since_s: float) -> Finding:
         rule=RULE,
         severity=_severity(since_s),
         process=worker.process,
-        summary=f"{called(worker)} has worked on one batch for {seconds_text(since_s)}",
+        summary=(
+            f"{called(worker)} has worked on one batch for {seconds_text(since_s)}{_line(thread)}"
+        ),
         evidence=(
             f"in this batch for {seconds_text(since_s)}, state {thread.state}{usual}",
             *_place(worker, thread),
@@ -120,6 +122,12 @@ def _slow_batch(worker: Process, thread: Thread, since_s: float) -> Finding:
             f"long; skip or repair it. {_ADVICE_LOADER}{_hint(worker)}"
         ),
     )
+
+
+def _line(thread: Thread) -> str:
+    """The user's line a thread is at, after a comma; empty without a stack."""
+    frame = user_frame(thread.stack)
+    return "" if frame is None else f", at {frame_words(frame)}"
 
 
 def _severity(since_s: float) -> Severity:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process, Snapshot
@@ -91,7 +91,8 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
         severity=severity,
         process=owner.process,
         summary=(
-            f"{len(grown)} forked workers of {called(owner)} copy its memory by reading it: "
+            f"{counted(len(grown), 'forked worker copies', 'forked workers copy')} memory of "
+            f"{called(owner)} by reading it: "
             f"{bytes_text(total)} copied so far"
         ),
         evidence=tuple(evidence),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, generations, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called, counted, generations, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
@@ -81,7 +81,7 @@ def _finding(
         evidence.append(f"{fds.used} of {fds.soft_limit} descriptors in use")
     live = [loader for loader in snapshot.loaders if loader.process == owner.process]
     if live:
-        evidence.append(f"{len(live)} live iterators, by the hook's count")
+        evidence.append(f"{counted(len(live), 'live iterator')}, by the hook's count")
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,

@@ -90,13 +90,14 @@ def _finding(
         ),
         evidence=tuple(evidence),
         cause=(
-            "The workers keep data from earlier samples: a dict of decoded samples, an "
-            "unbounded lru_cache, readers' buffers, a fragmented heap. Persistent workers never "
-            "free it, and each worker has its own copy of the cache."
+            "The workers keep data from earlier samples: for example a dict of decoded samples, an "
+            "unbounded lru_cache, readers' buffers or a fragmented heap. Each worker keeps its "
+            "own, and frees it only when it exits."
         ),
         advice=(
-            "Bound the caches, or share one between workers (a shared tensor, a memory map). "
-            "persistent_workers=False restarts the workers every epoch, which takes time."
+            "Bound the caches, or share one between workers (a shared tensor, a memory map). If "
+            "the workers are persistent, persistent_workers=False restarts them every epoch, which "
+            "takes time."
         ),
         eta_s=eta_s,
     )

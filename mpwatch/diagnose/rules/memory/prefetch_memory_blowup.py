@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Segment, Snapshot
@@ -72,7 +72,8 @@ def _finding(
     """Describe the batches in flight."""
     held = segment_bytes(flying)
     evidence = [
-        f"{len(flying)} segments of {len(workers)} workers hold {bytes_text(held)} of {against}",
+        f"{counted(len(flying), 'segment')} of {counted(len(workers), 'worker')}: "
+        f"{bytes_text(held)} of {against}",
         f"{bytes_text(held / len(workers))} a worker",
     ]
     evidence += [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -15,30 +15,30 @@ from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 RULE = "iterable-duplicates"
 KIND = "first-samples"
 ENOUGH = 8
-"""So many values, all different, tell samples apart; fewer may be alike by chance."""
+"""So many values, all different, identify a sample; fewer may be equal by chance."""
 MANY = 64
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each loader whose workers began alike, else for torch's own warning."""
-    alike = list(_alike(index))
-    yield from alike
-    if not alike:
-        yield from told(
+    """Yield a finding for each loader whose workers began equally, else for torch's own warning."""
+    equal = list(_equal(index))
+    yield from equal
+    if not equal:
+        yield from reported(
             index.snapshot,
             RULE,
             summary=(
-                "delivers more samples than its iterable dataset has: each worker iterates "
-                "over all of it"
+                "delivers more samples than the length of its iterable dataset: most likely each "
+                "worker iterates over all of it"
             ),
-            cause=_CAUSE,
+            cause=f"{_CAUSE} Otherwise __len__ of the dataset returns too small a number.",
             advice=_ADVICE,
             severity=Severity.WARNING,
         )
 
 
-def _alike(index: Index) -> Iterator[Finding]:
-    """Loaders of which several workers delivered the same samples first."""
+def _equal(index: Index) -> Iterator[Finding]:
+    """Findings for loaders of which several workers delivered the same samples first."""
     loaders: defaultdict[tuple[ProcessId, object], dict[object, LogEntry]] = defaultdict(dict)
     for entry in index.entries(KIND):
         worker = index.snapshot.get(entry.process)
@@ -46,23 +46,23 @@ def _alike(index: Index) -> Iterator[Finding]:
         loader = entry.details.get("loader")
         if head is not None and loader:
             loaders[head.process, loader][entry.details.get("worker_id")] = entry
-    told_of: set[ProcessId] = set()
+    seen: set[ProcessId] = set()
     for (head_id, _), entries in loaders.items():
         groups: defaultdict[tuple[str, str], list[LogEntry]] = defaultdict(list)
         for entry in entries.values():
             for part in (*_identifying(entry), *_whole(entry)):
                 groups[part].append(entry)
         (path, _), same = max(groups.items(), key=lambda item: len(item[1]), default=(("", ""), []))
-        if len(same) > 1 and head_id not in told_of:
-            told_of.add(head_id)
+        if len(same) > 1 and head_id not in seen:
+            seen.add(head_id)
             yield _finding(index.snapshot, head_id, path, same)
 
 
 def _identifying(entry: LogEntry) -> Iterator[tuple[str, str]]:
-    """The parts of first batches that tell samples apart: path and hash of each.
+    """Path and hash of the parts of first batches that identify a sample.
 
-    A class label soon comes again, and an image may begin with black: what is different in every
-    sample is a name, a number, or noise, and no two workers come to the same by chance.
+    A class label soon repeats, and an image may begin with black. What differs in every sample (a
+    name, a number, noise) is not equal in two workers by chance.
     """
     parts = entry.details.get("parts")
     for path, summary in parts.items() if isinstance(parts, Mapping) else ():
@@ -73,9 +73,9 @@ def _identifying(entry: LogEntry) -> Iterator[tuple[str, str]]:
 
 
 def _whole(entry: LogEntry) -> Iterator[tuple[str, str]]:
-    """All of the first batches as one, where they vary enough to tell it from another.
+    """The first batches as a whole, where they vary enough to identify them.
 
-    Tokens of a text repeat, and yet no two texts are the same in every one of them.
+    Tokens of a text repeat, and yet no two texts are equal in all of them.
     """
     parts = entry.details.get("parts")
     if not isinstance(parts, Mapping):
@@ -98,28 +98,28 @@ def _varies(summary: object) -> bool:
 
 
 def _finding(snapshot: Snapshot, head_id: ProcessId, path: str, same: list[LogEntry]) -> Finding:
-    """Put it into words."""
+    """Describe the duplicates."""
     head = snapshot.get(head_id)
     workers = [w for w in (snapshot.get(entry.process) for entry in same) if w is not None]
     dataset = same[0].details.get("dataset")
-    who = _who(head)
-    where = f"part {path} of the batch" if path else "the batch"
+    who = _name(head)
+    where = f"in part {path}" if path else "as a whole"
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=head_id,
         summary=f"{len(same)} workers of {who} deliver the same samples of {dataset}",
         evidence=(
-            f"the first two batches of {all_called(workers)} are the same, by {where}",
-            "the hook saw them in the workers themselves",
+            f"the first two batches of {all_called(workers)} are the same {where}",
+            "the hook compared the batches in the workers",
         ),
         cause=_CAUSE,
         advice=_ADVICE,
     )
 
 
-def _who(head: Process | None) -> str:
-    """How the loader's process is called."""
+def _name(head: Process | None) -> str:
+    """The name of the loader's process."""
     return "main" if head is None else called(head)
 
 
@@ -128,6 +128,6 @@ _CAUSE = (
     "get_worker_info() and selects a part, every sample is delivered once per worker."
 )
 _ADVICE = (
-    "Shard by get_worker_info() in __iter__ (and by rank in distributed training), or use "
-    "num_workers=1."
+    "In __iter__, select a part of the samples by torch.utils.data.get_worker_info() (and by rank, "
+    "in distributed training). num_workers=1 also avoids duplicates, and loads with one process."
 )

@@ -18,9 +18,8 @@ KIND = "generators"
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each generator that has the same state in several workers of a loader.
 
-    The hook notes hashes of all generators as a worker's first batch begins, so that equal ones
-    were copied and not used alike since. The same worker number in two epochs may well be seeded
-    alike on purpose.
+    The hook notes hashes of all generators when a worker's first batch begins, so equal states are
+    copies of one state. One worker number may be seeded equally in two epochs on purpose.
     """
     same: defaultdict[tuple[ProcessId | None, str, str], dict[object, Process]]
     same = defaultdict(dict)
@@ -39,7 +38,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _finding(head: ProcessId | None, path: str, state: str, workers: list[Process]) -> Finding:
-    """Put it into words."""
+    """Describe the equal generators."""
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
@@ -51,13 +50,12 @@ def _finding(head: ProcessId | None, path: str, state: str, workers: list[Proces
             "at the beginning of the first batch of each",
         ),
         cause=(
-            "A fork copies generators. The DataLoader seeds random, torch and numpy's global "
-            "generator in each worker, but it cannot know numpy.random.default_rng(), "
-            "random.Random or torch.Generator objects kept by the dataset: they are the same in "
-            "all workers, and again in every epoch."
+            "Each worker gets a copy of the dataset with its generators. The DataLoader seeds "
+            "random, torch and numpy's global generator in each worker, but not generator objects "
+            "(numpy.random.default_rng(), random.Random, torch.Generator) kept by the dataset."
         ),
         advice=(
-            "Make generators in worker_init_fn from torch.initial_seed() or the worker's id. "
-            "Results stay reproducible and differ from those of earlier runs."
+            "Create the generator in worker_init_fn, from torch.initial_seed() or the worker's id. "
+            "Results stay reproducible, but differ from those of earlier runs."
         ),
     )

@@ -1,4 +1,4 @@
-"""Forked workers share one open file, and with it one position."""
+"""Forked workers share one open file, and with it one read position."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mpwatch.model.snapshot import Process
 
 RULE = "shared-file-offset"
 _NOT_DATA = (".log", ".out", ".err", ".lock", ".py", ".pyc", ".so", ".jsonl", ".txt", ".csv")
-"""Endings of files that processes write, or share for other reasons."""
+"""Endings of files that processes write, or share for another reason."""
 _NOT_HERE = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/")
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each data file that main and its forked workers hold as one.
+    """Yield a finding for each data file that main and its forked workers share.
 
-    The same number for the same file in all of them is what inheritance leaves; files opened in
-    each worker by itself are not open in main. At position 0 nobody has read through it.
+    An inherited file has the same descriptor number in all of them; a file that each worker opens
+    itself is not open in main. At position 0 no process has read from it.
     """
     for owner, workers in loader_owners(index):
         mine = _files(owner)
@@ -53,7 +53,7 @@ def _files(process: Process) -> set[tuple[int, str]]:
 
 
 def _finding(owner: Process, sharing: list[Process], fd: int, path: str) -> Finding:
-    """Put it into words."""
+    """Describe the shared file."""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -65,9 +65,9 @@ def _finding(owner: Process, sharing: list[Process], fd: int, path: str) -> Find
             "the workers were forked, so it is one open file with one position",
         ),
         cause=(
-            "A file opened before the fork has one position, shared by all workers. Another worker "
-            "can move it between a worker's seek and its read: wrong samples without an error, "
-            "decoder errors, crashes of HDF5 and LMDB."
+            "A file opened before the fork has one position, shared by all workers. If two workers "
+            "read it, one can move the position between the seek and the read of the other: wrong "
+            "samples without an error, or errors of the decoder."
         ),
         advice=(
             "Open the file in each worker at first use (not in __init__), or read with os.pread or "

@@ -1,39 +1,40 @@
-"""A spawned child cannot find what is defined in the main program."""
+"""A spawned child cannot import a function or class of the main program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
 RULE = "main-not-importable"
+NOTEBOOK = "a notebook"
 CHILDREN = 2
-"""One child may fail for a reason of its own; that all do as they start has a common cause."""
+"""One child may fail for another reason; if all fail as they start, the cause is common."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose hook heard it, else for programs without a file."""
-    heard = list(
-        told(
+    """Yield a finding for reports of the error, else for programs without a file."""
+    reports = list(
+        reported(
             index.snapshot,
             RULE,
             summary="cannot find a function or class of the main program in a spawned process",
-            cause=_CAUSE,
+            cause=_CAUSE_REPORTED,
             advice=_ADVICE,
         )
     )
-    yield from heard or _without_file(index)
+    yield from reports or _without_file(index)
 
 
 def _without_file(index: Index) -> Iterator[Finding]:
-    """Programs that came from no file, and whose spawned children all fail.
+    """Findings for programs that have no file, and whose spawned children all fail.
 
-    Without the hook nobody hears what the children say, so this is no more than a warning.
+    Without the hook the error of the children is unknown, so this is only a warning.
     """
     for process in index.snapshot.processes:
         source = _source(process)
@@ -53,24 +54,25 @@ def _without_file(index: Index) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 process=process.process,
                 summary=(
-                    f"all that {called(process)} spawns fails: it was read from {source}, which "
-                    "they cannot import"
+                    f"all processes that {called(process)} spawns fail: its program was read from "
+                    f"{source}, which they cannot import"
                 ),
                 evidence=(
                     f"the program has no file: {source}",
-                    f"{len(failed)} spawned children ended, each with exit code 1 or another error",
+                    f"{len(failed)} spawned children ended, each with an exit code other than 0",
                     *(f"{called(c)} ended: {c.ended.words}" for c in failed[:2] if c.ended),
                 ),
-                cause=_CAUSE,
-                advice=_ADVICE + " Start it with mpwatch run to see the children's errors.",
+                cause=_CAUSE + _pool_words(children),
+                advice=_advice(process)
+                + " Start it with mpwatch run to see the children's errors.",
             )
 
 
 def _source(process: Process) -> str | None:
-    """Where a program without a file came from; `None` if it has one, as far as is visible."""
+    """Where a program without a file was read from; `None` if it has one, as far as is visible."""
     words = [word for word in process.sample.cmdline[1:] if word]
     if any("ipykernel" in word for word in words):
-        return "a notebook"
+        return NOTEBOOK
     while words and words[0].startswith("-") and words[0] not in ("-", "-c", "-m"):
         words = words[2:] if words[0] in ("-X", "-W") else words[1:]
     if not process.sample.is_python:
@@ -80,12 +82,27 @@ def _source(process: Process) -> str | None:
     return "the option -c" if words[0] == "-c" else None
 
 
-_CAUSE = (
-    "Spawn and forkserver import the main program again in the child. A notebook, a program read "
-    "from standard input or given with -c has no file to import. A Pool goes on starting workers "
-    "that fail, and waits for ever."
+def _pool_words(children: Sequence[Process]) -> str:
+    """What a Pool does in this case, if there is one."""
+    has_pool = any(child.role == "pool-worker" for child in children)
+    return " The Pool goes on starting workers that fail, and waits for ever." if has_pool else ""
+
+
+def _advice(process: Process) -> str:
+    """The fix, with the other one that a notebook has."""
+    return _ADVICE + (_ADVICE_NOTEBOOK if _source(process) == NOTEBOOK else "")
+
+
+_CAUSE_REPORTED = (
+    "Spawn and forkserver import the main program again in the child, and look functions and "
+    "classes up there by name. This name was not found: it is defined below the main guard, inside "
+    "a function, or in a program without a file (a notebook, standard input, the option -c)."
 )
-_ADVICE = (
-    "Move what workers need into a module of its own and import it; in a notebook, fork also "
-    "works, with its risks for threads."
+_CAUSE = (
+    "Spawn and forkserver import the main program again in the child, and this program has no file "
+    "to import."
+)
+_ADVICE = "Move the functions and classes that the processes need into a module, and import it."
+_ADVICE_NOTEBOOK = (
+    " Or use fork; locks that other threads hold at the fork stay locked in the child."
 )

@@ -1,4 +1,4 @@
-"""Spawned children run the main program again."""
+"""Spawned children run the top-level code of the main program again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, innermost, main_thread
-from mpwatch.diagnose.known_errors import told
+from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot
@@ -19,24 +19,24 @@ SETTLED_S = 10.0
 """Importing a main program with torch takes two or three seconds, more on a busy machine."""
 _CAUSE = (
     "Spawn and forkserver import the main program in each child. Code at its top level that is not "
-    'below `if __name__ == "__main__":` runs there again: data is loaded, CUDA is initialised, and '
-    "processes are started once more, which multiprocessing refuses."
+    'below `if __name__ == "__main__":` runs there again. multiprocessing refuses to start '
+    "processes from it."
 )
 _ADVICE = (
-    'Put everything but definitions below `if __name__ == "__main__":`. It costs nothing and also '
-    "makes the program importable by tests."
+    'Put everything but imports and definitions below `if __name__ == "__main__":`. Tests can then '
+    "import the program as well."
 )
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each child that was refused, or runs the main program at length.
+    """Yield a finding for each child that failed so, or has run the main program for long.
 
-    While it imports modules on behalf of the main program it does what it should.
+    A child that imports modules for the main program does what it should.
     """
-    yield from told(
+    yield from reported(
         index.snapshot,
         RULE,
-        summary="starts processes while it is itself being started: the main guard is missing",
+        summary="starts processes while it imports the main program: the main guard is missing",
         cause=_CAUSE,
         advice=_ADVICE,
     )
@@ -55,7 +55,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _is_telling(snapshot: Snapshot, process: Process) -> bool:
-    """Whether a child has been at it for long, or has failed of it."""
+    """Whether a child is old enough that this is no start, or has failed."""
     if process.ended is not None:
         return death_of(process.ended) == "failed"
     age = age_s(snapshot, process)
@@ -63,7 +63,7 @@ def _is_telling(snapshot: Snapshot, process: Process) -> bool:
 
 
 def _rerun_at(snapshot: Snapshot, process: Process) -> Frame | None:
-    """Where at the top level of the main program a child is, if it has been there too long."""
+    """The top-level line of the main program that a child runs, if it has run it for too long."""
     thread = main_thread(process)
     if thread is None or not _is_telling(snapshot, process):
         return None

@@ -1,4 +1,4 @@
-"""Workers are started anew again and again, and each start takes seconds."""
+"""New workers are started again and again by spawn or forkserver, which takes seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECENT_S = 300.0
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process that started several sets of spawned workers lately."""
+    """Yield a finding for each process that recently started several sets of spawned workers."""
     watched = min(RECENT_S, watched_s(index))
     for process in index.snapshot.living():
         if process.role == "loader-worker":
@@ -28,7 +28,7 @@ def check(index: Index) -> Iterator[Finding]:
             if child.role == "loader-worker" and _is_costly(index.snapshot, child)
         ]
         sets = generations(spawned)
-        # The first set is the price of the method; what is paid again each time is the waste.
+        # The first set has to be started; starting the others again is the waste.
         if len(sets) < STARTS or not any(child.is_gone for child in spawned):
             continue
         lives = [_lived_s(index.snapshot, group) for group in sets[:-1]]
@@ -45,20 +45,20 @@ def check(index: Index) -> Iterator[Finding]:
                 f"a set lived {seconds_text(sum(lives) / len(lives))} on average",
             ),
             cause=(
-                "Each worker made by spawn or forkserver imports Python, torch and the program "
-                "again: about 2 s and 150 MiB instead of 0.1 s and 14 MiB with fork, for every "
-                "worker at every epoch."
+                "Each worker started by spawn or forkserver imports torch and the program again: "
+                "about 2 s and 150 MiB, instead of 0.1 s and 14 MiB with fork. Here new workers "
+                "were started for each iteration over the loader."
             ),
             advice=(
-                "persistent_workers=True keeps them over epochs (and their memory with them). "
-                'With forkserver, set_forkserver_preload(["torch"]) makes starts nearly as quick '
-                "as fork."
+                "DataLoader(persistent_workers=True) keeps the workers over epochs, and their "
+                'memory with them. With forkserver, set_forkserver_preload(["torch"]) makes starts '
+                "nearly as quick as with fork."
             ),
         )
 
 
 def _is_costly(snapshot: Snapshot, child: Process) -> bool:
-    """Whether a worker was not forked, and not long ago."""
+    """Whether a worker was recently started by spawn or forkserver."""
     if child.sample.start_method not in ("spawn", "forkserver"):
         return False
     born = child.sample.born_wall_s
@@ -66,7 +66,7 @@ def _is_costly(snapshot: Snapshot, child: Process) -> bool:
 
 
 def _lived_s(snapshot: Snapshot, group: tuple[Process, ...]) -> float:
-    """Seconds a set lived, by its first worker; until now if that lives."""
+    """Seconds that the first worker of a set lived, until now if it still runs."""
     born, ended = group[0].sample.born_wall_s, group[0].ended
     at_s = snapshot.at_s if ended is None else ended.at_s
     end_wall_s = snapshot.wall_s - snapshot.at_s + at_s

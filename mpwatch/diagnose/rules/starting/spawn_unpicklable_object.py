@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "spawn-unpicklable-object"
+_OF_LOADER = ": for a DataLoader, the dataset, collate_fn and worker_init_fn"
 _PATH_NAMES = ("path", "paths", "culprit", "what")
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that failed to pickle an argument.
 
-    The exception names the type of the innermost object only; the hook walks the object and notes
-    the path to it.
+    The exception names only the type of the innermost object; the hook walks the arguments and
+    notes the path to it.
     """
     for entry in tagged(index.snapshot, RULE):
         process = index.snapshot.get(entry.process)
@@ -31,14 +32,14 @@ def check(index: Index) -> Iterator[Finding]:
             summary=f"{who} cannot pickle an argument of a new process{where}",
             evidence=(*evidence_of(entry), *(f"found at {way}" for way in ways[:3])),
             cause=(
-                "Spawn and forkserver (the default from Python 3.14) pickle the target and all "
-                "arguments in Process.start(); for a DataLoader these are the dataset, collate_fn "
-                "and worker_init_fn. Lambdas, local functions, open files, locks, database "
-                "handles and generators cannot be pickled."
+                "Spawn and forkserver pickle the target of a new process and all its arguments"
+                + (_OF_LOADER if contains(entry, "dataloader.py") else "")
+                + ". Lambdas, local functions, open files, locks, database handles and "
+                "generators cannot be pickled."
             ),
             advice=(
-                "Use functions and classes of a module; open files and databases in the worker at "
-                "first use and leave them out in __getstate__. fork avoids pickling, but then "
-                "workers inherit open handles and locks."
+                "Replace a lambda or local function by a function of a module. Open files and "
+                "databases in the new process at first use, and leave them out in __getstate__. "
+                "fork avoids pickling, but the processes then inherit open handles and locks."
             ),
         )

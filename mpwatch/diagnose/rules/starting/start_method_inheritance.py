@@ -24,18 +24,19 @@ def check(index: Index) -> Iterator[Finding]:
             rule=RULE,
             severity=Severity.INFO,
             process=owner.process,
-            summary=f"the DataLoader workers of {called(owner)} are started by {own}, as it was",
+            summary=f"{called(owner)} was started by {own} and starts its workers the same way",
             evidence=(
                 f"{called(owner)} was started by {own}",
                 f"{len(same)} of its {len(workers)} DataLoader workers were started by {own}",
             ),
             cause=(
-                "A spawned process takes over its parent's start method as its own default. The "
-                "same DataLoader forks its workers when it is used in the main process. Each "
-                "spawned worker imports everything again: seconds, and some 150 MiB with torch."
+                f"A process started by {own} takes over {own} as its default start method. Each "
+                "worker then imports torch and the program again, which takes seconds and about "
+                "150 MiB."
             ),
             advice=(
-                'If that is not wanted, say so: DataLoader(multiprocessing_context="fork") is '
-                "quick to start, and unsafe where threads or CUDA are in use already."
+                'DataLoader(multiprocessing_context="fork") starts the workers quickly, but is '
+                "unsafe once this process uses threads or CUDA. If the start time does not matter, "
+                "nothing is wrong."
             ),
         )

@@ -17,7 +17,7 @@ ONE_CPU = (60.0, 125.0)
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where all workers may use one cpu of several, and together use just that.
 
-    Workers pinned to a cpu of their own each use more than one together; idle ones do not care.
+    Workers pinned to a cpu each use more than one together; idle workers are not slowed down.
     """
     cpus = index.snapshot.host.cpu_count
     if not cpus or cpus < 2:
@@ -42,13 +42,19 @@ def check(index: Index) -> Iterator[Finding]:
                 f"together they use {sum(known):.0f} % of a cpu",
             ),
             cause=(
-                "An OpenMP runtime (by import order or by GOMP_CPU_AFFINITY, KMP_AFFINITY), some "
-                "builds of MKL, or a launcher has pinned the process to one cpu, and its children "
-                "inherit that."
+                "The workers' cpu affinity is one cpu. "
+                + (
+                    f"{called(owner)} has the same affinity, and its children inherit it. "
+                    if allowed == 1
+                    else ""
+                )
+                + "An OpenMP runtime (GOMP_CPU_AFFINITY, KMP_AFFINITY, or the order of imports), "
+                "some builds of MKL and launchers (taskset, Slurm) set it."
             ),
             advice=(
-                "os.sched_setaffinity(0, range(os.cpu_count())) in worker_init_fn undoes it; "
-                "better, unset the variables and import torch before numpy. Look at taskset -p of "
-                "the main process to see whether it was pinned on purpose."
+                f"Find out what sets it (taskset -p {owner.pid} shows main's), and unset the "
+                "variables or import torch before numpy. Or undo it in worker_init_fn: "
+                "os.sched_setaffinity(0, range(os.cpu_count())), which fails for cpus that the "
+                "container does not have."
             ),
         )

@@ -1,34 +1,41 @@
-"""Far more threads want to compute than there are cores."""
+"""Far more threads compute than there are cpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mpwatch.diagnose.analysis.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import rate_text
 
 RULE = "cpu-oversubscription"
 BUSY_PERCENT = 4.0
 """A thread that gets this much of a core wants more of it."""
 CROWDED_PERCENT = 2.0
-"""As much as one of a hundred threads on two cores gets. Where others load the machine, threads
-that hardly compute, such as feeders and the hook's, stand in line most of the time as well."""
+"""As much as one of a hundred threads on two cores gets."""
 RUNNABLE_PER_CPU = 1.5
 THREADS_PER_CPU = 2.5
 POOL = 3
-"""Computing threads of one worker; a feeder or a collective's thread beside main makes two."""
+"""Computing threads of one worker, main included."""
 SUSTAINED_S = 5.0
+_TRANSPORT_NAMES = ("QueueFeeder", "gloo_", "pt_gloo", "pt_nccl", "pt_elastic", "grpc", HOOK_THREAD)
+"""Beginnings of names of threads that send and receive (CPython 3.14, torch 2.13, gRPC)."""
+_TRANSPORT_FUNCTIONS = ("_feed", "_serve", "_pin_memory_loop")
+_TRANSPORT_FILES = ("queues.py", "resource_sharer.py", "pin_memory.py")
+_TARGET = slice(-5, -3)
+"""The frames of a thread's target: `threading` has three frames below it, a wrapper may add one."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where workers run several computing threads each, more than cores in all.
+    """Yield a finding where workers run several computing threads each, more than cpus in all.
 
-    One busy thread for each of many workers is just many workers; a machine busy with the work of
-    others is not this job's doing.
+    One busy thread in each of many workers is just many workers, and other jobs may load the
+    machine. Threads that send and receive do not count: on a loaded machine they are often runnable
+    although they hardly compute.
     """
     cpus = index.snapshot.host.usable_cpus or index.snapshot.host.cpu_count
     runnable = index.history.of_host("runnable")
@@ -37,79 +44,119 @@ def check(index: Index) -> Iterator[Finding]:
     recent = [point.value for point in runnable if point.at_s >= runnable[-1].at_s - 15]
     if median(recent) < RUNNABLE_PER_CPU * cpus:
         return
-    crowded = [
-        p for p in index.snapshot.living() if p.role in WORK_ROLES and busy_threads(p) >= POOL
+    counts = [
+        (process, count)
+        for process in index.snapshot.living()
+        if process.role in WORK_ROLES and (count := _busy_threads(process)) >= POOL
     ]
-    threads = sum(busy_threads(p) for p in crowded)
-    if len(crowded) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
+    threads = sum(count for _, count in counts)
+    if len(counts) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
         return
-    yield _finding(index, crowded, threads, cpus, median(recent))
+    yield _finding(index, counts, threads, cpus, median(recent))
 
 
-def busy_threads(process: Process) -> int:
-    """Threads that compute, as far as they get to."""
+def _busy_threads(process: Process) -> int:
+    """The number of threads that compute, or would if they got a cpu."""
     return sum(
         (thread.cpu_percent or 0.0) >= (CROWDED_PERCENT if thread.state == "R" else BUSY_PERCENT)
+        and not _is_transport(thread)
         for thread in process.threads
+    )
+
+
+def _is_transport(thread: Thread) -> bool:
+    """Whether a thread only sends and receives: by its name, or by its stack where one was taken.
+
+    Before Python 3.14 the kernel does not know the names that Python gives to threads.
+    """
+    if thread.name.startswith(_TRANSPORT_NAMES):
+        return True
+    return any(
+        frame.function.endswith(_TRANSPORT_FUNCTIONS) and frame.file.endswith(_TRANSPORT_FILES)
+        for frame in thread.stack[_TARGET]
     )
 
 
 def _finding(
     index: Index,
-    crowded: list[Process],
+    counts: list[tuple[Process, int]],
     threads: int,
     cpus: int,
     runnable: float,
 ) -> Finding:
-    most = max(crowded, key=busy_threads)
+    crowded = [process for process, _ in counts]
+    most, most_threads = max(counts, key=lambda each: each[1])
     evidence = [
         f"{threads} computing threads in {len(crowded)} workers, {cpus} usable cpus",
-        f"{runnable:.0f} threads of the machine want to run at a time",
-        f"{called(most)} alone has {busy_threads(most)}",
+        f"{runnable:.0f} threads of the machine are runnable at a time",
+        f"{called(most)} alone has {most_threads} of them",
     ]
     switches = slope(index.history.of(most.process, "involuntary_switches"), window_s=15)
     if switches:
         evidence.append(f"{called(most)} is interrupted {rate_text(switches)}")
-    settings = most.sample.environment.get("OMP_NUM_THREADS")
+    environment = most.sample.environment
+    settings = environment.get("OMP_NUM_THREADS")
     evidence.append(f"OMP_NUM_THREADS={settings}" if settings else "OMP_NUM_THREADS is not set")
     cgroup = index.snapshot.host.cgroup
-    if cgroup is not None and cgroup.cpu_quota_cpus:
-        evidence.append(f"the control group's quota is {cgroup.cpu_quota_cpus:g} cpus")
+    quota_cpus = None if cgroup is None else cgroup.cpu_quota_cpus
+    if quota_cpus:
+        evidence.append(f"the control group's quota is {quota_cpus:g} cpus")
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         summary=f"{threads} computing threads of {len(crowded)} workers compete for {cpus} cpus",
         evidence=tuple(evidence),
-        cause=_cause(crowded),
-        advice=_advice(crowded, settings),
+        cause=_cause(crowded, quota_cpus),
+        advice=_advice(crowded, environment),
     )
 
 
-def _cause(crowded: list[Process]) -> str:
-    """What is known to start threads in processes of these roles."""
-    libraries = (
-        "numpy's BLAS, OpenCV, numexpr and polars start a thread for every core they see, in every "
-        "process; they do not see quotas of containers. Threads that wait for each other at "
-        "barriers then mostly wait for the scheduler."
+def _cause(crowded: list[Process], quota_cpus: float | None) -> str:
+    """Which libraries start such threads: those that are loaded, else those that usually do."""
+    loaded = {name for p in crowded for name in (p.sample.maps.libraries if p.sample.maps else ())}
+    pools = [words for part, words in _POOLS.items() if any(part in name for name in loaded)]
+    starts = (
+        f"Loaded libraries that start a thread for every core they see: {', '.join(pools)}."
+        if pools
+        else "numpy's BLAS, OpenMP, OpenCV, numexpr and polars start a thread for every core they "
+        "see, in every process."
     )
-    if all(process.role == "loader-worker" for process in crowded):
-        return f"The DataLoader limits torch to one thread in each worker, but {libraries}"
-    return f"torch, {libraries}"
+    quota = " They do not see the quota of the control group." if quota_cpus else ""
+    waits = " Threads that meet at a barrier then wait until each of them had a turn on a cpu."
+    loader = (
+        " The DataLoader limits torch itself to one thread in each worker."
+        if all(process.role == "loader-worker" for process in crowded)
+        else ""
+    )
+    return starts + quota + waits + loader
 
 
-def _advice(crowded: list[Process], omp_threads: str | None) -> str:
-    """What limits the threads, without the setting that is there already."""
-    if omp_threads == "1":
-        limit = (
-            "OMP_NUM_THREADS=1 does not limit these threads: set OPENBLAS_NUM_THREADS=1 and "
-            "MKL_NUM_THREADS=1 too"
-        )
-    else:
-        limit = "Set OMP_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 and MKL_NUM_THREADS=1"
+def _advice(crowded: list[Process], environment: Mapping[str, str]) -> str:
+    """Settings that limit the threads, without those that are made already."""
+    made = [name for name in _SETTINGS if environment.get(name) == "1"]
+    unset = [f"{name}=1" for name in _SETTINGS if name not in made]
     has_workers = any(process.role == "loader-worker" for process in crowded)
     place = " in worker_init_fn" if has_workers else " in each process"
+    calls = f"call cv2.setNumThreads(0), or threadpoolctl.threadpool_limits(1){place}"
+    limits = f"{made[0]}=1 does not limit these threads: " if made else ""
+    if unset:
+        limits += f"set {', '.join(unset)} before anything is imported, or {calls}"
+    else:
+        limits += calls
     return (
-        f"{limit} before anything is imported, call cv2.setNumThreads(0), or threadpoolctl{place}; "
-        "start no more workers than usable cpus. A single large operation in a worker then takes "
-        "longer."
+        f"{limits[0].upper()}{limits[1:]}. Start no more workers than usable cpus. A single large "
+        "operation in a worker then takes longer."
     )
+
+
+_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_POOLS = {
+    "gomp": "GNU OpenMP",
+    "iomp5": "Intel OpenMP",
+    "openblas": "OpenBLAS",
+    "mkl_rt": "MKL",
+    "cv2": "OpenCV",
+    "tbb": "TBB",
+    "arrow": "Arrow",
+}
+"""Part of a library's file name, and its name."""

@@ -1,4 +1,4 @@
-"""Many Python threads of one process take turns on one core."""
+"""Several Python threads of one process together get one core, because of the GIL."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 RULE = "gil-bound-threads"
 ONE_CORE = (25.0, 125.0)
-"""Percent of a core: less is idle, more is parallel. On a busy machine one core is shared out."""
+"""Percent of a core: less is idle, more is parallel. On a busy machine each process gets less."""
 FULL_CORE = 75.0
 THREADS = 3
 SHARE_PERCENT = (5.0, 70.0)
 RUNNING = 2
-"""One has the interpreter, another may just have been woken up to take it."""
+"""One thread holds the GIL, another may just have been woken up to take it."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose several busy threads use one core together.
 
-    With fewer than two cpus to use sharing a core means nothing; with all of them taken by others
-    it does only where stacks show that it is Python that runs.
+    With fewer than two usable cpus, sharing a core means nothing. Where other processes use all
+    cpus, it means something only if stacks show that Python code runs.
     """
     cpus = index.snapshot.host.usable_cpus or 1
     if cpus < 2:
@@ -36,7 +36,7 @@ def check(index: Index) -> Iterator[Finding]:
         if len(threads) < THREADS:
             continue
         if sum(thread.state == "R" for thread in threads) > RUNNING:
-            continue  # several run at once, or would if they got a core: nobody holds them up
+            continue  # several run at once, or would if they got a core
         mean = mean_cpu_percent(process, index.history, over_s=10)
         if mean is None or not ONE_CORE[0] <= mean <= ONE_CORE[1]:
             continue
@@ -48,7 +48,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _takes_turns(thread: Thread) -> bool:
-    """Whether a thread gets a part of a core, and would take more: it does not sleep."""
+    """Whether a thread gets part of a core and does not sleep, so that it would use more."""
     load = thread.cpu_percent
     if thread.waits_on is not None and thread.waits_on.kind == "timer":
         return False
@@ -56,38 +56,41 @@ def _takes_turns(thread: Thread) -> bool:
 
 
 def _run_python(threads: list[Thread]) -> bool:
-    """Whether stacks show that these threads run Python code of the user, not native pools."""
+    """Whether stacks show that these threads run the user's Python code, not native pools."""
     return sum(user_frame(thread.stack) is not None for thread in threads) >= THREADS
 
 
 def _is_machine_full(snapshot: Snapshot, process: Process, mean: float, cpus: int) -> bool:
-    """Whether other processes use up the remaining cores, so that nothing can run in parallel."""
+    """Whether other processes use the remaining cpus, so that nothing could run in parallel."""
     others = sum(p.cpu_percent or 0.0 for p in snapshot.living() if p.process != process.process)
     return mean < FULL_CORE or others >= 100.0 * (cpus - 1.2)
 
 
 def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) -> Finding:
-    """Put it into words."""
+    """Describe the threads."""
+    loads = sorted({f"{thread.cpu_percent or 0:.0f}" for thread in threads}, key=int)
     evidence = [
-        f"{len(threads)} threads with {min(t.cpu_percent or 0 for t in threads):.0f} to "
-        f"{max(t.cpu_percent or 0 for t in threads):.0f} % each, together one core of {cpus}",
+        f"{len(threads)} threads with {' to '.join((loads[0], *loads[1:][-1:]))} % each, together "
+        f"one core of {cpus}",
         f"{called(process)} used {mean:.0f} % cpu over the last 10 s",
     ]
     frames = [frame for t in threads if (frame := user_frame(t.stack)) is not None]
-    evidence += [f"at {frame_words(frame)}" for frame in frames[:3]]
+    evidence += list(dict.fromkeys(f"at {frame_words(frame)}" for frame in frames))[:3]
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=process.process,
-        summary=f"{len(threads)} threads of {called(process)} share one core: they take turns",
+        summary=f"{len(threads)} threads of {called(process)} share one core: one runs at a time",
         evidence=tuple(evidence),
         cause=(
-            "Python runs one thread at a time. Code that is mostly Python (unpickling, pinning "
-            "many small objects, preprocessing) does not get faster with threads, and slows down "
-            "the thread that feeds the GPU. Large torch operators do run in parallel."
+            "Python's global interpreter lock (GIL) lets one thread run Python code at a time. "
+            "Code that is mostly Python (unpickling, many small objects, preprocessing) does not "
+            "get faster with threads. Large torch operators release the lock and run in parallel."
+            + (" These threads also slow down the one that feeds the GPU." if process.gpus else "")
         ),
         advice=(
-            "Use processes, collate into few large tensors, or move the loop into native code. "
-            "Using fewer threads costs no speed."
+            "Use processes instead of threads (each has its own memory, and data between them is "
+            "copied or shared), or move the loop into native code. Using fewer threads costs no "
+            "speed."
         ),
     )

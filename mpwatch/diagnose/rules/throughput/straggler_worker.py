@@ -23,14 +23,14 @@ FETCHES = 10
 FIRST_TASK_S = 5.0
 WAITING = 0.55
 WORKING = 0.3
-"""Shares of looks at which a process waits, or hardly ever does."""
+"""Shares of the samples in which a process waits: often, or hardly ever."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each worker much slower than its siblings, while main waits for it.
 
-    With the hook by the times of fetching; without, where one worker is always found at work and
-    its siblings and main are found waiting.
+    With the hook, the times of fetching tell; without, one worker is busy in all samples while its
+    siblings and main wait.
     """
     for owner, workers in loader_owners(index):
         if len(workers) < 2:
@@ -40,11 +40,11 @@ def check(index: Index) -> Iterator[Finding]:
         if len(timed) >= 2:
             yield from _by_times(timed, loader)
         elif not timed:
-            yield from _by_looks(owner, workers, index.history)
+            yield from _by_samples(owner, workers, index.history)
 
 
 def _usual_s(worker: Process) -> float | None:
-    """What a fetch usually takes, or has taken so far if it is one of the first and very long."""
+    """Seconds a fetch usually takes, or has taken so far if it is an early and very long one."""
     load = worker.loader
     if load is None or load.fetch_p50_s is None:
         return None
@@ -74,8 +74,8 @@ def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Fin
     yield _finding(slowest, f"{evidence[0]}{behind}", evidence)
 
 
-def _by_looks(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
-    """The only one that is found at work, while the others and main are found waiting."""
+def _by_samples(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
+    """The only worker that is busy, while the others and main wait."""
     main = wait_share(owner, history)
     if main is None or main < WAITING:
         return
@@ -103,7 +103,7 @@ def _by_looks(owner: Process, workers: Sequence[Process], history: History) -> I
 
 
 def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:
-    """Put it into words."""
+    """Describe the slow worker."""
     thread = main_thread(worker)
     frame = user_frame(thread.stack) if thread is not None else None
     at = () if frame is None else (f"it is at {frame_words(frame)}",)
@@ -116,11 +116,11 @@ def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:
         cause=(
             "The DataLoader assigns batches in turn and returns them in order. While one worker is "
             "slow, finished batches of the others stay in shared memory, and then these workers "
-            "wait too."
+            "wait too. More workers do not help."
         ),
         advice=(
-            "DataLoader(in_order=False) returns batches as they finish (the order is no longer "
-            "reproducible, and slow samples come later). Or make samples equally costly, and "
-            "split shards evenly."
+            "Make its samples as cheap as those of the others: look at the line above, and split "
+            "shards evenly. From torch 2.6 on, DataLoader(in_order=False) returns batches as they "
+            "finish; their order is then not reproducible."
         ),
     )

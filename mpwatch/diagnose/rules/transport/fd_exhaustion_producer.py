@@ -1,4 +1,4 @@
-"""A sender runs out of file descriptors because its tensors are not received or are kept."""
+"""A sender runs out of descriptors: its tensors are not received, or it keeps them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ down to 66 bytes each, so that a pipe may hold a thousand."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose sent, unfetched tensors use up its descriptors.
+    """Yield a finding for each process whose sent, unreceived tensors use up its descriptors.
 
     A tensor in transit holds a descriptor and no mapping in its sender, so tensors in transit are
     descriptors minus mappings. With a bounded queue the count settles.
@@ -56,19 +56,19 @@ def _is_sender(process: Process, held: int, used: int) -> bool:
 def _finding(process: Process, held: int, near: Approach) -> Finding:
     used, limit, mapped = int(near.used), int(near.limit), torch_maps(process)
     is_in_transit = mapped is None or mapped < 0.7 * held
-    what = "tensors sent and not yet fetched" if is_in_transit else "tensors it made and keeps"
+    what = "tensors sent and not yet received" if is_in_transit else "tensors it made and keeps"
     evidence = [f"{used} of {limit} descriptors in use, {held} on torch segments"]
     if mapped is not None:
         transit = max(0, held - mapped)
-        evidence.append(f"{mapped} mappings of torch segments: about {transit} sent, not fetched")
+        evidence.append(f"{mapped} mappings of torch segments: about {transit} sent, not received")
     evidence += (*near.trend_words("torch descriptors"), *_queued_words(process))
     severity = near.severity
     is_far = used < AT_LIMIT * limit and held + limit - used > A_PIPE_HOLDS
     if is_in_transit and near.ahead is not None and is_far:
         severity = min(severity, Severity.WARNING)
         evidence.append(
-            f"a pipe holds about {A_PIPE_HOLDS} messages of one tensor: if each is sent alone, the "
-            "rise ends there and memory is what grows"
+            f"a pipe holds about {A_PIPE_HOLDS} messages of one tensor: if each tensor is sent "
+            "alone, the number of descriptors stops rising there, and memory grows instead"
         )
     summary = f"{called(process)} has {used} of {limit} descriptors open, most on {what}"
     if near.ahead is not None:
@@ -85,25 +85,25 @@ def _finding(process: Process, held: int, near: Approach) -> Finding:
         cause=_CAUSE if is_in_transit else _CAUSE_KEPT,
         advice=(
             "Bound the queue, Queue(maxsize=...), so that the producer waits for its consumers "
-            "(it then runs at their speed), and send fewer and larger tensors. Raising the soft "
-            "limit to the hard one is free and buys time only."
+            "(it then runs at their speed), and send fewer and larger tensors. Raising the limit "
+            "of open files (ulimit -n) only postpones the failure."
             if is_in_transit
-            else "Drop tensors after sending them, or pack many small ones into few. "
-            "Raising the soft limit to the hard one is free and buys time only."
+            else "Delete tensors after sending them, or pack many small ones into few. Raising the "
+            "limit of open files (ulimit -n) only postpones the failure."
         ),
         eta_s=near.eta_s,
     )
 
 
 _CAUSE = (
-    "Each tensor in a queue keeps a descriptor open in its sender until the receiver fetches it. "
-    "The producer is faster than its consumers, and the queue does not limit it. When the "
-    "descriptor table is full, its feeder thread drops items, and queued items can no longer be "
-    "fetched: the consumer gets EOFError or waits for ever."
+    "Each tensor in a queue keeps a descriptor open in its sender until the receiver has received "
+    "it. The producer is faster than its consumers, and the queue does not limit it. With no "
+    "descriptor left, the queue's feeder thread drops items and tensors already queued cannot be "
+    "received: the consumer gets EOFError or waits for ever."
 )
 _CAUSE_KEPT = (
-    "Every tensor moved to shared memory costs its maker one descriptor for as long as it lives, "
-    "and this process keeps the ones it made."
+    "Each tensor in shared memory uses a descriptor of the process that made it, as long as that "
+    "process keeps the tensor, and this process keeps the ones it made."
 )
 
 

@@ -1,4 +1,4 @@
-"""A process that keeps the tensors it receives runs out of file descriptors."""
+"""A process runs out of descriptors because it keeps the tensors it receives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULE = "fd-exhaustion-receiver"
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose received tensors use up its descriptors, or did.
+    """Yield a finding for each process whose received tensors use up its descriptors.
 
     A received storage costs one descriptor and one mapping, so both counts move together; a
     tensor in transit has no mapping in its sender. A count that settles is normal.
@@ -39,8 +39,8 @@ def check(index: Index) -> Iterator[Finding]:
             used, limit, torch_fd_series(process, index.history), series_limit=limit - (used - held)
         )
         if near is not None:
-            said_so = evidence_of(failed.pop(process.process)) if process.process in failed else ()
-            yield _finding(index.snapshot, process, held, near, said_so)
+            error = evidence_of(failed.pop(process.process)) if process.process in failed else ()
+            yield _finding(index.snapshot, process, held, near, error)
     for entry in failed.values():
         yield _failed(index.snapshot, entry)
 
@@ -55,7 +55,7 @@ def _is_receiver(process: Process, held: int, used: int) -> bool:
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
-    """The finding for a receiver whose full descriptor table made the kernel drop a descriptor."""
+    """The finding for a receiver that had no descriptor left for a tensor."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
     evidence = list(evidence_of(entry))
@@ -76,7 +76,7 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
 
 
 def _finding(
-    snapshot: Snapshot, process: Process, held: int, near: Approach, said_so: tuple[str, ...]
+    snapshot: Snapshot, process: Process, held: int, near: Approach, error: tuple[str, ...]
 ) -> Finding:
     used, limit, mapped = int(near.used), int(near.limit), torch_maps(process)
     evidence = [f"{used} of {limit} descriptors in use, {held} on torch segments"]
@@ -84,7 +84,7 @@ def _finding(
         evidence.append(f"{mapped} mappings of torch segments: received and kept, not in transit")
     if (makers := creators_in_words(snapshot, process)) is not None:
         evidence.append(f"segments made: {makers}")
-    evidence += (*near.trend_words("torch descriptors"), *said_so)
+    evidence += (*near.trend_words("torch descriptors"), *error)
     summary = f"{called(process)} has {used} of {limit} descriptors open, most on tensors it keeps"
     if near.ahead is not None:
         summary = (
@@ -106,18 +106,18 @@ def _finding(
 def _hook_advice(process: Process) -> str:
     if process.hook.state == "ready":
         return ""
-    return " Attach the hook to see which line of code holds them."
+    return " Attach the hook to see which line of code keeps them."
 
 
 _CAUSE = (
-    "Under the strategy file_descriptor every tensor received from another process costs "
-    "one descriptor for as long as it lives, and the program keeps them: a list of batches, "
-    "indices or losses. With the table full, receiving fails with 'received 0 items of "
-    "ancdata' or 'Too many open files'."
+    "Under the strategy file_descriptor each tensor received from another process uses a "
+    "descriptor for as long as the program keeps the tensor, for example in a list of batches or "
+    "losses. With no descriptor left, receiving fails with 'received 0 items of ancdata' or 'Too "
+    "many open files'."
 )
 _ADVICE = (
-    "Do not keep received tensors: store .clone(), .item() or .numpy().copy() instead (one "
-    "more copy each), and collate many small tensors into few. Raising the soft limit to "
-    "the hard one (resource.setrlimit, ulimit -n) is free and buys time only. The strategy "
-    "file_system needs no descriptors, but leaks named files when the job is killed."
+    "Do not keep received tensors: store .clone(), .item() or .numpy().copy() instead (one more "
+    "copy each), and collate many small tensors into few. Raising the limit of open files "
+    "(ulimit -n) only postpones the failure. The strategy file_system needs no descriptors, but "
+    "leaks named files when the job is killed."
 )

@@ -14,7 +14,7 @@ from mpwatch.model.units import bytes_text
 
 RULE = "file-system-strategy-leak"
 SETTLED_S = 10.0
-"""torch_shm_manager removes what its clients left 2 s after the last of them is gone."""
+"""torch_shm_manager removes the files of its clients 2 s after the last client has exited."""
 WORTH_BYTES = 2**20
 WORTH_FILES = 100
 """Less than this is not reported."""
@@ -62,10 +62,10 @@ def _ours(snapshot: Snapshot, left: Sequence[Segment | SegmentUse]) -> Finding:
         rule=RULE,
         severity=Severity.WARNING if is_much else Severity.INFO,
         summary=(
-            f"{_count(left)} made by ended processes of this job "
+            f"{_count(left)} made by processes of this job that have exited "
             f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(total)} of /dev/shm"
         ),
-        evidence=_evidence(left, "ended processes of this job"),
+        evidence=_evidence(left, "of this job, exited"),
         cause=_CAUSE,
         advice=_ADVICE,
     )
@@ -78,11 +78,11 @@ def _others(left: Sequence[Segment | SegmentUse]) -> Finding:
         severity=Severity.INFO,
         subject="other jobs",
         summary=(
-            f"not of this job: {_count(left)} of dead processes elsewhere on this machine "
+            f"not of this job: {_count(left)} of exited processes of other jobs on this machine "
             f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(_held_bytes(left))} of /dev/shm"
         ),
-        evidence=_evidence(left, "no process of this job, and gone"),
-        cause=f"Another job left them. {_CAUSE}",
+        evidence=_evidence(left, "not of this job, no longer running"),
+        cause=f"Another job left these files. {_CAUSE}",
         advice=_ADVICE,
     )
 
@@ -95,20 +95,21 @@ def _evidence(left: Sequence[Segment | SegmentUse], who: str) -> tuple[str, ...]
     """The processes that made the segments, and one example."""
     makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
     return (
-        f"made by {', '.join(map(str, makers[:6]))}: {who}",
-        f"mapped by no process of this job, for example {left[0].path}",
+        f"made by pid {', '.join(map(str, makers[:6]))} ({who})",
+        f"no process of this job maps them, for example {left[0].path}",
     )
 
 
 _CAUSE = (
-    "Under the strategy file_system a shared tensor is a named file. If a process crashes, "
-    "torch_shm_manager removes its files; if the whole process tree is killed at once (container "
-    "stop, scheduler, kill of the group), the manager is killed too and the files stay."
+    "Under the strategy file_system a shared tensor is a named file. torch_shm_manager removes the "
+    "files of processes that have exited, unless it is killed itself: when the whole process tree "
+    "is killed at once (container stop, scheduler, kill of the group), the files stay."
 )
 _ADVICE = (
-    "mpwatch clean lists segments that no process maps, mpwatch clean --yes removes them; "
-    "where containers share /dev/shm pids are ambiguous, so check the list first. Prefer the "
-    "strategy file_descriptor with a higher descriptor limit, and stop jobs with SIGTERM first."
+    "mpwatch clean lists segments that no process maps, and mpwatch clean --yes removes them. "
+    "Where containers share /dev/shm, pids are ambiguous: check the list first. To avoid this, use "
+    "the strategy file_descriptor with a higher limit of descriptors, and stop jobs with SIGTERM "
+    "first."
 )
 
 

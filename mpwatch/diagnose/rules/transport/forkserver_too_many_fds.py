@@ -8,27 +8,27 @@ from dataclasses import replace
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import burden_words
-from mpwatch.diagnose.known_errors import evidence_of, number_of, tagged, told
+from mpwatch.diagnose.known_errors import evidence_of, number_of, reported, tagged
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "forkserver-too-many-fds"
 MOST_FDS = 251
 NEAR_FDS = 200
-"""One tensor a layer or a sample: what grows with the data is past the limit soon."""
+"""With one tensor for each layer or sample, a count that grows with the data soon exceeds 251."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for a reported refusal, else for a start that came near the limit."""
+    """Yield a finding for a reported failure, else for a start that came near the limit."""
     refused = next(tagged(index.snapshot, RULE), None)
     if refused is None:
         yield from _near(index)
         return
     maker = index.snapshot.get(refused.process)
-    for finding in told(
+    for finding in reported(
         index.snapshot,
         RULE,
         summary=(
-            "cannot start a process: its argument holds more tensors than the fork server accepts"
+            "cannot start a process: its arguments hold more tensors than the fork server accepts"
         ),
         cause=_CAUSE,
         advice=_ADVICE,
@@ -38,7 +38,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _near(index: Index) -> Iterator[Finding]:
-    """Starts that were accepted with nearly as many descriptors as there may be."""
+    """The finding for a start that was accepted with nearly the highest number of descriptors."""
     for entry in index.entries("birth"):
         if entry.details.get("method") != "forkserver":
             continue
@@ -51,7 +51,7 @@ def _near(index: Index) -> Iterator[Finding]:
             severity=Severity.WARNING,
             process=process.process,
             summary=(
-                f"{called(process)} hands {count:.0f} descriptors to a new process; the fork "
+                f"{called(process)} passes {count:.0f} descriptors to a new process; the fork "
                 f"server accepts {MOST_FDS}"
             ),
             evidence=(*evidence_of(entry), *burden_words(index, process)),
@@ -62,13 +62,12 @@ def _near(index: Index) -> Iterator[Finding]:
 
 
 _CAUSE = (
-    "The fork server passes all descriptors of a new process in one message and "
-    "refuses more than 251. Each separate tensor in the dataset or model is "
-    "one. The limit is fixed in CPython; ulimit does not change it. Fork "
-    "server is the default from Python 3.14 on."
+    "The fork server receives all descriptors of a new process in one message and accepts at most "
+    "251; each tensor storage among the arguments is one. The limit is fixed in CPython; ulimit "
+    "does not change it."
 )
 _ADVICE = (
-    "Pack the tensors into few (one tensor and offsets), or "
-    'use mp.get_context("fork") or "spawn" explicitly; the strategy '
-    "file_system also works, with its leaks on a kill."
+    "Pack the tensors into few (one tensor and offsets), or use "
+    'mp.get_context("spawn"), which starts more slowly. The strategy file_system also works, but '
+    "leaks files when the job is killed."
 )

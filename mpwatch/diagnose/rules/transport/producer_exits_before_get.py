@@ -8,7 +8,7 @@ from mpwatch.diagnose.analysis.exits import TOGETHER_S, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape
-from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
@@ -19,7 +19,7 @@ from mpwatch.model.units import seconds_text
 RULE = "producer-exits-before-get"
 SAME_LOOK_S = 0.3
 SETTLED_S = 2.0
-"""After this time it shows whether the parent starts the next workers of a loader."""
+"""By then it is known whether the parent starts the next workers of a loader."""
 RECENT_S = 60.0
 """Tensors not received by then are unlikely to be awaited."""
 
@@ -32,7 +32,7 @@ def check(index: Index) -> Iterator[Finding]:
     """
     entries = [e for e in tagged(index.snapshot, RULE) if not _is_shutdown(index, e)]
     for entry in entries:
-        yield _void_ticket(index.snapshot, entry)
+        yield _not_received(index.snapshot, entry)
     if not entries:
         yield from _unfetched(index)
 
@@ -78,9 +78,9 @@ def _closed(process: Process, history: History) -> float:
 
 
 def _loads_for(index: Index, process: Process) -> Process | None:
-    """Whose DataLoader worker a process is, if it is one, or one of another library's loader.
+    """The owner of the loader that a process works for; `None` if it is no loader's worker.
 
-    Such loaders run a loop of the same name, which a stack shows.
+    Workers of other libraries' loaders run a loop of the same name, which a stack shows.
     """
     is_worker = process.role == "loader-worker" or main_shape(process).startswith("worker-")
     return family_head(index, process) if is_worker else None
@@ -88,17 +88,17 @@ def _loads_for(index: Index, process: Process) -> Process | None:
 
 def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapshot) -> Finding:
     """The finding for a producer that exited with unreceived tensors."""
-    tensors = "a tensor it had sent was" if count == 1 else f"{count} tensors it had sent were"
+    tensors = "a tensor it sent was" if count == 1 else f"{count} tensors it sent were"
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=process.process,
-        summary=f"{called(process)} ended while {tensors} not yet fetched",
+        summary=f"{called(process)} exited before {tensors} received",
         evidence=(
-            f"{count} of its segments were open in no other process when it was last read",
+            f"{count} of its segments were open in no other process when it was last sampled",
             f"{called(process)} ended {seconds_text(snapshot.at_s - ended.at_s)} ago: "
             f"{ended.words}",
-            "no living process has them: receiving them from the queue now raises an error",
+            "no living process holds them: receiving them from the queue now raises an error",
         ),
         cause=_CAUSE,
         advice=_ADVICE,
@@ -106,7 +106,7 @@ def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapsh
 
 
 def _is_shutdown(index: Index, entry: LogEntry) -> bool:
-    """Whether all processes gone by then are loader workers that their main process shut down."""
+    """Whether all processes that had exited are loader workers that their main shut down."""
     gone = [
         (process, process.ended)
         for process in index.snapshot.processes
@@ -123,7 +123,7 @@ def _is_shutdown(index: Index, entry: LogEntry) -> bool:
     )
 
 
-def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:
+def _not_received(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for a receiver whose sender has exited."""
     process = snapshot.get(entry.process)
     who = called(process) if process is not None else "a process of the job"
@@ -135,21 +135,30 @@ def _void_ticket(snapshot: Snapshot, entry: LogEntry) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=entry.process,
-        summary=f"{who} cannot fetch a tensor: the process that sent it is gone",
+        summary=f"{who} cannot receive a tensor: the process that sent it has exited",
         evidence=evidence,
-        cause=_CAUSE,
+        cause=f"{_CAUSE} {_how_it_ended(entry)}",
         advice=_ADVICE,
     )
 
 
+def _how_it_ended(entry: LogEntry) -> str:
+    """What the error says about the end of the sender."""
+    if contains(entry, "ConnectionRefusedError"):
+        return "ConnectionRefusedError means that it was killed or crashed: its socket is left."
+    return (
+        "FileNotFoundError means that it removed its socket in a normal exit, or that its pymp-* "
+        "directory in TMPDIR was removed."
+    )
+
+
 _CAUSE = (
-    "Under the strategy file_descriptor a queue carries handles, not tensors: the receiver fetches "
-    "the memory from its sender. If the sender has exited, FileNotFoundError means that it exited "
-    "normally (or that its pymp-* directory in TMPDIR was removed), ConnectionRefusedError that it "
-    "crashed."
+    "Under the strategy file_descriptor a queue carries handles, not tensors: the receiver gets "
+    "the memory from the sender, which has to be alive then."
 )
 _ADVICE = (
-    "Keep producers alive until consumers have taken everything: an Event, a Barrier, or join "
-    "them last. Small results can be sent as numpy arrays, which are sent whole. The strategy "
-    "file_system lets tensors outlive their producer, but leaks files when the job is killed."
+    "Keep producers alive until consumers have received everything (an Event or a Barrier), and "
+    "join them last. Or send small results as numpy arrays, which travel in the queue itself, as a "
+    "copy. The strategy file_system lets tensors outlive their producer, but leaks files when the "
+    "job is killed."
 )

@@ -1,4 +1,4 @@
-"""A process forked by os.fork hands out tickets of its parent."""
+"""A process forked by os.fork sends tensor handles that its parent does not know."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import death_of, ended_workers
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.known_errors import tagged, told
+from mpwatch.diagnose.known_errors import reported, tagged
 from mpwatch.model.findings import Finding
 
 RULE = "raw-fork-inherits-sharer"
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose hook heard it.
+    """Yield a finding for each process that reported the error.
 
-    That a sender hung up without an answer is what its receiver hears; it proves nothing where
-    the sender had no descriptors left, or where senders were killed.
+    Its receiver sees only that the sender closed the connection without an answer, which proves
+    nothing where the sender had no descriptors left, or where senders were killed.
     """
     is_explained = next(
         tagged(index.snapshot, "sender-without-descriptors"), None
@@ -24,7 +24,7 @@ def check(index: Index) -> Iterator[Finding]:
         death_of(ended) in ("killed", "crash", "failed")
         for _, ended in ended_workers(index.snapshot)
     )
-    yield from told(
+    yield from reported(
         index.snapshot,
         RULE,
         summary=(
@@ -32,15 +32,14 @@ def check(index: Index) -> Iterator[Finding]:
             "or created after a bare os.fork()"
         ),
         cause=(
-            "After os.fork without multiprocessing (gunicorn, uwsgi, a daemon of its "
-            "own) the child keeps the address of its parent's descriptor server. The "
-            "tensor handles it sends are unknown to the parent. The same happens when "
-            "one message is unpickled by two processes."
+            "Each tensor handle can be received once. A second unpickling of the same message "
+            "fails like this. So does a handle from a child of a bare os.fork() (gunicorn, uwsgi): "
+            "the child uses the address of its parent's descriptor server, and the parent does not "
+            "know the handle."
         ),
         advice=(
-            "Start such processes before the first tensor is sent, or start them with "
-            "multiprocessing.Process, which resets this state; and unpickle every "
-            "message exactly once."
+            "Unpickle every message exactly once. Start processes by multiprocessing.Process, "
+            "which resets this state, or fork before the first tensor is sent."
         ),
         tags=("sender-refused",) if is_explained else ("sender-refused", "sender-did-not-answer"),
     )

@@ -1,47 +1,85 @@
-"""Not even a lock can be made: semaphores are files in /dev/shm."""
+"""A lock or queue cannot be created: its semaphores are files in /dev/shm."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.known_errors import evidence_of, tagged
+from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import bytes_text
 
 RULE = "semlock-enospc"
 PAGE_BYTES = 4096
 
 
+class _Failure(NamedTuple):
+    """One reason why a semaphore cannot be created."""
+
+    reason: str
+    cause: str
+    advice: str
+
+
+_MAKE_ROOM = (
+    "Make room: raise --shm-size of the container, remove segments of dead jobs (mpwatch clean "
+    "lists them, --yes removes them), or keep fewer tensors in shared memory."
+)
+_FULL = _Failure(
+    "/dev/shm is full",
+    "There is no room for another page or file, so no DataLoader or queue can be created.",
+    _MAKE_ROOM,
+)
+_WAS_FULL = _Failure(
+    "/dev/shm had no room at that moment",
+    "The kernel refused to create one with 'No space left on device'; there is room again now.",
+    f"Find out what fills /dev/shm for a time (df /dev/shm while the job runs). {_MAKE_ROOM}",
+)
+_FORBIDDEN = _Failure(
+    "permission denied in /dev/shm",
+    "This user may not create files there.",
+    "Mount /dev/shm writable for all users (mode 1777), or run the job as a user who may write "
+    "there.",
+)
+_READ_ONLY = _Failure(
+    "/dev/shm is mounted read-only",
+    "The file system is read-only for this process.",
+    "Mount /dev/shm read-write, for example as a tmpfs of the container.",
+)
+
+
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where making a lock failed, or would fail at this moment.
+    """Yield a finding where creating a lock failed, or would fail at this moment.
 
     A semaphore takes one page and one inode; with a page left it still works.
     """
-    complaints = list(tagged(index.snapshot, RULE))
-    for entry in complaints:
-        process = index.snapshot.get(entry.process)
-        yield _finding(process, (*evidence_of(entry), *_room(index.snapshot)))
-    if complaints or not _is_exhausted(index.snapshot):
+    failed = list(tagged(index.snapshot, RULE))
+    for entry in failed:
+        yield _failed(index.snapshot, entry)
+    if failed or not _is_exhausted(index.snapshot):
         return
     starting = [p for p in index.snapshot.living() if _makes_locks(p)]
     for process in starting:
-        yield _finding(process, _room(index.snapshot))
+        summary = f"{called(process)} cannot create a lock or queue: /dev/shm is full"
+        yield _finding(process.process, summary, _room(index.snapshot), _FULL)
     if not starting and not any(p.role in WORK_ROLES for p in index.snapshot.processes):
-        # No workers yet: the next thing such a program does is to make queues for them. One whose
-        # workers have died has made its queues.
+        # No workers yet: the next thing such a program does is to create queues for them. A
+        # program whose workers have died has created its queues.
         main = next((p for p in index.snapshot.living() if p.role == "main"), None)
         if main is not None:
             evidence = (*_room(index.snapshot), "a semaphore needs one page and one file")
-            yield _finding(main, evidence, Severity.WARNING)
+            summary = f"{called(main)} cannot create a lock or queue now: /dev/shm is full"
+            yield _finding(main.process, summary, evidence, _FULL, Severity.WARNING)
 
 
 def _is_exhausted(snapshot: Snapshot) -> bool:
-    """Whether there is no room for a single page or file."""
+    """Whether there is no room for one more page or file."""
     shm = snapshot.host.shm
     if shm is None or not shm.total_bytes:
         return False
@@ -49,7 +87,7 @@ def _is_exhausted(snapshot: Snapshot) -> bool:
 
 
 def _makes_locks(process: Process) -> bool:
-    """Whether a thread is making a DataLoader, a queue or a lock right now."""
+    """Whether a thread is creating a DataLoader, a queue or a lock."""
     return any(
         calls(own_frames(thread.stack), "queues.py:__init__")
         or calls(own_frames(thread.stack), "synchronize.py:__init__")
@@ -58,7 +96,7 @@ def _makes_locks(process: Process) -> bool:
 
 
 def _room(snapshot: Snapshot) -> tuple[str, ...]:
-    """What is left of /dev/shm."""
+    """The free space of /dev/shm."""
     shm = snapshot.host.shm
     if shm is None:
         return ()
@@ -66,26 +104,35 @@ def _room(snapshot: Snapshot) -> tuple[str, ...]:
     return (f"{shm.path} has {bytes_text(shm.free_bytes)}{inodes} left",)
 
 
+def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
+    """The finding for a reported error, by the reason that the error names."""
+    process = snapshot.get(entry.process)
+    who = called(process) if process is not None else "a process of the job"
+    if contains(entry, "Permission denied"):
+        failure = _FORBIDDEN
+    elif contains(entry, "Read-only file system"):
+        failure = _READ_ONLY
+    else:
+        failure = _FULL
+        if snapshot.host.shm is not None and not _is_exhausted(snapshot):
+            failure = _WAS_FULL
+    summary = f"{who} cannot create a lock or queue: {failure.reason}"
+    return _finding(entry.process, summary, (*evidence_of(entry), *_room(snapshot)), failure)
+
+
 def _finding(
-    process: Process | None,
+    process: ProcessId | None,
+    summary: str,
     evidence: tuple[str, ...],
+    failure: _Failure,
     severity: Severity = Severity.CRITICAL,
 ) -> Finding:
-    """Put it into words."""
-    who = called(process) if process is not None else "a process of the job"
     return Finding(
         rule=RULE,
         severity=severity,
-        process=process.process if process is not None else None,
-        summary=f"{who} cannot make a lock or queue: /dev/shm is full or not writable",
+        process=process,
+        summary=summary,
         evidence=evidence,
-        cause=(
-            "Locks, queues and events of multiprocessing are semaphores, small files in /dev/shm. "
-            "When that is full or not writable, a DataLoader fails before any tensor is involved."
-        ),
-        advice=(
-            "Make room: raise --shm-size, remove segments of dead jobs (mpwatch clean lists "
-            "them, --yes removes them), keep fewer batches. If it says permission denied, mount "
-            "/dev/shm writable for this user."
-        ),
+        cause=f"Locks, queues and events of multiprocessing are files in /dev/shm. {failure.cause}",
+        advice=failure.advice,
     )

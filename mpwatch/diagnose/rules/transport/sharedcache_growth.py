@@ -1,4 +1,4 @@
-"""The table of shared storages keeps entries of tensors that are gone."""
+"""The table of shared storages keeps entries of tensors that no longer exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPIRED_SHARE = 0.8
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose table is large and mostly dead."""
+    """Yield a finding for each process whose table is large, with mostly expired entries."""
     for process in index.snapshot.living():
         cache = process.shared_cache
         if cache is None or cache.expired is None or cache.entries < WORTH_TELLING:
@@ -29,16 +29,18 @@ def check(index: Index) -> Iterator[Finding]:
                 f"{called(process)} once held about {cache.entries} shared tensors at the same time"
             ),
             evidence=(
-                f"SharedCache has {cache.entries} entries, {cache.expired} of them dead",
-                f"it is swept when it exceeds {cache.limit} entries",
+                f"SharedCache has {cache.entries} entries, {cache.expired} of them expired",
+                f"torch removes expired entries when there are more than {cache.limit}",
             ),
             cause=(
-                "torch sweeps this table only when it exceeds twice what was alive at the last "
-                "sweep. Descriptors and mappings of dead entries are released; what remains is "
-                "small and bounded, and is a high-water mark: the process held that many at once."
+                "torch removes expired entries only when the table exceeds twice the number that "
+                "was in use at the last removal. Their descriptors and mappings are released "
+                "already. The table is small and bounded; its size shows how many tensors the "
+                "process once held at the same time."
             ),
             advice=(
                 "Nothing has to be done. If descriptors or mappings ran short, this is how many "
-                "were needed; reductions.shared_cache.free_dead_references() empties it."
+                "tensors used them. torch.multiprocessing.reductions.shared_cache."
+                "free_dead_references() removes the entries."
             ),
         )

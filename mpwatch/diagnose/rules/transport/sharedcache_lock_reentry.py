@@ -1,4 +1,4 @@
-"""A finalizer receives or sends a tensor inside the code that does the same."""
+"""A finalizer receives or sends a tensor while its thread holds the lock of SharedCache."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def check(index: Index) -> Iterator[Finding]:
             tid=thread.tid,
             summary=f"{called(process)} waits for a lock that the same thread holds",
             evidence=(
-                f"thread {thread.name}: {frame_words(frames[inside[0]])} inside of "
-                f"{frame_words(frames[inside[-1]])}",
-                f"by way of {frame_words(via)}",
+                f"thread {thread.name} waits in {frame_words(frames[inside[0]])}, and holds the "
+                f"lock since {frame_words(frames[inside[-1]])}",
+                f"in between it called {frame_words(via)}",
             ),
             cause=(
-                "torch guards its table of shared storages by a lock that cannot be taken "
-                "twice. A finalizer or signal handler ran while the lock was held and "
-                "received or sent a tensor itself. This thread will never go on."
+                "torch protects its table of shared storages with a lock that a thread cannot take "
+                "twice. A finalizer or signal handler ran while the thread held the lock, and "
+                "received or sent a tensor itself. The thread waits for ever."
             ),
             advice=(
-                "Do not use queues of tensors in __del__, weakref callbacks or signal "
-                "handlers: note there what is to be done, and do it in the main loop."
+                "Restart the process. Do not send or receive tensors in __del__, weakref callbacks "
+                "or signal handlers: set a flag there, and do the work in the main loop."
             ),
         )
 

@@ -1,4 +1,4 @@
-"""`/dev/shm` is full or about to be, in bytes or in files."""
+"""`/dev/shm` is full or will be soon, in bytes or in files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import AT_LIMIT, NEAR_LIMIT, Approach, approach, slope
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -20,6 +20,8 @@ from mpwatch.model.units import bytes_text, count_text, rate_text
 RULE = "shm-full-enospc"
 WORTH_FORECASTING = 0.3
 """Prefetched batches fill part of it within seconds of a start and then stay."""
+CONTAINER_DEFAULT_BYTES = 64 * 2**20
+"""Size of /dev/shm in a container of Docker or Kubernetes that sets none."""
 GROWS_BY_NEW = 0.5
 """Part of a rise that new segments must account for, where those that are there are not full."""
 
@@ -36,7 +38,7 @@ class _Room(NamedTuple):
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding if the file system for shared memory has no room left, or soon none."""
+    """Yield a finding if the file system for shared memory is full, or will be soon."""
     failed = next(tagged(index.snapshot, RULE), None)
     if failed is not None:
         yield _failed(index.snapshot, failed)
@@ -55,17 +57,23 @@ def check(index: Index) -> Iterator[Finding]:
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for an error that the job itself reported."""
     process, shm = snapshot.get(entry.process), snapshot.host.shm
-    total = "" if shm is None else f" ({bytes_text(shm.total_bytes)})"
     who = called(process) if process is not None else "a process of the job"
+    room = () if shm is None else (f"{_room_words(shm)} when last read",)
+    lost = _CAUSE_LOST if entry.kind == "lost-item" else ""
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         subject="bytes",
-        summary=f"/dev/shm{total} was full when {who} shared a tensor",
-        evidence=evidence_of(entry),
-        cause=_cause(snapshot),
+        summary=f"{who} could not share a tensor: /dev/shm had no room for it",
+        evidence=(*evidence_of(entry), *room),
+        cause=_cause(snapshot) + lost,
         advice=_advice(snapshot),
     )
+
+
+def _room_words(shm: RoomSample) -> str:
+    """Its free space: `/dev/shm: 8.0M of 64.0M free`."""
+    return f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free"
 
 
 def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
@@ -85,12 +93,13 @@ def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
 
 def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -> Finding:
     """The finding for segments that are larger than the free space."""
+    cause, advice = _cause_and_advice(snapshot)
     largest = max(refused, key=lambda s: s.size_bytes or 0)
     made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
     evidence = (
-        f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",
+        _room_words(shm),
         f"{len(refused)} files in it are empty, for example {largest.path} of "
-        f"{bytes_text(largest.size_bytes)}: making them failed",
+        f"{bytes_text(largest.size_bytes)}: allocating their memory failed",
         *((f"made by {', '.join(sorted(made)[:4])}",) if made else ()),
     )
     return Finding(
@@ -102,8 +111,8 @@ def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -
             f"{bytes_text(largest.size_bytes)}: {bytes_text(shm.free_bytes)} are free"
         ),
         evidence=evidence,
-        cause=_cause(snapshot),
-        advice=_advice(snapshot),
+        cause=cause,
+        advice=advice,
     )
 
 
@@ -148,7 +157,9 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
     noun = "" if room.subject == "bytes" else " files"
     evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, room)]
     evidence += near.trend_words(room.subject, room.unit)
-    summary = f"{shm.path} is nearly full: {filled}{noun} in use"
+    cause, advice = (_CAUSE_FILES, _ADVICE_FILES) if noun else _cause_and_advice(snapshot)
+    fullness = "full" if room.used >= room.total else "nearly full"
+    summary = f"{shm.path} is {fullness}: {filled}{noun} in use"
     if near.ahead is not None:
         summary = (
             f"{shm.path} ({room.text(room.total)}{noun}) is full in {near.eta_words} "
@@ -160,22 +171,25 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
         subject=room.subject,
         summary=summary,
         evidence=tuple(evidence),
-        cause=_cause(snapshot),
-        advice=_advice(snapshot) if room.subject == "bytes" else _ADVICE_FILES,
+        cause=cause,
+        advice=advice,
         eta_s=near.eta_s,
     )
 
 
 def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
-    """How much of it this job holds, and which processes made the most."""
+    """The part that this job holds, and the processes that created most of it."""
     own = [s for s in snapshot.segments if s.kind != "semaphore"]
     if room.subject != "bytes":
-        yield f"{len(own)} segments of this job"
+        yield counted(len(own), "segment of this job", "segments of this job")
         return
     held = segment_bytes(own)
-    yield f"{len(own)} segments of this job hold {bytes_text(held)}"
+    yield (
+        f"{counted(len(own), 'segment of this job holds', 'segments of this job hold')} "
+        f"{bytes_text(held)}"
+    )
     if held < 0.5 * room.used:
-        yield f"the other {bytes_text(room.used - held)} belong to no process of this job"
+        yield f"the other {bytes_text(room.used - held)} are not in segments of this job"
     by_maker: defaultdict[str, list[Segment]] = defaultdict(list)
     for segment in own:
         maker = snapshot.get(segment.creator)
@@ -191,7 +205,19 @@ def _has_loader(snapshot: Snapshot) -> bool:
 
 
 def _cause(snapshot: Snapshot) -> str:
-    return _CAUSE + (_CAUSE_LOADER if _has_loader(snapshot) else "")
+    shm = snapshot.host.shm
+    is_default = shm is not None and shm.total_bytes == CONTAINER_DEFAULT_BYTES
+    default = _CAUSE_DEFAULT if is_default else ""
+    return _CAUSE + default + (_CAUSE_LOADER if _has_loader(snapshot) else "")
+
+
+def _cause_and_advice(snapshot: Snapshot) -> tuple[str, str]:
+    """The texts for a living job, by who uses most of the space."""
+    shm = snapshot.host.shm
+    own = segment_bytes(s for s in snapshot.segments if s.kind != "semaphore")
+    if shm is not None and own < 0.5 * used_bytes(shm):
+        return _CAUSE_OTHERS, _ADVICE_OTHERS
+    return _cause(snapshot), _advice(snapshot)
 
 
 def _advice(snapshot: Snapshot) -> str:
@@ -199,22 +225,39 @@ def _advice(snapshot: Snapshot) -> str:
 
 
 _CAUSE = (
-    "Tensors sent between processes occupy /dev/shm until their receivers release them; in a "
-    "container its default size is 64 MiB. When it is full, sharing a tensor fails with 'No space "
-    "left on device (28)'; where this happens in a queue's feeder thread, the item is lost and the "
-    "consumer waits for it for ever."
+    "Tensors sent between processes occupy /dev/shm until their receivers release them. When it is "
+    "full, sharing a tensor fails with 'No space left on device (28)'."
+)
+_CAUSE_OTHERS = (
+    "Most of what /dev/shm holds is not in segments of this job: other programs use it, or jobs "
+    "that were killed left their files behind. When it is full, sharing a tensor fails with 'No "
+    "space left on device (28)'."
+)
+_ADVICE_OTHERS = (
+    "List the files in /dev/shm: mpwatch clean shows segments that no process maps, and mpwatch "
+    "clean --yes removes them. Or make /dev/shm larger (docker --shm-size); what is used counts as "
+    "memory of the container."
+)
+_CAUSE_FILES = (
+    "Each shared tensor is one file, and the number of files in /dev/shm is limited. At the limit, "
+    "sharing a tensor fails with 'No space left on device (28)' although bytes are free."
+)
+_CAUSE_DEFAULT = " /dev/shm has 64 MiB here, the default of a container."
+_CAUSE_LOST = (
+    " Here a queue's feeder thread got the error: the item is lost, and its consumer waits for it "
+    "for ever."
 )
 _CAUSE_LOADER = (
     " DataLoader workers need about num_workers x prefetch_factor x bytes of a batch, plus what "
     "main still holds."
 )
 _ADVICE = (
-    "Make /dev/shm larger: in a container docker run --shm-size=8g or --ipc=host (which shares the "
-    "host's), in Kubernetes a memory-backed volume; it counts as memory of the job. Or use less: "
+    "Make /dev/shm larger: docker run --shm-size=8g or --ipc=host (which shares the host's), in "
+    "Kubernetes a memory-backed volume; what is used counts as memory of the job. Or use less: "
     "send smaller types (uint8 images, cast after the transfer), and do not keep received tensors."
 )
-_ADVICE_LOADER = " Lower prefetch_factor or num_workers, which reads less ahead."
+_ADVICE_LOADER = " Or lower prefetch_factor or num_workers, which reads less ahead."
 _ADVICE_FILES = (
-    "Each shared tensor is one file: collate many small tensors into few, and keep none. The "
-    "number of files is a mount option of the tmpfs (nr_inodes) and needs root to raise."
+    "Collate many small tensors into few, and do not keep received ones. The number of files is a "
+    "mount option of the tmpfs (nr_inodes); raising it needs root."
 )

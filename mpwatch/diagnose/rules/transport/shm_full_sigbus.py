@@ -1,4 +1,4 @@
-"""A process died of SIGBUS: it touched a mapped page that had no memory or file behind it."""
+"""SIGBUS ended a process: it used a mapped page for which no memory or file was available."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import ended_python
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import sparse_bytes
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import RoomSample
@@ -20,18 +20,18 @@ FULL_SHARE = 0.01
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each death by SIGBUS, and one where shared memory is over-committed.
+    """Yield a finding for each exit by SIGBUS, and one where shared memory is over-committed.
 
     torch allocates a segment's pages when it makes the segment since late 2025. Other users of
     /dev/shm only set the size, so the pages are allocated on first use, which may fail.
     """
     for process, ended in ended_python(index.snapshot):
         if ended.signal == Signals.SIGBUS:
-            yield _death(index.snapshot, process)
-    yield from _promise(index.snapshot)
+            yield _exit(index.snapshot, process)
+    yield from _overcommitted(index.snapshot)
 
 
-def _death(snapshot: Snapshot, process: Process) -> Finding:
+def _exit(snapshot: Snapshot, process: Process) -> Finding:
     """The finding for a process that SIGBUS ended."""
     evidence = [f"{called(process)} ended by signal 7 (SIGBUS)"]
     shm = snapshot.host.shm
@@ -46,7 +46,7 @@ def _death(snapshot: Snapshot, process: Process) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
-        summary=f"{called(process)} died of a bus error",
+        summary=f"{called(process)} was ended by a bus error (SIGBUS)",
         evidence=tuple(evidence),
         cause=_CAUSE_FULL if is_short else _CAUSE_UNKNOWN,
         advice=_ADVICE_FULL if is_short else _ADVICE_UNKNOWN,
@@ -58,7 +58,7 @@ def _is_full(shm: RoomSample) -> bool:
     return shm.free_bytes < FULL_SHARE * shm.total_bytes
 
 
-def _promise(snapshot: Snapshot) -> Iterator[Finding]:
+def _overcommitted(snapshot: Snapshot) -> Iterator[Finding]:
     """A finding where the unallocated parts of the segments exceed the free space."""
     shm, sparse = snapshot.host.shm, _sparse(snapshot)
     missing = sparse_bytes(sparse)
@@ -74,7 +74,7 @@ def _promise(snapshot: Snapshot) -> Iterator[Finding]:
             f"{bytes_text(shm.free_bytes)} are free: using the rest ends in SIGBUS"
         ),
         evidence=(
-            f"{len(sparse)} segments in {shm.path} are only partly allocated",
+            f"{counted(len(sparse), 'segment')} in {shm.path} only partly allocated",
             f"the largest: {largest.path}, {bytes_text(largest.allocated_bytes)} of "
             f"{bytes_text(largest.size_bytes)} allocated",
             f"{bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free",

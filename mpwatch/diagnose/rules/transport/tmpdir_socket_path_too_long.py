@@ -14,11 +14,11 @@ RULE = "tmpdir-socket-path-too-long"
 PATH_LIMIT = 107
 """`sun_path` holds 108 bytes with the terminating zero (unix(7))."""
 TAIL = "/pymp-xxxxxxxx/listener-xxxxxxxx"
-"""What `multiprocessing.util.get_temp_dir` and `arbitrary_address` add (CPython 3.10 to 3.14)."""
+"""Added by `multiprocessing.util.get_temp_dir` and `arbitrary_address` (CPython 3.10 to 3.14)."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for the root of each tree whose TMPDIR leaves no room, or that failed so."""
+    """Yield a finding for each process that failed so, and each root whose TMPDIR is too long."""
     failed = {e.process: e for e in tagged(index.snapshot, RULE)}
     for process in index.snapshot.living():
         if process.process in failed:
@@ -46,7 +46,7 @@ def _path_length(process: Process) -> int:
 
 
 def _finding(process: Process, severity: Severity, evidence: tuple[str, ...]) -> Finding:
-    """Put it into words."""
+    """Describe the path and what fails."""
     return Finding(
         rule=RULE,
         severity=severity,
@@ -54,9 +54,9 @@ def _finding(process: Process, severity: Severity, evidence: tuple[str, ...]) ->
         summary=f"{called(process)} cannot send tensors: its TMPDIR is too long for a socket",
         evidence=evidence,
         cause=(
-            "Descriptors are handed over through a Unix socket below TMPDIR, and the kernel limits "
-            "its path to 107 bytes. The error 'AF_UNIX path too long' usually comes up in a feeder "
-            "thread, which drops the item; the receiver just waits."
+            "Tensors are sent through a Unix socket below TMPDIR, and the kernel limits the path "
+            "of a socket to 107 bytes. 'AF_UNIX path too long' is usually raised in a "
+            "queue's feeder thread, which drops the item: the receiver then waits for ever."
         ),
-        advice="Set a short TMPDIR for the job, such as /tmp.",
+        advice="Set a short TMPDIR for the job, such as /tmp. It needs no other change.",
     )

@@ -15,15 +15,15 @@ RULE = "unreused-buffers-copied"
 YOUNG_S = 5.0
 COPIED_BYTES_PER_S = 50 * 2**20
 UNDER_WAY_S = 0.01
-"""So much of the new memory must be under way in segments, or it is for something else."""
+"""Seconds of page faults that must be in segments, or the new memory has another use."""
 FAULTS_PER_S = 20_000
-"""Pages first touched: at 4 KiB each, 80 MB/s of memory that is new every time."""
+"""Pages used for the first time: at 4 KiB each, 80 MB/s of new memory."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each sender of much that is new every time.
+    """Yield a finding for each process that copies much into new shared memory.
 
-    DataLoader workers are left out: collating into fresh memory is how they work.
+    DataLoader workers are left out: they collate each batch into new memory by design.
     """
     for process in index.snapshot.living():
         if process.role not in ("spawned", "rank", "pool-worker", "main"):
@@ -35,7 +35,7 @@ def check(index: Index) -> Iterator[Finding]:
             words = f"{rate_text(copied, 'B')} copied into new shared segments, by the hook's count"
             yield _finding(process, words, copied)
         elif faults is not None and _are_for_segments(index.snapshot, process, faults):
-            words = f"{rate_text(faults)} pages touched for the first time"
+            words = f"{rate_text(faults)} pages used for the first time"
             yield _finding(process, words, faults * 4096)
 
 
@@ -47,9 +47,9 @@ def _copied_per_s(flows: list[Flow]) -> float:
 
 
 def _are_for_segments(snapshot: Snapshot, process: Process, faults_per_s: float) -> bool:
-    """Whether many new pages are those of segments, where no hook counts what is copied.
+    """Whether many new pages belong to segments, where no hook counts the copies.
 
-    Whoever computes touches new memory all the time, so pages alone say nothing.
+    Any computation uses new memory all the time, so the number of pages alone says nothing.
     """
     if faults_per_s < FAULTS_PER_S or process.hook.state == "ready":
         return False
@@ -57,7 +57,7 @@ def _are_for_segments(snapshot: Snapshot, process: Process, faults_per_s: float)
 
 
 def _young_bytes(snapshot: Snapshot, process: Process) -> int:
-    """What segments of its own, all young, hold that are in the hands of others."""
+    """Bytes of the segments it made and sent; 0 unless all of them are young."""
     own = [s for s in snapshot.segments if s.creator == process.process and s.kind == "torch"]
     ages = [segment.age_s(snapshot.wall_s) for segment in own]
     if not all(age is not None and age < YOUNG_S for age in ages):
@@ -66,24 +66,24 @@ def _young_bytes(snapshot: Snapshot, process: Process) -> int:
 
 
 def _finding(process: Process, rate: str, bytes_per_s: float) -> Finding:
-    """Put it into words."""
+    """Describe the copies."""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=process.process,
         summary=(
-            f"{called(process)} spends its time making shared memory: "
-            f"{bytes_text(bytes_per_s)}/s of fresh buffers"
+            f"{called(process)} copies {bytes_text(bytes_per_s)}/s of tensors into new shared "
+            "memory"
         ),
         evidence=(rate,),
         cause=(
-            "Each tensor sent for the first time is copied into a segment of its own: a file is "
-            "made, its pages are allocated and filled, and its descriptor goes through a socket. "
-            "Measured with 32 MiB tensors, this costs five to eight times the transfer itself."
+            "Each tensor that is not in shared memory yet is copied into a new segment when it is "
+            "sent: a file is created, and its pages are allocated and filled. Measured with 32 MiB "
+            "tensors, this costs five to eight times the transfer itself."
         ),
         advice=(
-            "Keep a ring of shared tensors and a queue that gives them back, and write into one "
-            "that came back; hold on to all of them, or each is mapped anew when it returns. The "
-            "producer must not touch a buffer before that, or the consumer sees it change."
+            "Keep a few shared tensors as buffers, and a second queue through which consumers "
+            "return them; write only into a returned buffer, or the consumer sees the data change. "
+            "Keep references to all buffers, or each is mapped again when it returns."
         ),
     )

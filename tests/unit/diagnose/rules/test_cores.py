@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.diagnose.worlds import (
     history,
     line,
     main,
+    maps,
     only,
     pid,
     process,
@@ -70,6 +72,60 @@ def test_only_loader_workers_are_told_about_the_dataloader() -> None:
 
     assert "DataLoader" not in finding.cause
     assert "worker_init_fn" not in finding.advice
+
+
+def test_threads_are_put_down_to_the_libraries_and_quota_that_there_are() -> None:
+    crowded = [crowd(number, role="spawned") for number in (200, 201)]
+    loaded = [
+        replace(p, sample=replace(p.sample, maps=maps(900, libraries=("libopenblas.so.0",))))
+        for p in crowded
+    ]
+    limited = cgroup(cpu_quota_cpus=2.0)
+
+    known = only(cpu_oversubscription.check, world(main(), *loaded, usable_cpus=2), RUNNABLE)
+    job = world(main(), *crowded, usable_cpus=2, cgroup=limited)
+    unknown = only(cpu_oversubscription.check, job, RUNNABLE)
+
+    assert "OpenBLAS" in known.cause
+    assert "OpenCV" not in known.cause
+    assert "quota" not in known.cause
+    assert "OpenCV" in unknown.cause
+    assert "quota" in unknown.cause
+
+
+THREAD = ("threading.py:run", "threading.py:_bootstrap_inner", "threading.py:_bootstrap")
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        {"name": "QueueFeederThre"},
+        {"name": "gloo_runloop"},
+        {"name": "grpcpp_sync_ser"},
+        {
+            "stack": (
+                "multiprocessing/connection.py:_send",
+                "multiprocessing/queues.py:_feed",
+                *THREAD,
+            )
+        },
+        {"stack": ("multiprocessing/resource_sharer.py:_serve", *THREAD)},
+    ],
+)
+def test_threads_that_send_and_receive_do_not_crowd_the_cpus(helper: dict[str, Any]) -> None:
+    def worker(number: int) -> Process:
+        first = thread(10 * number, state="R", cpu_percent=20.0)
+        stack = helper.get("stack", ())
+        name = helper.get("name", "python")
+        others = [
+            thread(10 * number + i, *stack, name=name, state="R", cpu_percent=20.0)
+            for i in range(1, 4)
+        ]
+        return process(number, "spawned", threads=[first, *others])
+
+    job = world(main(), worker(200), worker(201), usable_cpus=2)
+
+    assert found(cpu_oversubscription.check, job, RUNNABLE) == []
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,25 @@ def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
     assert "SIGABRT" in only(worker_segfault.check, world(main(), dead)).summary
 
 
+@pytest.mark.parametrize("role", ["spawned", "loader-worker"])
+def test_only_crashed_loader_workers_are_told_about_the_dataloader(role: str) -> None:
+    finding = only(worker_segfault.check, world(main(), dead_worker(role=role, signal=11)))
+
+    words = finding.cause + finding.advice
+    assert ("worker_init_fn" in words) is ("num_workers" in words) is (role == "loader-worker")
+
+
+def test_a_crash_is_put_down_to_its_signal_and_to_a_fork_only_where_there_was_one() -> None:
+    dead = dead_worker(role="spawned", signal=11)
+    forked = replace(dead, sample=replace(dead.sample, start_method="fork"))
+    aborted = process(201, "spawned", ended=gone(201, signal=6))
+    job = world(main(), dead)
+
+    assert "fork" not in only(worker_segfault.check, job).cause
+    assert "libcv2.so" in only(worker_segfault.check, world(main(), forked)).cause
+    assert "abort()" in only(worker_segfault.check, world(main(), aborted)).cause
+
+
 def test_a_crash_of_something_that_is_not_python_is_not_ours() -> None:
     other = process(200, "other", is_python=False, ended=gone(200, signal=11))
 
@@ -141,7 +160,24 @@ def test_a_kill_at_the_memory_limit_is_put_down_to_it() -> None:
     assert any("of 1.0G" in each for each in finding.evidence)
     assert any("met 60 times" in each for each in finding.evidence)
     assert any("main (100), 900M" in each for each in finding.evidence)
+    assert finding.summary.endswith("was killed because memory ran out")
+    assert "prefetch_factor" in finding.advice
     assert found(worker_exited_unexpectedly.check, job, past) == []
+
+
+def test_a_kill_at_the_limit_that_nothing_counted_is_only_probably_due_to_it() -> None:
+    dead = dead_worker(role="spawned", signal=9)
+    full = cgroup(memory_bytes=1000 * MIB, memory_limit_bytes=1024 * MIB)
+
+    finding = only(worker_oom_killed.check, world(main(), dead, cgroup=full))
+
+    assert "probably" in finding.summary
+    assert "chose this process" not in finding.cause
+    assert "could not be read" in finding.cause
+    assert "prefetch_factor" not in finding.advice
+    counted = history(host={"cgroup_oom_kills": line(2)})
+    none = only(worker_oom_killed.check, world(main(), dead, cgroup=full), counted)
+    assert "counted no such kill" in none.cause
 
 
 def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:

@@ -126,7 +126,7 @@ def test_unfetched_tickets_are_named_before_the_limit() -> None:
 
     assert finding.severity is Severity.WARNING
     assert "limit of 1024 fds in 65 s" in finding.summary
-    assert any("about 649 sent, not fetched" in each for each in finding.evidence)
+    assert any("about 649 sent, not received" in each for each in finding.evidence)
     assert any("65000 unread bytes" in each for each in finding.evidence)
     assert "maxsize" in finding.advice
 

@@ -87,6 +87,14 @@ def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself
     assert "holds already" in finding.cause
 
 
+def test_a_lock_taken_twice_by_one_thread_is_not_put_down_to_the_fork() -> None:
+    twice = alone("data.py:load:12", "data.py:refresh:30", "data.py:load:9")
+    in_a_library = alone("logging/__init__.py:acquire", "data.py:load:12", "data.py:load:9")
+
+    assert named(world(threaded_main("prefetcher"), twice)) == []
+    assert named(world(threaded_main("prefetcher"), in_a_library)) == ["fork-with-threads-lock"]
+
+
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_only_a_loader_worker_gets_the_advice_for_a_dataloader(role: Any) -> None:
     child = replace(alone(), role=role)

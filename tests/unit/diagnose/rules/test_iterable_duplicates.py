@@ -23,7 +23,7 @@ def test_workers_that_begin_with_the_same_samples_are_named() -> None:
     finding = only(iterable_duplicates.check, alike)
 
     assert finding.summary == "2 workers of main (100) deliver the same samples of Lines"
-    assert "by part id" in finding.evidence[0]
+    assert "in part id" in finding.evidence[0]
 
 
 def test_tokens_that_repeat_tell_samples_apart_if_all_of_the_batch_is_the_same() -> None:
@@ -31,7 +31,7 @@ def test_tokens_that_repeat_tell_samples_apart_if_all_of_the_batch_is_the_same()
 
     finding = only(iterable_duplicates.check, alike)
 
-    assert finding.evidence[0].endswith("are the same, by the batch")
+    assert finding.evidence[0].endswith("are the same as a whole")
 
 
 def test_a_warning_of_torch_is_enough() -> None:

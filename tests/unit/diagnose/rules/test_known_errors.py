@@ -187,7 +187,7 @@ def test_of_a_job_that_has_ended_no_threads_are_counted() -> None:
     assert "0 threads" not in " ".join(
         only(CHECKS["pids-limit"], world(over, log=(entry,))).evidence
     )
-    assert "threads in 1 processes" in " ".join(
+    assert "threads in 1 process" in " ".join(
         only(CHECKS["pids-limit"], world(main(), log=(entry,))).evidence
     )
 
@@ -321,7 +321,7 @@ def test_processes_that_complain_alike_are_told_together() -> None:
 
     finding = only(CHECKS["forkserver-too-many-fds"], job)
 
-    assert finding.evidence[-1] == "2 more processes said the same"
+    assert finding.evidence[-1] == "2 more processes reported the same"
 
 
 PICKLE = log("exception", 100, "AttributeError: Can't pickle local object 'f.<locals>.g'")
@@ -338,6 +338,33 @@ def test_the_new_default_is_named_only_where_it_applies(
     check = CHECKS["python314-forkserver-default"]
 
     assert len(found(check, world(job, log=(PICKLE,)))) == count
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("ValueError: too many fds", "at most 251"),
+        ("before the current process has finished its bootstrapping phase", "imports the main"),
+        ("AttributeError: Can't get attribute 'f' on <module 'data'>", "by name"),
+        ("TypeError: cannot pickle '_thread.lock' object", "cannot be pickled"),
+    ],
+)
+def test_the_new_default_is_described_by_what_failed(words: str, cause: str) -> None:
+    job = main(hook=Hook("ready", python="3.14.0"))
+    check = CHECKS["python314-forkserver-default"]
+
+    finding = only(check, world(job, log=(log("exception", 100, words),)))
+
+    causes = ("at most 251", "imports the main", "by name", "cannot be pickled")
+    assert [each in finding.cause for each in causes] == [each == cause for each in causes]
+    assert words in finding.evidence
+
+
+def test_an_item_that_a_queue_could_not_pickle_is_not_put_down_to_the_new_default() -> None:
+    job = main(hook=Hook("ready", python="3.14.0"))
+    lost = log("lost-item", 100, "TypeError: cannot pickle 'generator' object")
+
+    assert found(CHECKS["python314-forkserver-default"], world(job, log=(lost,))) == []
 
 
 def test_an_unknown_python_has_no_new_default() -> None:

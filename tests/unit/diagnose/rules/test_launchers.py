@@ -299,7 +299,7 @@ def test_workers_on_a_gpu_and_second_contexts_are_named() -> None:
 
     workers, strays = found(cuda_contexts_everywhere.check, world(main(), worker, stray))
 
-    assert "1 DataLoader workers hold 512M of GPU memory" in workers.summary
+    assert "1 DataLoader worker holds 512M of GPU memory" in workers.summary
     assert strays.process == pid(300)
 
 

@@ -46,6 +46,17 @@ def test_a_worker_that_outlives_its_parent_is_named_with_what_it_holds() -> None
     assert "kill 200" in finding.advice
 
 
+def test_the_cause_tells_of_a_loader_only_where_there_is_one() -> None:
+    call = thread(200, "torch/distributed/distributed_c10d.py:all_reduce", "train.py:step:4")
+    rank = replace(orphan(threads=[call]), role="spawned")
+
+    finding = only(orphaned_workers.check, world(dead_main(NOW_S - 30, signal=9), rank))
+
+    assert "DataLoader" not in finding.cause
+    assert "last seen in all_reduce" in finding.cause
+    assert "worker_init_fn" not in finding.advice
+
+
 @pytest.mark.parametrize("holding", [{"fds": fds(20, gpu=3)}, {"more": {"gpus": (GpuUse(0, 1),)}}])
 def test_a_survivor_that_holds_a_gpu_is_critical(holding: dict[str, object]) -> None:
     job = world(dead_main(NOW_S - 30, signal=9), orphan(**holding))
@@ -102,7 +113,9 @@ def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> N
 
     assert finding.severity is Severity.INFO
     assert finding.process == pid(MAIN)
-    assert "who sent it is unknown" in finding.summary
+    assert "the sender is unknown" in finding.summary
+    assert "out-of-memory killer" not in finding.cause  # it counted no kill
+    assert "out-of-memory killer" in only(main_killed.check, over).cause
     assert "its control group counted no out-of-memory kill meanwhile" in finding.evidence
     assert "30.0G of the machine's 64.0G of memory were available" in finding.evidence
     assert "1 more of its processes were killed at the same time" in finding.evidence

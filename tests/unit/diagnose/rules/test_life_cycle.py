@@ -75,6 +75,49 @@ def test_a_few_or_young_zombies_are_ordinary(past: Any) -> None:
     assert found(zombie_processes.check, world(main()), past) == []
 
 
+def unjoined(number: int = 300, ago_s: float = 60.0, **how: Any) -> Process:
+    """A child that had ended before it was first read, so that its role is not known."""
+    ended = gone(number, at_s=NOW_S - ago_s, **(how or {"signal": 9}))
+    return process(number, "other", state="Z", ended=ended, label="python")
+
+
+def test_a_child_that_was_killed_and_not_joined_is_named_with_its_parent() -> None:
+    job = world(main(threads=[thread(MAIN, still_s=60.0)]), unjoined(), unjoined(301, 50.0))
+
+    finding = only(zombie_processes.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert finding.process == pid(300)
+    assert "main (100) has not joined python (300) and python (301)" in finding.summary
+    assert "python (300) ended: signal 9 (SIGKILL)" in finding.evidence
+    assert "it waits for something" in finding.cause
+
+
+def test_it_is_worth_knowing_and_no_more_while_its_parent_goes_on() -> None:
+    job = world(main(threads=[thread(MAIN, still_s=0.0)]), unjoined(exit_code=1))
+
+    finding = only(zombie_processes.check, job)
+
+    assert finding.severity is Severity.INFO
+    assert "waits" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        unjoined(exit_code=0),
+        unjoined(signal=15),
+        unjoined(ago_s=2.0),
+        process(300, "loader-worker", state="Z", ended=gone(300, signal=9, at_s=NOW_S - 60)),
+        process(300, "other", state="S", ended=gone(300, signal=9, at_s=NOW_S - 60)),
+    ],
+)
+def test_children_that_ended_as_asked_or_have_a_rule_of_their_own_are_quiet(
+    child: Process,
+) -> None:
+    assert found(zombie_processes.check, world(main(), child)) == []
+
+
 def tracker(**fields: Any) -> Process:
     return process(300, "resource-tracker", **fields)
 
@@ -89,7 +132,7 @@ def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
     )
 
     assert finding.severity is Severity.INFO
-    assert "1 named semaphores are left" in finding.evidence
+    assert "1 named semaphore left" in finding.evidence
 
 
 def test_a_tracker_at_work_or_after_a_normal_end_is_ordinary() -> None:
@@ -190,6 +233,26 @@ def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
     assert finding.severity is Severity.WARNING
     assert "most threads: loader-worker 200 (200) 70, main (100) 8" in finding.evidence
     assert "78 threads in 2 processes" in finding.evidence[0]
+
+
+def test_a_refused_thread_is_put_down_to_the_control_group_only_near_its_limit() -> None:
+    said = (log("exception", MAIN, "RuntimeError: can't start new thread"),)
+    near = world(main(), cgroup=cgroup(pids_current=99, pids_limit=100), log=said)
+    far = world(main(), cgroup=cgroup(pids_current=9, pids_limit=100), log=said)
+
+    assert "ulimit -u" not in only(pids_limit.check, near).cause
+    assert "ulimit -u" in only(pids_limit.check, far).cause
+
+
+def test_thread_limits_are_advised_only_where_threads_are_many_and_they_are_not_set() -> None:
+    def advice(threads: int, **environment: str) -> str:
+        crowded = main(thread_count=threads, environment=environment)
+        near = cgroup(pids_current=95, pids_limit=100)
+        return only(pids_limit.check, world(crowded, cgroup=near, usable_cpus=8)).advice
+
+    assert "OMP_NUM_THREADS=1" in advice(90)
+    assert "OMP_NUM_THREADS" not in advice(90, OMP_NUM_THREADS="1")
+    assert "OMP_NUM_THREADS" not in advice(3)
 
 
 def test_pids_on_their_way_to_the_limit_are_foreseen() -> None:

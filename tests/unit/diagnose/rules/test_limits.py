@@ -111,7 +111,8 @@ def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: Role) -> None:
-    job = world(main(), process(200, role), shm=room(64 * MIB, MIB))
+    own = segment(1, 200, allocated_bytes=60 * MIB)
+    job = world(main(), process(200, role), shm=room(64 * MIB, MIB), segments=(own,))
 
     finding = only(shm_full_enospc.check, job)
 
@@ -122,7 +123,10 @@ def test_a_dev_shm_filled_by_others_says_so() -> None:
     own = (segment(1, None, allocated_bytes=MIB),)
     finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 0), segments=own))
 
-    assert any("63.0M belong to no process of this job" in each for each in finding.evidence)
+    assert "is full" in finding.summary
+    assert "not in segments of this job" in finding.cause
+    assert "mpwatch clean" in finding.advice
+    assert any("63.0M are not in segments of this job" in each for each in finding.evidence)
     assert any("an unknown process: 1.0M" in each for each in finding.evidence)
 
 
@@ -190,6 +194,25 @@ def test_empty_files_that_would_find_room_are_quiet() -> None:
         assert found(shm_full_enospc.check, job) == []
 
 
+def test_only_what_was_seen_of_dev_shm_is_its_cause() -> None:
+    words = "unable to allocate shared memory(shm): No space left on device (28)"
+    causes = {
+        (kind, total): only(
+            shm_full_enospc.check,
+            world(main(), log=(log(kind, MAIN, words),), shm=room(total * MIB, (total - 4) * MIB)),
+        ).cause
+        for kind in ("exception", "lost-item")
+        for total in (64, 4096)
+    }
+
+    assert {at: "64 MiB" in cause for at, cause in causes.items()} == {
+        at: at[1] == 64 for at in causes
+    }
+    assert {at: "feeder" in cause for at, cause in causes.items()} == {
+        at: at[0] == "lost-item" for at in causes
+    }
+
+
 def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
     words = (
         "exception: loader fetch; RuntimeError; unable to allocate shared memory(shm) for file "
@@ -203,7 +226,8 @@ def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
     finding = only(shm_full_enospc.check, job)
 
     assert finding.severity is Severity.CRITICAL
-    assert finding.summary.startswith("/dev/shm (64.0M) was full when loader-worker 200 (200)")
+    assert finding.summary.startswith("loader-worker 200 (200) could not share a tensor")
+    assert finding.evidence[-1] == "/dev/shm: 60.0M of 64.0M free when last read"
     assert only(shm_full_enospc.check, world(log=(log("exception", 9, words),))).process is None
 
 

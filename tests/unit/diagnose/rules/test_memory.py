@@ -63,7 +63,7 @@ def test_pages_copied_by_reading_are_named_though_resident_memory_stands() -> No
 
     assert finding.severity is Severity.WARNING
     assert finding.eta_s == pytest.approx(512)
-    assert "2 forked workers of main (100)" in finding.summary
+    assert "2 forked workers copy memory of main (100)" in finding.summary
     assert "hook" in finding.advice
 
 
@@ -289,7 +289,7 @@ def test_iterators_that_pile_up_are_counted() -> None:
 
     assert "keeps 5 DataLoader iterators" in finding.summary
     assert "10 queue feeder threads in main (100)" in finding.evidence
-    assert "1 live iterators, by the hook's count" in finding.evidence
+    assert "1 live iterator, by the hook's count" in finding.evidence
     assert any("6 more children" in each for each in finding.evidence)
 
 

@@ -54,7 +54,7 @@ def test_a_pool_that_lost_a_task_is_named() -> None:
 
     finding = only(pool_hang_after_worker_death.check, job)
 
-    assert "1 living worker idle" in finding.evidence
+    assert "1 living worker, idle" in finding.evidence
     assert "at train.py:1 f" in finding.evidence[0]
 
 
@@ -214,8 +214,8 @@ def feeding(still_s: float = STILL) -> Process:
 def test_a_join_before_the_queue_is_read_is_named() -> None:
     finding = only(queue_join_feeder_deadlock.check, world(joining(), feeding()))
 
-    assert "main (100) joins spawned 300 (300) before reading" in finding.summary
-    assert "61608 unread" in finding.evidence[1]
+    assert "main (100) joins spawned 300 (300) before it has read" in finding.summary
+    assert "61608 bytes unread" in finding.evidence[1]
 
 
 def test_a_join_under_spawn_is_told_by_its_stack() -> None:
@@ -262,6 +262,6 @@ def test_a_pool_hangs_wherever_its_result_is_waited_for(stack: tuple[str, ...]) 
     idle = pool_worker(301)
 
     assert (
-        "whose worker died"
+        "whose worker exited"
         in only(pool_hang_after_worker_death.check, world(waiting, dead, idle)).summary
     )

@@ -80,6 +80,32 @@ def test_the_hook_says_which_batch_was_lost_and_why() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "cause", "fix"),
+    [
+        ("OSError: [Errno 28] No space left on device", "no room", "/dev/shm larger"),
+        ("OSError: [Errno 24] Too many open files", "no descriptor", "ulimit -n"),
+        ("OSError: AF_UNIX path too long", "TMPDIR is too long", "short TMPDIR"),
+        ("TypeError: cannot pickle 'generator' object", "cannot be pickled", "Convert that object"),
+        ("ValueError: 7", "the error above", "Fix the error above"),
+    ],
+)
+def test_a_lost_item_is_put_down_to_the_error_of_its_feeder_thread(
+    words: str, cause: str, fix: str
+) -> None:
+    worker, plain = process(200), process(300, "spawned")
+    job = world(main(), worker, plain, log=(log("lost-item", 200, words),))
+    other = world(main(), worker, plain, log=(log("lost-item", 300, words),))
+
+    of_loader, of_queue = (only(feeder_thread_drops_batch.check, each) for each in (job, other))
+
+    for finding in (of_loader, of_queue):
+        assert cause in finding.cause
+        assert fix in finding.advice
+    assert "DataLoader" in of_loader.cause + of_loader.advice
+    assert "DataLoader" not in of_queue.cause + of_queue.advice
+
+
+@pytest.mark.parametrize(
     "job",
     [
         world(waiting(*WAITING_MAIN), idle(200, *FETCHING_WORKER)),
@@ -127,6 +153,8 @@ def blocked(
 
 def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
     finding = only(stuck_worker_io.check, world(main(), blocked("socket-read", *FETCHING_WORKER)))
+
+    assert finding.summary.endswith("blocked for 60 s, at data.py:31 decode")
 
     assert finding.severity is Severity.CRITICAL
     assert "at data.py:31 decode" in finding.evidence

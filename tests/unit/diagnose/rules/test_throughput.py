@@ -9,7 +9,7 @@ from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.samples import FdLink
+from mpwatch.model.samples import FdLink, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from tests.unit.diagnose.worlds import (
     FETCHING_WORKER,
@@ -23,6 +23,7 @@ from tests.unit.diagnose.worlds import (
     main,
     only,
     pid,
+    pipe,
     process,
     thread,
     world,
@@ -72,6 +73,37 @@ def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
 
     assert "all 2 workers are at work" in finding.summary
     assert finding.evidence == ("main was waiting for a batch in 90% of the samples",)
+
+
+def asking(number: int) -> Process:
+    wait = WaitedOn("pipe-read", "read", (f"pipe:[{900 + number}]",))
+    own = thread(number, *FETCHING_WORKER, waits=wait, still_s=0.1)
+    links = fds(9, links=[pipe(7, 900 + number, False)])
+    return process(number, worker_id=number - 200, threads=[own], fds=links)
+
+
+def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
+    past = BUSY
+    some = world(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
+    all_cpus = world(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=2)
+
+    assert "Use more workers" in only(loader_starvation.check, some, past).advice
+    full = only(loader_starvation.check, all_cpus, past)
+    assert "Use more workers" not in full.advice
+    assert "the workers use 1.9 of 2 usable cpus" in full.evidence
+    assert "GPU" not in full.cause + full.advice
+
+
+def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
+    answers = fds(9, links=[pipe(7, 1100, True), pipe(8, 1101, True)])
+    manager = process(300, "spawned", label="manager", fds=answers)
+    job = world(main(fds=fds(3, links=[])), asking(200), asking(201), manager, loaders=(loader(),))
+
+    finding = only(loader_starvation.check, job)
+
+    assert "2 of 2 workers wait for manager (300)" in finding.evidence
+    assert "Use more workers" not in finding.advice
+    assert "manager (300)" in finding.advice
 
 
 def test_workers_that_stand_are_not_at_work() -> None:

@@ -161,6 +161,17 @@ def test_a_mapping_that_was_refused_is_named_after_its_process_has_ended() -> No
     assert "it has used up vm.max_map_count" in only(max_map_count.check, job).summary
 
 
+def test_a_refused_mapping_far_below_the_limit_is_put_down_to_another_limit() -> None:
+    words = "unable to mmap 96 bytes from file </torch_1_2_65174>: Cannot allocate memory (12)"
+    job = world(main(maps=maps(1_200, torch=90)), log=(log("exception", MAIN, words),))
+
+    finding = only(max_map_count.check, job)
+
+    assert "used up" not in finding.summary
+    assert "RLIMIT_AS" in finding.cause
+    assert "1200 of 65530 mappings in use when last counted" in finding.evidence
+
+
 def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
     def born(fds: int, method: str = "forkserver") -> list[Finding]:
         birth = log("birth", MAIN, pid=7, fds=fds, method=method)

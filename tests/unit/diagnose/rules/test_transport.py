@@ -121,6 +121,29 @@ def test_making_a_lock_without_any_room_is_named() -> None:
     assert only(semlock_enospc.check, job).evidence == ("/dev/shm has 0B and 3 files left",)
 
 
+@pytest.mark.parametrize(
+    ("words", "free", "reason"),
+    [
+        ("OSError: [Errno 28] No space left on device", 0, "is full"),
+        ("OSError: [Errno 28] No space left on device", 32 * MIB, "had no room at that moment"),
+        ("PermissionError: [Errno 13] Permission denied", 32 * MIB, "permission denied"),
+        ("OSError: [Errno 30] Read-only file system", 32 * MIB, "mounted read-only"),
+    ],
+)
+def test_a_lock_that_could_not_be_made_is_put_down_to_its_error(
+    words: str, free: int, reason: str
+) -> None:
+    place = [["__init__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1]]
+    job = world(
+        main(), log=(log("exception", MAIN, words, frames=place),), shm=room(64 * MIB, free)
+    )
+
+    finding = only(semlock_enospc.check, job)
+
+    assert reason in finding.summary
+    assert ("--shm-size" in finding.advice) is ("No space" in words)
+
+
 def test_making_a_lock_with_room_for_it_is_quiet() -> None:
     assert found(semlock_enospc.check, world(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
     assert found(semlock_enospc.check, world(main(threads=[MAKING]))) == []
@@ -169,8 +192,10 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
 
     finding = only(file_system_strategy_leak.check, job)
 
-    assert finding.summary.startswith("not of this job: 1 segment of dead processes elsewhere")
-    assert "made by 777" in finding.evidence[0]
+    assert finding.summary.startswith(
+        "not of this job: 1 segment of exited processes of other jobs"
+    )
+    assert "made by pid 777 (not of this job" in finding.evidence[0]
 
 
 def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
@@ -181,7 +206,7 @@ def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
     finding = only(file_system_strategy_leak.check, job)
 
     assert finding.severity is Severity.WARNING
-    assert "of this job hold" in finding.summary
+    assert "of this job that have exited hold" in finding.summary
 
 
 def test_what_other_jobs_left_is_information_however_much_it_is() -> None:
@@ -260,7 +285,7 @@ def test_fresh_memory_shows_without_the_hook_in_page_faults() -> None:
 
     finding = only(unreused_buffers_copied.check, job, past)
 
-    assert "touched for the first time" in finding.evidence[0]
+    assert "used for the first time" in finding.evidence[0]
 
 
 def test_a_sender_of_little_that_computes_much_is_quiet() -> None:
@@ -332,7 +357,7 @@ def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
     finding = only(producer_exits_before_get.check, world(main(), sender_gone()))
 
     assert finding.severity is Severity.INFO
-    assert "3 tensors it had sent were not yet fetched" in finding.summary
+    assert "exited before 3 tensors it sent were received" in finding.summary
 
 
 @pytest.mark.parametrize(("closed", "is_told"), [(0, True), (2, True), (3, False)])

@@ -1,0 +1,281 @@
+"""The account of time in words: what a process or thread did, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.names import ROLE_PLURALS, joined_names, unique_names
+from mpwatch.model.account import (
+    BUCKET_S,
+    LAST_MINUTE_S,
+    Activity,
+    ActivityKind,
+    ProcessAccount,
+    Share,
+    Tally,
+    together,
+)
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+
+SHOWN = 3
+"""Activities named in a sentence."""
+PLACES_SHOWN = 2
+MOSTLY = 0.8
+"""A place with this part of an activity stands for all of it."""
+KNOWN = 0.3
+"""Places are named where stacks tell at least this part of an activity."""
+LEAST_SHARE = 0.02
+"""A smaller share is summed with others."""
+TOGETHER = 7
+"""From this many processes of one role on, they are described together."""
+NO_ACCOUNT = "No process was observed, so there is no account of its time."
+CORE_SHARE = 0.1
+"""Cpu time of threads other than the main one that is mentioned, as a share of a core."""
+
+_VERBS: Mapping[ActivityKind, str] = {
+    "computing": "computing",
+    "spinning": "polling without pause",
+    "waiting": "waiting",
+    "idle": "idle",
+    "sleeping": "sleeping",
+    "stopped": "stopped",
+    "unknown": "unknown",
+}
+
+
+def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
+    """An activity in words, without its place: `waiting for batches from worker 2`.
+
+    Args:
+        activity: What a thread does.
+        names: From `mpwatch.describe.names.unique_names`.
+    """
+    verb, what = _VERBS[activity.kind], activity.what
+    if not what:
+        return verb
+    match activity.kind:
+        case "computing" | "spinning":
+            return f"{verb} in {what}"
+        case "waiting":
+            providers = joined_names(activity.providers, names)
+            return f"waiting for {what}" + (f" from {providers}" if providers else "")
+        case "idle":
+            return f"idle (waits for {what})"
+        case "sleeping" | "stopped":
+            return f"{verb} {what}"
+    return f"unknown ({what})"
+
+
+def share_text(share: float) -> str:
+    """A share as whole percent: `71 %`; `<1 %` if it is smaller than that."""
+    percent = round(100 * share)
+    return "<1 %" if percent == 0 and share > 0 else f"{percent} %"
+
+
+class Part(NamedTuple):
+    """One activity at all its places."""
+
+    activity: Activity
+    """Without a place."""
+    share: float
+    places: tuple[tuple[str, float], ...]
+    """Lines of the program with their shares of the whole time, the largest first."""
+
+    def words(self, names: Mapping[ProcessId, str]) -> str:
+        """`waiting for batches`, `computing, mostly at a.py:5 f`, or with several places."""
+        words = activity_words(self.activity, names)
+        known = sum(share for _, share in self.places)
+        if known < KNOWN * self.share or not known:
+            return words
+        place, share = self.places[0]
+        if share >= MOSTLY * known:
+            return (
+                f"{words} at {place}"
+                if share >= MOSTLY * self.share
+                else (f"{words}, mostly at {place}")
+            )
+        shown = [f"{share_text(each)} at {where}" for where, each in self.places[:PLACES_SHOWN]]
+        return f"{words} ({', '.join(shown)})"
+
+
+def parts_of(shares: Sequence[Share]) -> list[Part]:
+    """The shares without places, the largest first; each with those of its places.
+
+    Python and native code are one activity, named after the one that most stacks show.
+    """
+    found: dict[Activity, list[Share]] = {}
+    for each in shares:
+        key = each.activity._replace(place="")
+        if key.kind == "computing":
+            key = key._replace(what="")
+        found.setdefault(key, []).append(each)
+    parts = [_part(activity, alike) for activity, alike in found.items()]
+    return sorted(parts, key=lambda part: -part.share)
+
+
+def _part(activity: Activity, alike: Sequence[Share]) -> Part:
+    total = sum(each.share for each in alike)
+    places = _sums((each.activity.place, each.share) for each in alike)
+    codes = _sums((each.activity.what, each.share) for each in alike)
+    if activity.kind == "computing" and codes and codes[0][1] >= MOSTLY * total:
+        activity = activity._replace(what=codes[0][0])
+    return Part(activity, total, places)
+
+
+def _sums(pairs: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """The sum of the shares of each name that is not empty, the largest first."""
+    found: dict[str, float] = {}
+    for name, share in pairs:
+        if name:
+            found[name] = found.get(name, 0.0) + share
+    return tuple(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
+    """The largest shares in one line: `71 % waiting for batches, 22 % computing, 7 % other`.
+
+    Args:
+        shares: From `Tally.shares`.
+        names: From `mpwatch.describe.names.unique_names`.
+    """
+    parts = parts_of(shares)
+    if not parts:
+        return "not observed yet"
+    shown = [part for part in parts[:SHOWN] if part.share >= LEAST_SHARE] or parts[:1]
+    # A single further activity takes no more room by its name.
+    if len(parts) == len(shown) + 1 and parts[-1].share >= LEAST_SHARE:
+        shown = parts
+    words = [f"{share_text(part.share)} {part.words(names)}" for part in shown]
+    rest = 1 - sum(part.share for part in shown)
+    if round(100 * rest) > 0:
+        words.append(f"{share_text(rest)} other")
+    return ", ".join(words)
+
+
+def others_words(account: ProcessAccount, *, whole: bool = False) -> str:
+    """The cpu time of the threads besides the main one; empty if they use hardly any.
+
+    Args:
+        account: The process.
+        whole: Over the whole time observed, else over the last minute.
+    """
+    cores = 0.0
+    busy = 0
+    for thread in account.threads[1:]:
+        tally = thread.whole() if whole else thread.last_minute()
+        if tally.observed_s > 0:
+            share = tally.cpu_s / tally.observed_s
+            cores += share
+            busy += share >= CORE_SHARE / 2
+    if cores < CORE_SHARE or not busy:
+        return ""
+    threads = "another thread" if busy == 1 else f"{busy} other threads"
+    return f"{threads} computed for {share_text(cores)} of a core"
+
+
+def process_words(account: ProcessAccount, names: Mapping[ProcessId, str]) -> str:
+    """The last minute of a process: of its main thread, and the cpu time of others."""
+    words = sentence(account.main.last_minute().shares(), names)
+    others = others_words(account)
+    return f"{words}; {others}" if others else words
+
+
+def span_words(tally: Tally) -> str:
+    """How long something was observed: `over 60 s`; `in one reading`."""
+    if tally.observed_s <= 0:
+        return "in one reading"
+    return f"over {seconds_text(tally.observed_s)}"
+
+
+def certainty_words(snapshot: Snapshot) -> str:
+    """How long the job was watched, and how exact the shares are; empty without a reading.
+
+    The error is that of the processes that were there all the time.
+    """
+    account = snapshot.account
+    minutes = [each.main.last_minute() for each in account.processes.values() if each.uncounted]
+    if not minutes:
+        return ""
+    readings = round(max(tally.readings for tally in minutes))
+    error = min(tally.error for tally in minutes)
+    watched = f"Watched for {seconds_text(account.watched_s)}"
+    count = f"{readings} reading{'' if readings == 1 else 's'}"
+    if readings < 2:
+        return (
+            f"{watched}, {count}: this is what each main thread did at that moment, not a share"
+            " of time."
+        )
+    span = " in the last minute" if account.watched_s > LAST_MINUTE_S else ""
+    words = (
+        f"{watched}, {count}{span}. CPU time is exact; a share of waiting may be off by"
+        f" {round(100 * error)} percentage points."
+    )
+    return f"{words} {_stacks_words(snapshot)}".rstrip()
+
+
+def _stacks_words(snapshot: Snapshot) -> str:
+    """From how many processes there are stacks, which tell at which line a process is."""
+    python = [p for p in snapshot.living() if p.sample.is_python]
+    if not python:
+        return ""
+    with_stacks = sum(any(thread.stack for thread in p.threads) for p in python)
+    if with_stacks == len(python):
+        return "Lines are from stacks."
+    if not with_stacks:
+        return "Without stacks the lines of the program are unknown."
+    return f"Lines are from stacks of {with_stacks} of {len(python)} Python processes."
+
+
+class AccountRow(NamedTuple):
+    """One line of the account: a process, or many of one role together."""
+
+    name: str
+    recent: str
+    """What was done in the last minute."""
+    whole: str
+    """What was done in the whole time observed; empty if that is hardly longer."""
+
+
+def account_rows(snapshot: Snapshot) -> list[AccountRow]:
+    """A row for each running process, in the order of the tree; of an ended job for all processes.
+
+    From `TOGETHER` processes of one role on they share a row, with the mean of their shares.
+    """
+    names = unique_names(snapshot)
+    found = [
+        (process, account)
+        for process in snapshot.living() or snapshot.processes
+        if (account := snapshot.account.processes.get(process.process)) is not None
+        and account.uncounted
+    ]
+    counts = Counter(process.role for process, _ in found)
+    rows: list[AccountRow] = []
+    told: set[Role] = set()
+    for process, account in found:
+        if process.role not in ROLE_PLURALS or counts[process.role] < TOGETHER:
+            rows.append(_row(names[process.process], [account], names))
+        elif process.role not in told:
+            told.add(process.role)
+            alike = [each for other, each in found if other.role == process.role]
+            name = f"{len(alike)} {ROLE_PLURALS[process.role]}, on average"
+            rows.append(_row(name, alike, names))
+    return rows
+
+
+def _row(
+    name: str, accounts: Sequence[ProcessAccount], names: Mapping[ProcessId, str]
+) -> AccountRow:
+    whole = together(account.main.whole() for account in accounts)
+    if len(accounts) == 1:
+        recent = process_words(accounts[0], names)
+    else:
+        minutes = together(account.main.last_minute() for account in accounts)
+        recent = sentence(minutes.shares(), names)
+    longest_s = max(account.main.whole().observed_s for account in accounts)
+    is_longer = longest_s > LAST_MINUTE_S + BUCKET_S
+    words = f"{sentence(whole.shares(), names)}; over {seconds_text(longest_s)}"
+    return AccountRow(name, recent, words if is_longer else "")

@@ -1,0 +1,420 @@
+"""The account of time, one reading after another: what each thread does now, added to before.
+
+It uses what the reading has anyway: states, cpu counters, system calls, the wait graph, and stacks
+that still hold. `tests/benchmarks/diagnosis_cost.py` measures its cost for a job of 64 workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.stack_patterns import (
+    HOOK_THREAD,
+    Shape,
+    calls,
+    shape_in,
+    user_frame,
+)
+from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
+from mpwatch.diagnose.analysis.waits.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
+from mpwatch.model.account import Account, Activity, ProcessAccount, Target, ThreadAccount
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.loader_polls import is_loader_poll, loader_wait
+from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import WaitEdge, WaitGraph
+
+MANY = 16
+EVERY_S = 2.25
+"""From `MANY` processes on, time is accounted for at most this often. Each reading is a sample, and
+of the cpu counters nothing is lost in between."""
+AT_LEAST_S = 0.05
+"""Time between two readings that count separately."""
+THREADS_LIMIT = 32
+"""Threads of a process that are accounted for, from the main thread on."""
+PROVIDERS_LIMIT = 2
+"""A wait that more processes than this could end is not attributed to any of them."""
+SAME_S = 0.02
+"""A stack this much older than the sample of its thread was taken together with it."""
+RECENT_S = 2.5
+"""A stack of a running thread that is older does not tell where it runs."""
+TRACED_S = 3.0
+"""py-spy stops a process for less than this; a shorter stop is not the program's own time."""
+MOSTLY_PERCENT = 50.0
+SPINS_PERCENT = 80.0
+GIL_POLL_S = 0.0051
+"""A thread that waits for the GIL does so by 5 ms at a time: `take_gil` of CPython's ceval_gil.c,
+3.10 to 3.14, and `sys.getswitchinterval`."""
+_FUTEX_WAIT_BITSET = 9
+RUNS_PERCENT = 20.0
+
+_POLLS = (
+    "queue.py:empty",
+    "queue.py:get_nowait",
+    "queues.py:empty",
+    "queues.py:get_nowait",
+    "connection.py:poll",
+    "threading.py:is_set",
+    "synchronize.py:is_set",
+    "process.py:is_alive",
+    "popen_fork.py:poll",
+)
+"""Functions of the standard library that return at once, whether or not there is anything."""
+_WAITS: tuple[tuple[tuple[str, ...], Target, str], ...] = (
+    (("threading.py:_wait",), "barrier", "the other parties of a barrier"),
+    (("queue.py:get",), "queue", "an item of a queue"),
+    (("queue.py:put",), "queue", "room in a full queue"),
+    (("queues.py:get",), "queue", "an item of a queue"),
+    (("queues.py:put",), "queue", "room in a full queue"),
+    (("_base.py:result",), "thread", "the result of a future"),
+)
+"""Functions that wait, whatever they wait by; files of CPython 3.10 to 3.14."""
+_WAITS_BY_SHAPE: Mapping[Shape, tuple[Target, str]] = {
+    "event-between-processes": ("event", "an event or condition between processes"),
+    "lock-between-processes": ("lock", "a lock between processes"),
+    "pool-result": ("queue", "results of a pool"),
+    "joins-thread": ("thread", "the end of another thread"),
+    "joins-process": ("child", "the exit of a child"),
+    "joins-queue": ("thread", "its queue's feeder thread"),
+    "lock-file": ("lock", LOCK_FILE),
+}
+_RANK_WAITS = (STORE, MACHINES, ITS_RANKS)
+_FAULT_CHANNELS = ("folio_", "__folio_", "wait_on_page", "__lock_page", "do_swap_page")
+"""How kernel functions begin in which a thread waits for a page: mm/filemap.c of Linux."""
+
+
+def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
+    """The account after one more snapshot.
+
+    Args:
+        before: The account so far; begun again if the snapshot is of another job, or older.
+        index: The snapshot.
+        waits: Its wait graph.
+    """
+    snapshot = index.snapshot
+    if snapshot.at_s < before.at_s or (before.processes and snapshot.root not in before.processes):
+        before = Account()
+    elapsed_s = snapshot.at_s - before.at_s
+    is_large = len(snapshot.processes) >= MANY
+    if before.readings and elapsed_s < (EVERY_S if is_large else AT_LEAST_S):
+        return before
+    edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
+    readings = before.readings + 1
+    processes: dict[ProcessId, ProcessAccount] = {}
+    for process in snapshot.processes:
+        known = before.processes.get(process.process)
+        if not (process.is_gone or process.sample.state == "Z" or not process.threads):
+            processes[process.process] = _process(index, process, known, readings, edges)
+        elif known is not None:
+            processes[process.process] = _of_exited(known)
+    since_s = before.since_s
+    if not before.readings:
+        started_at_s = index.history.started_at_s
+        since_s = snapshot.at_s if started_at_s is None else started_at_s
+    return Account(since_s, snapshot.at_s, readings, processes)
+
+
+def _of_exited(known: ProcessAccount) -> ProcessAccount:
+    """The account of a process that has exited."""
+    if len(known.uncounted) == 1:
+        return known
+    return replace(known, uncounted=known.uncounted[:1], ticks=known.ticks[:1])
+
+
+def _process(
+    index: Index,
+    process: Process,
+    known: ProcessAccount | None,
+    readings: int,
+    edges: Mapping[tuple[ProcessId, int], WaitEdge],
+) -> ProcessAccount:
+    """The account of one process after one more reading."""
+    at_s, ticks_per_s = index.snapshot.at_s, index.snapshot.ticks_per_s
+    before: dict[int, int] = {}
+    if known is not None:
+        before = {thread.tid: number for number, thread in enumerate(known.uncounted)}
+    identity = process.process
+    accounts: list[ThreadAccount] = []
+    ticks: list[int | None] = []
+    samples = process.sample.threads or ()
+    for thread, sample in zip(process.threads[:THREADS_LIMIT], samples, strict=False):
+        if thread.name == HOOK_THREAD:
+            continue
+        tid = thread.tid
+        ticks.append(sample.cpu_ticks)
+        edge = edges.get((identity, tid))
+        number = before.get(tid)
+        basis = _basis(thread, edge)
+        if known is None or number is None:
+            now = activity(index, process, thread, sample, edge)
+            accounts.append(
+                ThreadAccount(
+                    tid, thread.name, now, at_s, readings - 1, sample.cpu_ticks, basis=basis
+                )
+            )
+            continue
+        last = known.uncounted[number]
+        # Equal waits are compared by identity: a thread that has not run keeps its wait.
+        if (
+            last.basis[0] is basis[0] is not None
+            and last.basis[1] is basis[1]
+            and last.basis[2:] == basis[2:]
+        ) or _is_stopped_for_stacks(thread):
+            accounts.append(last)
+            continue
+        now = activity(index, process, thread, sample, edge)
+        if now == last.now:
+            accounts.append(last)
+            continue
+        past = known.thread(number)
+        accounts.append(past._replace(now=now, name=thread.name, basis=basis))
+    omitted = max(0, len(process.threads) - THREADS_LIMIT)
+    return ProcessAccount(
+        identity, at_s, readings, tuple(accounts), tuple(ticks), ticks_per_s, omitted
+    )
+
+
+def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:
+    """What the activity of a waiting thread is derived from."""
+    return (
+        thread.waits_on,
+        thread.stack,
+        thread.state,
+        None if edge is None else edge.what,
+        bool(thread.stack) and is_current(thread),
+    )
+
+
+def _is_stopped_for_stacks(thread: Thread) -> bool:
+    """Whether a tracer has stopped it for so short that it may be py-spy, which takes its stack."""
+    return thread.state == "t" and (thread.waits_s or 0.0) < TRACED_S
+
+
+# --- what a thread does --------------------------------------------------------------------------
+
+
+def activity(
+    index: Index, process: Process, thread: Thread, sample: ThreadSample, edge: WaitEdge | None
+) -> Activity:
+    """What a thread does now.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        thread: One of its threads.
+        sample: The sample of that thread.
+        edge: The wait of that thread in the wait graph.
+    """
+    if thread.state == "R":
+        return _running(index, thread)
+    if thread.state in ("T", "t"):
+        return _STOPPED if thread.state == "T" else _TRACED
+    if edge is not None and edge.is_ordinary and _holds(edge, thread):
+        return _idle(edge.what)
+    if thread.state == "D":
+        return _blocked(thread, sample)
+    stack = thread.stack if is_current(thread) else ()
+    shape = shape_in(index, stack) if stack else ""
+    known = _batch(index, process, thread, edge, shape)
+    if known is not None:
+        return known
+    if edge is not None and _holds(edge, thread) and edge.what.startswith((OTHERS, *_RANK_WAITS)):
+        return Activity("waiting", edge.what, "collective", _few(edge))
+    if stack and (by_stack := _by_stack(index, stack, shape)) is not None:
+        return by_stack
+    wait = thread.waits_on
+    if wait is None:
+        return _UNREADABLE if thread.wchan is None else _in_kernel(thread.wchan)
+    return _by_call(index, process, thread, wait, edge, stack)
+
+
+_STOPPED = Activity("stopped", "by a signal")
+_TRACED = Activity("stopped", "by a debugger or tracer")
+_UNREADABLE = Activity("unknown", "its system call could not be read")
+
+
+def is_current(thread: Thread) -> bool:
+    """Whether the stack of a waiting thread still tells what it does: nothing has run since.
+
+    A thread may wait in a loop with a time limit: it is still where it was if it has waited for the
+    same since.
+    """
+    age_s = thread.stack_age_s
+    if not thread.stack or age_s is None:
+        return False
+    return age_s <= max(SAME_S, thread.still_s or 0.0, thread.waits_s or 0.0)
+
+
+def _holds(edge: WaitEdge, thread: Thread) -> bool:
+    """Whether an edge tells what the thread does now: one from an old stack may not."""
+    return not edge.evidence.startswith("stack") or is_current(thread)
+
+
+def _few(edge: WaitEdge) -> tuple[ProcessId, ...]:
+    return edge.providers if len(edge.providers) <= PROVIDERS_LIMIT else ()
+
+
+def _running(index: Index, thread: Thread) -> Activity:
+    """Computing or spinning, and where, as far as a new stack tells.
+
+    The stack may be of a wait between two computations, unless the thread held the GIL or has
+    hardly waited at all.
+    """
+    if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
+        return _COMPUTING
+    percent = thread.cpu_percent or 0.0
+    if not thread.has_gil and percent < MOSTLY_PERCENT:
+        return _COMPUTING
+    return _place(index, thread.stack, thread.has_gil, percent >= SPINS_PERCENT)
+
+
+_COMPUTING = Activity("computing")
+
+
+@derived
+def _place(index: Index, stack: tuple[Frame, ...], has_gil: bool | None, is_busy: bool) -> Activity:
+    """The line of the program at which a thread runs, and whether it only polls there."""
+    own = own_frames(stack)
+    user = user_frame(stack)
+    place = frame_words(user if user is not None else own[0] if own else stack[0])
+    if is_busy and any(calls(own[:4], each) for each in _POLLS):
+        return Activity("spinning", place=place)
+    if shape_in(index, stack) in _SHAPES_OF_WAITS:
+        return _COMPUTING  # the stack is of a wait before
+    words = {True: "Python code", False: "native code", None: ""}[has_gil]
+    return Activity("computing", words, place=place)
+
+
+_SHAPES_OF_WAITS: frozenset[Shape] = frozenset(
+    ("worker-idle", "waits-for-batch", "pool-idle", "feeder-idle", "sharer", *_WAITS_BY_SHAPE)
+)
+
+
+def _idle(what: str) -> Activity:
+    """A wait by design. The number of a pipe, or that of a batch, makes no difference."""
+    return Activity("idle", what.partition(" on ")[0])
+
+
+def _blocked(thread: Thread, sample: ThreadSample) -> Activity:
+    """Uninterruptible: in a read or write, at a page that is not in memory, or in a driver."""
+    targets = thread.waits_on.targets if thread.waits_on is not None else ()
+    path = next((target for target in targets if target.startswith("/")), None)
+    if path is not None:
+        return Activity("waiting", f"{path} (a disk or file server)", "file")
+    if sample.syscall == -1 and (thread.wchan or "").startswith(_FAULT_CHANNELS):
+        return Activity("waiting", "pages that are not in memory (page faults)", "page-faults")
+    where = f" in the kernel's {thread.wchan}" if thread.wchan else ""
+    return Activity("waiting", f"a disk or driver{where}", "file")
+
+
+def _batch(
+    index: Index, process: Process, thread: Thread, edge: WaitEdge | None, shape: Shape
+) -> Activity | None:
+    """A wait for a batch, or of a DataLoader worker for work; `None` if it is neither."""
+    is_poll = is_loader_poll(thread.waits_on)
+    is_named = edge is not None and edge.what.startswith(("batch", "a batch"))
+    if edge is not None and is_named and (is_poll or _holds(edge, thread)):
+        return Activity("waiting", "batches", "batch", _few(edge))
+    if shape == "waits-for-batch":
+        return _BATCHES
+    if thread.tid != process.pid or shape or thread.waits_on is None:
+        return None
+    if process.role == "loader-worker":
+        return _WORK if is_poll else None
+    if process.process not in surroundings(index).workers:
+        return None
+    # With pinned memory main waits for its pin thread.
+    return _BATCHES if is_poll or loader_wait(process.sample) else None
+
+
+_BATCHES = Activity("waiting", "batches", "batch")
+_WORK = Activity("idle", "work")
+
+
+@derived
+def _by_stack(index: Index, stack: tuple[Frame, ...], shape: Shape) -> Activity | None:
+    """What a stack of a waiting thread says; `None` leaves it to the system call."""
+    own = own_frames(stack)
+    found = next(
+        ((target, what) for patterns, target, what in _WAITS if calls(own[:6], *patterns)),
+        _WAITS_BY_SHAPE.get(shape),
+    )
+    if found is None:
+        return None
+    target, what = found
+    return Activity("waiting", what, target, place=_at(stack))
+
+
+def _at(stack: Sequence[Frame]) -> str:
+    """The line of the program, for a wait."""
+    user = user_frame(stack) if stack else None
+    return frame_words(user) if user is not None else ""
+
+
+def _in_kernel(wchan: str) -> Activity:
+    return Activity("unknown", f"blocked in the kernel's {wchan}")
+
+
+def _by_call(
+    index: Index,
+    process: Process,
+    thread: Thread,
+    wait: WaitedOn,
+    edge: WaitEdge | None,
+    stack: Sequence[Frame],
+) -> Activity:
+    """What the system call of a thread says."""
+    place = _at(stack)
+    kind = wait.kind
+    if kind == "timer" or (kind == "poll" and not wait.targets):
+        return Activity("sleeping", place=place) if place else _SLEEPING
+    if kind == "futex":
+        if _waits_for_gil(process, thread, wait):
+            return Activity("waiting", "the GIL", "gil", (), place)
+        return Activity("waiting", "a lock or condition of its own process", "lock", (), place)
+    providers = _few(edge) if edge is not None else ()
+    what = edge.what if edge is not None and _holds(edge, thread) else ", ".join(wait.targets[:2])
+    words, target = _words_of_call(wait, what)
+    return Activity("waiting", words, target, providers if target in _PROVIDED else (), place)
+
+
+_SLEEPING = Activity("sleeping")
+_PROVIDED = ("child", "pipe", "socket")
+"""Only here a provider is known to hold the other end. Who maps a semaphore need not hold it."""
+
+
+def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
+    """What a system call waits for, in words, and the kind of that."""
+    match wait.kind:
+        case "semaphore":
+            return f"semaphore {wait.segment}", "lock"
+        case "child":
+            return "the exit of a child", "child"
+        case "pipe-write":
+            return f"room in a full pipe ({what})", "pipe"
+        case "socket-write":
+            return f"the other end of {what} to read", "socket"
+        case "accept":
+            return f"a connection on {what}", "socket"
+        case "pipe-read" | "socket-read" | "poll":
+            return f"data on {what}", "socket" if "socket" in f"{wait.targets} {what}" else "pipe"
+        case "signal":
+            return "a signal", ""
+    words = f"the system call {wait.call}" + (f" on {what}" if wait.targets else "")
+    return words, "file" if any(each.startswith("/") for each in wait.targets) else ""
+
+
+def _waits_for_gil(process: Process, thread: Thread, wait: WaitedOn) -> bool:
+    """Whether a thread waits in steps of 5 ms while another thread of its process runs."""
+    if wait.timeout_s is None or wait.timeout_s > GIL_POLL_S:
+        return False
+    if wait.futex_command != _FUTEX_WAIT_BITSET:
+        return False
+    return any(
+        other.state == "R" or (other.cpu_percent or 0.0) >= RUNS_PERCENT
+        for other in process.threads
+        if other.tid != thread.tid
+    )

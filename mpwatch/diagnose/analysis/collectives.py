@@ -1,0 +1,97 @@
+"""The collectives of a rank, from torch's flight recorder: see `collectives` in `hook.wire`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mpwatch.model.snapshot import Process
+
+ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
+"""Operations for which all ranks give tensors of the same shape and type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The oldest unfinished collective of a process group, or its newest if all have finished."""
+
+    group: str
+    """Name of the group, the same on all its ranks."""
+    description: str
+    operation: str
+    """`all_reduce`."""
+    number: int
+    """Which of the group's collectives it is, from 1; the same on all its ranks."""
+    sizes: str
+    types: str
+    is_unfinished: bool
+    ranks: frozenset[int] | None
+    """The job's numbers of the ranks in the group; `None` if not told, or of too many."""
+
+    @property
+    def words(self) -> str:
+        """`collective 12 of group 0 (default_pg): all_reduce of Float [[3, 4]], unfinished`."""
+        known = self.description not in ("", "undefined")
+        group = f"{self.group} ({self.description})" if known else self.group
+        shape = f" of {self.types} {self.sizes}" if self.types else ""
+        state = "unfinished" if self.is_unfinished else "finished"
+        return f"collective {self.number} of group {group}: {self.operation}{shape}, {state}"
+
+
+def recorded(process: Process) -> tuple[Recorded, ...]:
+    """What the flight recorder of a rank holds of each group; empty without hook or recorder.
+
+    The hook tells it once a process has neither begun nor finished a collective for some seconds.
+    """
+    gauge = process.gauges.get("collectives")
+    if not isinstance(gauge, Mapping):
+        return ()
+    states, groups = gauge.get("states"), gauge.get("groups")
+    facts = groups if isinstance(groups, Mapping) else {}
+    return tuple(_parsed(states if isinstance(states, list) else [], facts))
+
+
+def unfinished(process: Process) -> Recorded | None:
+    """The collective that a rank is in; `None` if in none, in several groups, or if unknown."""
+    found = [each for each in recorded(process) if each.is_unfinished]
+    return found[0] if len(found) == 1 else None
+
+
+def number_of(process: Process) -> int | None:
+    """The number of a rank, by its place in the first process group; `None` if unknown."""
+    if process.sample.rank is not None:
+        return process.sample.rank
+    gauge = process.gauges.get("collectives")
+    groups = gauge.get("groups") if isinstance(gauge, Mapping) else None
+    first = groups.get("0") if isinstance(groups, Mapping) else None
+    rank = first.get("rank") if isinstance(first, Mapping) else None
+    return rank if type(rank) is int else None
+
+
+def _parsed(states: list[object], facts: Mapping[object, object]) -> Iterator[Recorded]:
+    """The states that are as `hook.wire` says; any other, of another program, is left out."""
+    for state in states:
+        if not isinstance(state, Mapping):
+            continue
+        number, group, operation = (state.get(key) for key in ("number", "group", "operation"))
+        if type(number) is not int or type(group) is not str or type(operation) is not str:
+            continue
+        fact = facts.get(group)
+        yield Recorded(
+            group=group,
+            description=str(state.get("description") or ""),
+            operation=operation.rpartition(":")[2],
+            number=number,
+            sizes=str(state.get("sizes") or ""),
+            types=str(state.get("types") or ""),
+            is_unfinished=state.get("is_unfinished") is True,
+            ranks=_ranks(fact) if isinstance(fact, Mapping) else None,
+        )
+
+
+def _ranks(fact: Mapping[object, object]) -> frozenset[int] | None:
+    """The ranks of a group, unless the list was cut."""
+    names = str(fact.get("ranks") or "").split(", ")
+    if len(names) != fact.get("size") or not all(n.isascii() and n.isdecimal() for n in names):
+        return None
+    return frozenset(map(int, names))

@@ -1,0 +1,231 @@
+"""The newest descriptors, threads and children of a process: what a growth consists of.
+
+The kernel gives a new descriptor the lowest free number (open(2)), so descriptors that are never
+closed have the highest ones; threads and processes have a time of start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import pipe_ends
+from mpwatch.diagnose.analysis.process_queries import all_called, counted
+from mpwatch.model.samples import FdKind, FdLink, inode_of
+from mpwatch.model.snapshot import Process, Thread
+
+KIND_NOUNS: Mapping[FdKind, str] = {
+    "torch": "shared tensors",
+    "shm": "shared-memory files",
+    "file": "files",
+    "pipe": "pipe ends",
+    "socket": "sockets",
+    "device": "devices",
+    "gpu": "GPU device files",
+    "epoll": "epoll instances",
+    "event": "eventfds",
+    "timer": "timerfds",
+    "other": "others",
+}
+MOST = 0.6
+"""The part of the newest that have to be alike to say what they are."""
+WORTH_DETAILS = 0.3
+"""Where descriptors of a kind lead is told if so many of the newest are of that kind."""
+
+
+class BlockedFeeder(NamedTuple):
+    """The pipe into which a queue's feeder thread cannot write more."""
+
+    target: str
+    inode: int
+
+    def readers(self, index: Index) -> Sequence[Process]:
+        """The processes that hold the reading end of the pipe."""
+        ids = pipe_ends(index).readers.get(self.inode, ())
+        return [process for each in ids if (process := index.snapshot.get(each)) is not None]
+
+
+def blocked_feeder(process: Process) -> BlockedFeeder | None:
+    """The pipe in which a feeder thread of `multiprocessing.Queue` waits for room, if one does."""
+    for thread in process.threads:
+        wait = thread.waits_on
+        if wait is None or wait.kind != "pipe-write" or not wait.targets:
+            continue
+        is_feeder = thread.name.startswith("QueueFeederThre") or any(
+            frame.function == "_feed" for frame in thread.stack
+        )
+        inode = inode_of(wait.targets[0])
+        if is_feeder and inode is not None:
+            return BlockedFeeder(wait.targets[0], inode)
+    return None
+
+
+def own_lines(process: Process) -> str | None:
+    """The lines of the program in which its main thread was last seen, innermost first.
+
+    `train.py:31 step, called from train.py:57 main`; `None` without a stack.
+    """
+    stack = process.threads[0].stack if process.threads else ()
+    own = [frame_words(frame) for frame in stack if not is_library(frame)]
+    return ", called from ".join(own[:2]) or None
+
+
+def newest_links(process: Process, gained: float) -> Sequence[FdLink]:
+    """So many descriptors with the highest numbers; empty where the links were not read."""
+    fds = process.sample.fds
+    if fds is None or not fds.links:
+        return ()
+    ordered = sorted(fds.links, key=lambda link: link.fd)
+    return ordered[-max(1, round(gained)) :]
+
+
+def newest_kind(process: Process, gained: float) -> FdKind | None:
+    """What most of the newest descriptors point to; `None` if that is unknown or mixed."""
+    links = newest_links(process, gained)
+    for kind, count in Counter(link.kind for link in links).most_common(1):
+        return kind if count >= MOST * len(links) else None
+    return None
+
+
+def descriptor_words(index: Index, process: Process, gained: float) -> tuple[str, ...]:
+    """What the newest descriptors point to, in words; the most frequent target where it repeats."""
+    links = newest_links(process, gained)
+    if not links:
+        return ()
+    by_kind: dict[FdKind, list[FdLink]] = {}
+    for link in links:
+        by_kind.setdefault(link.kind, []).append(link)
+    kinds = sorted(by_kind.items(), key=lambda each: -len(each[1]))[:4]
+    parts = ", ".join(f"{len(found)} {KIND_NOUNS[kind]}" for kind, found in kinds)
+    details = (
+        detail
+        for kind, found in kinds
+        if len(found) >= WORTH_DETAILS * len(links)
+        for detail in _details(index, process, kind, found)
+    )
+    return (f"its {len(links)} newest descriptors: {parts}", *details)
+
+
+def _details(
+    index: Index, process: Process, kind: FdKind, links: Sequence[FdLink]
+) -> Iterator[str]:
+    """Where descriptors of one kind lead."""
+    if kind == "pipe":
+        yield from _pipe_words(index, process, links)
+    elif kind == "socket":
+        yield from _socket_words(links)
+    elif kind in ("file", "shm", "device"):
+        yield from _file_words([link.target for link in links])
+
+
+def _pipe_words(index: Index, process: Process, links: Sequence[FdLink]) -> Iterator[str]:
+    """Which processes hold the other ends of new pipes."""
+    ends: dict[int, set[bool | None]] = {}
+    for link in links:
+        if link.inode is not None:
+            ends.setdefault(link.inode, set()).add(link.is_writable)
+    both = sum(len(directions) > 1 for directions in ends.values())
+    if both >= MOST * len(ends):
+        yield f"both ends of {counted(both, 'pipe')} are open in this process"
+        return
+    others = Counter(
+        other.process
+        for other in index.snapshot.living()
+        if other.process != process.process and other.sample.fds is not None
+        for link in other.sample.fds.links or ()
+        if link.kind == "pipe" and link.inode in ends
+    )
+    holders = [each for found, _ in others.most_common(4) if (each := index.snapshot.get(found))]
+    if holders:
+        yield f"the other ends are held by {all_called(holders)}"
+    elif all(each.sample.fds is not None for each in index.snapshot.living()):
+        yield "no other process of this job holds the other ends"
+
+
+def _file_words(targets: Sequence[str]) -> Iterator[str]:
+    """The file or the directory that most of the new descriptors are for."""
+    deleted = sum(target.endswith(" (deleted)") for target in targets)
+    names = [target.removesuffix(" (deleted)") for target in targets]
+    path, count = Counter(names).most_common(1)[0]
+    if count > 1 and count >= MOST * len(names):
+        yield f"{count} of them are {path}"
+    else:
+        folder, count = Counter(name.rpartition("/")[0] for name in names).most_common(1)[0]
+        if count >= MOST * len(names):
+            yield f"{count} of them are files in {folder or '/'}, such as {names[-1]}"
+    if deleted:
+        yield f"{deleted} of them have been deleted and still occupy space while they are open"
+
+
+def _socket_words(links: Sequence[FdLink]) -> Iterator[str]:
+    """The address to which most of the new sockets are connected."""
+    peers = Counter(
+        link.address.rpartition(" > ")[2]
+        for link in links
+        if link.address and link.address != "unix"
+    )
+    for peer, count in peers.most_common(1):
+        if count >= MOST * len(links):
+            yield f"{count} of them are connected to {peer}"
+
+
+def newest_threads_words(process: Process, gained: float) -> tuple[str, ...]:
+    """The line of the program in which most of the newest threads are, or else their name."""
+    started = {each.tid: each.start_ticks or 0 for each in process.sample.threads or ()}
+    threads = sorted(process.threads, key=lambda each: (started.get(each.tid, 0), each.tid))
+    newest = threads[-max(1, round(gained)) :]
+    place, count = _commonest(filter(None, map(_own_place, newest)))
+    if count >= MOST * len(newest):
+        return (f"{count} of its {len(newest)} newest threads are at {place}",)
+    name, count = _commonest(thread.name for thread in newest)
+    if count >= MOST * len(newest):
+        return (f"{count} of its {len(newest)} newest threads are called {name}",)
+    return ()
+
+
+def newest_children_words(index: Index, process: Process, gained: float) -> tuple[str, ...]:
+    """What the newest children are, and how many have exited without being joined."""
+    children = sorted(
+        (each for each in children_of(index, process)), key=lambda each: each.process.start_ticks
+    )
+    newest = children[-max(1, round(gained)) :]
+    if not newest:
+        return ()
+    zombies = sum(each.sample.state == "Z" for each in newest)
+    label, count = _commonest(each.label for each in newest)
+    lines = [f"{count} of its {len(newest)} newest children: {label}"]
+    if zombies:
+        lines.append(f"{zombies} of them have exited and are not joined (zombies)")
+    place, count = _commonest(filter(None, map(own_lines, newest)))
+    if count >= MOST * len(newest):
+        lines.append(f"{count} of them are at {place}")
+    return tuple(lines)
+
+
+def has_zombies(index: Index, process: Process) -> bool:
+    """Whether any child of a process has exited and is not joined."""
+    return any(each.sample.state == "Z" for each in children_of(index, process))
+
+
+def children_of(index: Index, process: Process) -> Iterator[Process]:
+    """The children of a process that the kernel still lists, zombies included."""
+    return (
+        each
+        for each in index.snapshot.processes
+        if each.parent == process.process and (not each.is_gone or each.sample.state == "Z")
+    )
+
+
+def _own_place(thread: Thread) -> str | None:
+    """The innermost frame of the program; `None` without a stack."""
+    frame = next((each for each in thread.stack if not is_library(each)), None)
+    return None if frame is None else frame_words(frame)
+
+
+def _commonest(words: Iterable[str]) -> tuple[str, int]:
+    """The most frequent of some words and how often it occurs."""
+    found = Counter(words).most_common(1)
+    return found[0] if found else ("", 0)

@@ -1,0 +1,419 @@
+"""A resource of a process rises steadily, and no specific rule names the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from mpwatch.describe.names import full_name_of
+from mpwatch.diagnose.analysis.growing import (
+    FileKind,
+    Growing,
+    GrowingFiles,
+    GrowingSegments,
+    Headroom,
+    Resource,
+    growing,
+    growing_files,
+    growing_segments,
+    headroom,
+    urgency,
+)
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import (
+    blocked_feeder,
+    descriptor_words,
+    has_zombies,
+    newest_children_words,
+    newest_kind,
+    newest_threads_words,
+    own_lines,
+)
+from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import FdKind
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
+
+RULE = "steady-growth"
+
+NOUNS: Mapping[Resource, str] = {
+    "child processes": "child processes",
+    "threads": "threads",
+    "queue": "items in its queues",
+    "descriptors": "open descriptors",
+    "mappings": "memory mappings",
+    "memory": "private memory",
+}
+
+
+class _Story(NamedTuple):
+    """What is known beyond the numbers."""
+
+    noun: str
+    """What is added: `pipe ends`, `threads`."""
+    evidence: tuple[str, ...]
+    cause: str
+    advice: str
+    title: str | None = None
+    """What happens, in place of `has ever more NOUN`."""
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each resource that rises steadily in a process or a set of workers."""
+    for found in growing(index):
+        yield _finding(index, found)
+    piles = list(growing_files(index))
+    for files in piles:
+        yield _finding_of_files(index, files)
+    segments = growing_segments(index)
+    if segments is None or _are_descriptors_told(index):
+        return
+    is_psm = all(segment.kind == "psm" for segment in segments.newest)
+    if not (is_psm and any(files.kind == "shared-memory files" for files in piles)):
+        yield _finding_of_segments(index, segments)
+
+
+def _finding(index: Index, found: Growing) -> Finding:
+    """Describe one growth."""
+    story = _STORIES[found.resource](index, found)
+    near = headroom(index, found)
+    names = all_called(found.processes)
+    is_several = len(found.processes) > 1
+    title = story.title or f"{names} {'have' if is_several else 'has'} ever more {story.noun}"
+    summary = (
+        f"{title}: {_pace(found.resource, found.per_s)}{' together' if is_several else ''} "
+        f"for {seconds_text(found.growth.span_s)}"
+    )
+    if near is not None and near.eta_s is not None and near.severity > Severity.INFO:
+        summary += f"; {near.what} is used up in {seconds_text(near.eta_s)}"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO if near is None else near.severity,
+        process=found.processes[0].process,
+        subject=found.resource,
+        summary=summary,
+        evidence=(*_numbers(found, story), *story.evidence, _limit_words(found, near)),
+        cause=story.cause,
+        advice=story.advice,
+        eta_s=None if near is None else near.eta_s,
+    )
+
+
+def _are_descriptors_told(index: Index) -> bool:
+    """Whether a growth of descriptors on shared tensors is told, which is the same growth."""
+    return any(
+        found.resource == "descriptors"
+        and newest_kind(found.process, found.growth.gained) in ("torch", "shm")
+        for found in growing(index)
+    )
+
+
+def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
+    """Describe shared memory that rises: which processes make it and hold it, and at which line."""
+    snapshot, growth, newest = index.snapshot, found.growth, found.newest
+    makers = Counter(segment.creator for segment in newest if segment.creator is not None)
+    holders = Counter(p for segment in newest for p in (*segment.mappers, *segment.holders))
+    sites = Counter(segment.call_site for segment in newest if segment.call_site)
+    span = seconds_text(growth.span_s)
+    evidence = [f"{bytes_text(growth.gained)} more in the last {span}, without a plateau or a fall"]
+    for words, counts in (("made by", makers), ("mapped or open in", holders)):
+        named = [f"{full_name_of(p, snapshot)} ({n})" for p, n in counts.most_common(3)]
+        if named:
+            evidence.append(f"the {len(newest)} newest segments are {words} {', '.join(named)}")
+    evidence += [f"{n} of them were allocated at {site}" for site, n in sites.most_common(1)]
+    if found.room is not None:
+        left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
+        when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
+        evidence.append(f"{found.room.path}: {left} left, used up in {when} at this rate")
+    return Finding(
+        rule=RULE,
+        severity=urgency(found.eta_s, growth.span_s),
+        process=holders.most_common(1)[0][0] if holders else snapshot.root,
+        subject="shared memory",
+        summary=(
+            f"shared memory of this job grows steadily: {rate_text(growth.per_s, 'B')} for {span}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Tensors or blocks in shared memory are made faster than they are released. Each stays "
+            "as long as any process maps it or has it open."
+        ),
+        advice=(
+            "Drop what was received after its use, or keep a copy (.clone()) in private memory; "
+            "bound the queue through which it is sent."
+        ),
+        eta_s=found.eta_s,
+    )
+
+
+def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
+    """Describe files that pile up; which process makes them is not known."""
+    snapshot, growth = index.snapshot, found.growth
+    cause, advice = _FILES[found.kind]
+    folder = found.files.example.rpartition("/")[0]
+    span = seconds_text(growth.span_s)
+    evidence = [
+        f"{found.files.total} {found.kind} ({bytes_text(found.files.size_bytes)}) in {folder} were "
+        f"made by the user of this job since it began, {growth.gained:.0f} of them in the last "
+        f"{span}; for example {found.files.example}",
+    ]
+    if found.kind == "temporary files":
+        evidence.append("other jobs of the user with the same TMPDIR are counted as well")
+    else:
+        evidence.append(
+            "the resource tracker of this job has read enough messages to have registered them"
+        )
+    if found.kind == "shared-memory files":
+        mapped = sum(s.kind == "psm" and s.is_linked for s in snapshot.segments)
+        evidence.append(f"{mapped} of them are mapped or open in processes of this job")
+    if found.room is not None:
+        left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
+        when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
+        evidence.append(f"{found.room.path}: {left} left, used up in {when} at this rate")
+    return Finding(
+        rule=RULE,
+        severity=urgency(found.eta_s, growth.span_s),
+        process=snapshot.root,
+        subject=found.kind,
+        summary=(
+            f"{found.kind} in {folder} pile up and are not removed: "
+            f"{_pace('threads', growth.per_s)} for {span}"
+        ),
+        evidence=tuple(evidence),
+        cause=cause,
+        advice=advice,
+        eta_s=found.eta_s,
+    )
+
+
+def _numbers(found: Growing, story: _Story) -> Iterator[str]:
+    """The growth of the fastest process, and what rises with it."""
+    growth, process = found.growth, found.process
+    gained = _amount(found.resource, growth.gained)
+    yield (
+        f"{called(process)}: {gained} more {story.noun} in the last "
+        f"{seconds_text(growth.span_s)}, without a plateau or a fall"
+    )
+    for other, rise in found.carried:
+        yield f"together with it: {NOUNS[other]} {_pace(other, rise.per_s)}"
+
+
+def _amount(resource: Resource, count: float) -> str:
+    return bytes_text(count) if resource == "memory" else count_text(count)
+
+
+def _pace(resource: Resource, per_s: float) -> str:
+    """A rate that is not rounded to zero: `+5.2M/s`, `+3.2/s`, `+12 a minute`."""
+    if resource == "memory":
+        return rate_text(per_s, "B")
+    if per_s >= 9.95:
+        return rate_text(per_s)
+    return f"+{per_s:.1f}/s" if per_s >= 1 else f"+{60 * per_s:.0f} a minute"
+
+
+def _limit_words(found: Growing, near: Headroom | None) -> str:
+    """How far the nearest limit is."""
+    if near is None:
+        return "no limit is known"
+    is_bytes = found.resource in ("memory", "queue")
+    text = bytes_text if is_bytes else count_text
+    left = f"{near.what}: {text(near.free)} of {text(near.limit)} left"
+    if near.eta_s is None:
+        return f"{left}, more than a day at this rate"
+    return f"{left}, used up in {seconds_text(near.eta_s)} at this rate"
+
+
+# --- what each resource tells ------------------------------------------------------------------
+
+
+def _of_children(index: Index, found: Growing) -> _Story:
+    return _Story(
+        "child processes",
+        newest_children_words(index, found.process, found.growth.gained),
+        "It starts processes and does not join them: those that have exited stay as zombies."
+        if has_zombies(index, found.process)
+        else "It starts processes faster than they end.",
+        "Join each process, or reuse a fixed number of them: a Pool, a ProcessPoolExecutor, "
+        "persistent DataLoader workers.",
+    )
+
+
+def _of_threads(index: Index, found: Growing) -> _Story:
+    return _Story(
+        "threads",
+        newest_threads_words(found.process, found.growth.gained),
+        "It starts threads that do not end. Each has a stack, and counts against the number of "
+        "processes and threads that the system allows.",
+        "End each thread where its work ends (an Event that its loop checks) and join it, or use "
+        "one ThreadPoolExecutor with max_workers for the whole run.",
+    )
+
+
+def _of_queue(index: Index, found: Growing) -> _Story:
+    slow = _consumers(index, found.process)
+    return _Story(
+        "items in its queues",
+        () if slow is None else slow.evidence,
+        "Items are put into a queue faster than they are taken out, and the queue has no maxsize.",
+        _BOUND_THE_QUEUE,
+        None if slow is None else slow.title,
+    )
+
+
+def _of_memory(index: Index, found: Growing) -> _Story:
+    process = found.process
+    slow = _consumers(index, process)
+    lines = own_lines(process)
+    seen = (f"its main thread when last seen: {lines}",) if lines else ()
+    if slow is not None:
+        return _Story(
+            "private memory",
+            (*slow.evidence, *seen),
+            "Items are put into a queue faster than they are taken out. Its pipe is full, and the "
+            "other items wait in the memory of the process that puts them.",
+            _BOUND_THE_QUEUE,
+            slow.title,
+        )
+    is_torch = ", losses or outputs kept as tensors with their autograd graph"
+    return _Story(
+        "private memory",
+        seen,
+        "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
+        f"{is_torch if process.sample.torch_loaded else ''}. A cache that is still filling looks "
+        "the same; its growth slows down and ends.",
+        "Bound or clear what is collected. To see the lines that allocate, run it under "
+        "tracemalloc or memray.",
+    )
+
+
+class _Consumers(NamedTuple):
+    """A queue that is read more slowly than it is filled."""
+
+    title: str
+    evidence: tuple[str, ...]
+
+
+def _consumers(index: Index, process: Process) -> _Consumers | None:
+    """The full pipe in which a queue's feeder thread waits, and the processes that read from it."""
+    blocked = blocked_feeder(process)
+    if blocked is None:
+        return None
+    readers = [each for each in blocked.readers(index) if each.process != process.process]
+    waits = f"its queue feeder thread waits for room in {blocked.target}"
+    if not readers:
+        return _Consumers(f"{called(process)} fills a queue faster than it is read", (waits,))
+    at = [f"{called(each)} is at {lines}" for each in readers[:3] if (lines := own_lines(each))]
+    return _Consumers(
+        f"{called(process)} fills a queue faster than {all_called(readers)} "
+        f"{'reads' if len(readers) == 1 else 'read'} it",
+        (f"{waits}, read by {all_called(readers)}", *at),
+    )
+
+
+_BOUND_THE_QUEUE = (
+    "Bound the queue, Queue(maxsize=...): the producer then waits for its consumers and runs at "
+    "their speed. Or speed up the consumers."
+)
+
+
+def _of_mappings(index: Index, found: Growing) -> _Story:
+    return _Story(
+        "memory mappings",
+        (),
+        "It maps memory again and again and keeps the mappings: memory-mapped files that stay "
+        "referenced, or shared tensors that it keeps.",
+        "Open each mapped file once and drop what is no longer used.",
+    )
+
+
+def _of_descriptors(index: Index, found: Growing) -> _Story:
+    process, gained = found.process, found.growth.gained
+    kind = newest_kind(process, gained)
+    noun, cause, advice = _DESCRIPTORS.get(kind, _DESCRIPTORS[None])
+    return _Story(noun, descriptor_words(index, process, gained), cause, advice)
+
+
+_DESCRIPTORS: Mapping[FdKind | None, tuple[str, str, str]] = {
+    None: (
+        "open descriptors",
+        "It opens descriptors and does not close them.",
+        "Close what is opened where its use ends: with-statements do.",
+    ),
+    "pipe": (
+        "open pipe ends",
+        "It makes pipes (os.pipe, multiprocessing.Pipe or Queue, subprocess with PIPE) and does "
+        "not close them.",
+        "Close both ends where their use ends. Queue.close(), Connection.close() and Popen used "
+        "in a with-statement do so. Make queues once and not for each step.",
+    ),
+    "socket": (
+        "open sockets",
+        "It opens connections and does not close them.",
+        "Use one session or client for the whole run, and close each response: in with-statements.",
+    ),
+    "file": (
+        "open files",
+        "It opens files and does not close them.",
+        "Open each file in a with-statement, or once for each worker and keep it.",
+    ),
+    "torch": (
+        "open shared tensors",
+        "Each shared tensor costs a descriptor for as long as it lives, in its sender until it is "
+        "received, and in its receiver. The process keeps them.",
+        "Keep .clone(), .item() or .numpy().copy() of what is received, and bound the queue "
+        "through which tensors are sent.",
+    ),
+    "shm": (
+        "open shared-memory files",
+        "It opens shared memory (memfd, multiprocessing.shared_memory) and does not close it.",
+        "Call close() where its use ends, and unlink() once for each block.",
+    ),
+    "event": (
+        "open eventfds",
+        "It makes eventfds and does not close them: event loops and CUDA libraries use them.",
+        "Make one event loop for the whole run and close it at the end.",
+    ),
+    "epoll": (
+        "open epoll instances",
+        "It makes event loops or selectors and does not close them.",
+        "Make one event loop for the whole run, or close each (loop.close(), selector.close()).",
+    ),
+    "gpu": (
+        "open GPU device files",
+        "It opens GPU devices again and again and does not close them.",
+        "Initialise the library that opens them once for each process.",
+    ),
+}
+
+_FILES: Mapping[FileKind, tuple[str, str]] = {
+    "shared-memory files": (
+        "Blocks of multiprocessing.shared_memory are made and never unlinked. close() only unmaps "
+        "a block; its memory stays in use until unlink() removes the file, also after the "
+        "processes have exited.",
+        "Call unlink() once for each block, in the process that knows that nobody needs it any "
+        "more, or use a SharedMemoryManager, which unlinks its blocks at the end. Reuse blocks "
+        "where messages have one size.",
+    ),
+    "semaphores": (
+        "Locks, queues and events of multiprocessing are made again and again and kept: each has "
+        "named semaphores, which are removed when the object is freed.",
+        "Make them once, before the loop, and pass them on; drop those that are not needed.",
+    ),
+    "temporary files": (
+        "Files are made in the directory for temporary files and not removed. They stay after the "
+        "job has ended.",
+        "Use tempfile.TemporaryDirectory or NamedTemporaryFile in a with-statement, and set TMPDIR "
+        "to a directory of the job that is removed at its end.",
+    ),
+}
+
+_STORIES: Mapping[Resource, Callable[[Index, Growing], _Story]] = {
+    "child processes": _of_children,
+    "threads": _of_threads,
+    "queue": _of_queue,
+    "descriptors": _of_descriptors,
+    "mappings": _of_mappings,
+    "memory": _of_memory,
+}

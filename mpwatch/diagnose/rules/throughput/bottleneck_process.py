@@ -1,0 +1,154 @@
+"""Several processes wait most of the time for the answers of one busy process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History, first_at, values_of
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+
+RULE = "bottleneck-process"
+OVER_S = 20.0
+WATCHED_S = 10.0
+SAMPLES = 10
+CLIENTS = 2
+WAITING = 1.0
+"""So many of the clients, on average, wait for an answer at any moment. On a machine with more
+runnable threads than cores they wait for a core as well, which is not counted."""
+WAIT_SHARE = 0.2
+"""A client waits at least this part of the time."""
+BUSY_PERCENT = 50.0
+BUSY_IF_CROWDED_PERCENT = 25.0
+"""Of a core. Where more threads can run than there are cores, no process gets a whole one."""
+LESS_BUSY = 0.6
+"""A client uses at most this part of the cpu time of the process that it waits for."""
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each busy process whose answers several others wait for.
+
+    A process that was started by the one it waits for is no client: workers that wait for tasks of
+    a main process that computes are idle by design.
+    """
+    least_percent = BUSY_IF_CROWDED_PERCENT if _is_crowded(index) else BUSY_PERCENT
+    for server, waiting in _servers(index).items():
+        process = index.snapshot.get(server)
+        busy = None if process is None else mean_cpu_percent(process, index.history, OVER_S)
+        if process is None or busy is None or busy < least_percent:
+            continue
+        shares = {
+            client.process: share
+            for client in _connected(index, process, waiting)
+            if (share := _wait_share(client, index.history)) is not None
+            and share >= WAIT_SHARE
+            and (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
+        }
+        if len(shares) >= CLIENTS and sum(shares.values()) >= WAITING:
+            clients = [each for each in index.snapshot.living() if each.process in shares]
+            yield _finding(process, busy, clients, sum(shares.values()))
+
+
+def _is_crowded(index: Index) -> bool:
+    """Whether more threads of the machine can run than it has cores for."""
+    host = index.snapshot.host
+    return host.runnable is not None and host.runnable > (host.usable_cpus or 1)
+
+
+def _servers(index: Index) -> Mapping[ProcessId, set[ProcessId]]:
+    """The processes whose answer others wait for now: those that read from a socket to them."""
+    found: dict[ProcessId, set[ProcessId]] = {}
+    for edge in wait_graph(index).edges:
+        if edge.kind == "socket-read" and not edge.is_ordinary and len(edge.providers) == 1:
+            client = index.snapshot.get(edge.waiter)
+            if client is not None and _is_client(client, edge.providers[0]):
+                found.setdefault(edge.providers[0], set()).add(edge.waiter)
+    return found
+
+
+def _is_client(process: Process, server: ProcessId) -> bool:
+    """Whether a process may be one that asks; waits of ranks are explained by other rules."""
+    return process.role != "rank" and server not in (process.process, process.parent)
+
+
+def _connected(index: Index, server: Process, waiting: Collection[ProcessId]) -> Iterator[Process]:
+    """The processes that wait for a server now, or have a connection to it."""
+    links = server.sample.fds.links if server.sample.fds is not None else None
+    own = {link.inode for link in links or () if link.kind == "socket"}
+    for process in index.snapshot.living():
+        fds = process.sample.fds
+        if process.process in waiting or (
+            fds is not None
+            and _is_client(process, server.process)
+            and any(link.peer in own for link in fds.links or () if link.peer is not None)
+        ):
+            yield process
+
+
+def _wait_share(client: Process, history: History) -> float | None:
+    """The share of readings that found it reading from a socket; `None` of too few."""
+    series = history.of(client.process, "answer_wait")
+    if len(series) < SAMPLES:
+        return None
+    last_s = series[-1].at_s
+    recent = series[first_at(series, last_s - OVER_S) :]
+    if len(recent) < SAMPLES or last_s - recent[0].at_s < WATCHED_S:
+        return None
+    return sum(values_of(recent)) / len(recent)
+
+
+def _finding(server: Process, busy: float, clients: Sequence[Process], waiting: float) -> Finding:
+    """Describe the process and the waits for it."""
+    is_manager = any(
+        calls(thread.stack, "managers.py:_callmethod")
+        for client in clients
+        for thread in client.threads
+    )
+    evidence = [
+        f"{all_called(clients)} ask it; on average {waiting:.1f} of them wait for its answer at "
+        "any moment",
+        f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than any "
+        "of them",
+        *(f"{called(each)} asks at {lines}" for each in clients[:2] if (lines := own_lines(each))),
+    ]
+    if (lines := own_lines(server)) is not None:
+        evidence.append(f"{called(server)} is at {lines}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=server.process,
+        summary=(
+            f"{len(clients)} processes wait for the answers of {'the Manager ' * is_manager}"
+            f"{called(server)}, which is busy: it is the bottleneck"
+        ),
+        evidence=tuple(evidence),
+        cause=_CAUSE + (_CAUSE_MANAGER if is_manager else ""),
+        advice=_ADVICE_MANAGER if is_manager else _ADVICE,
+    )
+
+
+_CAUSE = (
+    "All of them send their requests to one process, which is busy answering. Together they cannot "
+    "be faster than that process, however many there are."
+)
+_CAUSE_MANAGER = (
+    " It is the process of a multiprocessing Manager: each access to a proxy is a message to it "
+    "and an answer from it, and it runs Python in one thread at a time."
+)
+_ADVICE = (
+    "Ask less often and for more at a time, answer in several processes, or compute in the "
+    "processes that ask."
+)
+_ADVICE_MANAGER = (
+    "Do not access a proxy for each element: work on a local object and write the result once "
+    "(update() with many entries is one message). Use an array in shared memory (a tensor after "
+    "share_memory_(), multiprocessing.Array) for numbers, and a read-only argument for what does "
+    "not change."
+)

@@ -1,0 +1,1 @@
+"""The folder that `mpwatch run` puts into PYTHONPATH. Only `sitecustomize.py` belongs here."""

@@ -1,0 +1,339 @@
+"""The account of time: what each process and thread of a job did, as shares of the time observed.
+
+`mpwatch.diagnose.analysis.account` makes it, one reading after another; reports and screens read
+it. All values are immutable, so one account can share its parts with the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Literal, NamedTuple, TypeAlias
+
+from mpwatch.model.ids import ProcessId
+
+ActivityKind: TypeAlias = Literal[
+    "computing", "spinning", "waiting", "idle", "sleeping", "stopped", "unknown"
+]
+"""`spinning`: uses a core in polls that return nothing. `idle`: waits for work by design.
+`sleeping`: waits for a timer."""
+
+Target: TypeAlias = Literal[
+    "",
+    "barrier",
+    "batch",
+    "child",
+    "collective",
+    "core",
+    "event",
+    "file",
+    "gil",
+    "lock",
+    "page-faults",
+    "pipe",
+    "queue",
+    "socket",
+    "thread",
+]
+"""What a wait is for; empty where that is not known or does not apply."""
+
+BUCKET_S = 5.0
+BUCKETS = 12
+LAST_MINUTE_S = BUCKET_S * BUCKETS
+ACTIVITIES_LIMIT = 8
+"""Different activities that are kept of a thread in one bucket."""
+WHOLE_LIMIT = 16
+"""Different activities that are kept of a thread for the whole time observed."""
+OTHER = "various other targets"
+"""`Activity.what` of all activities of one kind beyond the limit."""
+
+
+class Activity(NamedTuple):
+    """What a thread does at one moment, without anything that changes from one batch to the next.
+
+    Equal activities are summed, so there must be few different ones.
+    """
+
+    kind: ActivityKind
+    what: str = ""
+    """What it waits for, by whom it was stopped, or why nothing is known."""
+    target: Target = ""
+    providers: tuple[ProcessId, ...] = ()
+    """The processes that can end a wait, where they are known and few."""
+    place: str = ""
+    """The line of the program, `train.py:57 step`; empty where no stack tells."""
+
+
+class Share(NamedTuple):
+    """One activity and its share of the time, 0 to 1."""
+
+    activity: Activity
+    share: float
+
+
+UNSEEN = Activity("unknown", "no reading found the thread waiting")
+NO_PLACE = Activity("computing")
+NO_CORE = Activity("waiting", "a free core", "core")
+_RUNS = frozenset(("computing", "spinning"))
+
+
+class Tally(NamedTuple):
+    """What was observed of one thread in a stretch of time.
+
+    CPU time is measured exactly, by the kernel's counter. Readings are samples: they show what a
+    thread does at one moment. So `shares` divides the cpu time among the activities of readings
+    that found the thread running, and the remaining time among those of readings that found it
+    waiting.
+    """
+
+    observed_s: float
+    cpu_s: float
+    readings: float
+    """A fraction where a stretch begins or ends between two readings."""
+    seen: Mapping[Activity, float]
+    """The seconds before the readings that found each activity."""
+
+    def plus(
+        self, activity: Activity, elapsed_s: float, cpu_s: float, readings: float = 1.0
+    ) -> Tally:
+        """The tally after further readings that all found the same activity.
+
+        Args:
+            activity: What they found; beyond `ACTIVITIES_LIMIT` it is summed with others of its
+                kind.
+            elapsed_s: Seconds since the reading before; 0 for the first one of the thread.
+            cpu_s: The cpu time of the thread in these seconds.
+            readings: How many readings.
+        """
+        seen = dict(self.seen)
+        if activity not in seen and len(seen) >= ACTIVITIES_LIMIT:
+            activity = Activity(activity.kind, OTHER)
+        seen[activity] = seen.get(activity, 0.0) + (elapsed_s or FIRST_WEIGHT_S)
+        return Tally(
+            self.observed_s + elapsed_s, self.cpu_s + cpu_s, self.readings + readings, seen
+        )
+
+    def shares(self) -> tuple[Share, ...]:
+        """The share of each activity, the largest first; their sum is 1. Empty without readings.
+
+        Where more readings found the thread ready to run than its cpu time explains, by twice the
+        error of that sampling, the difference is time in which it waited for a free core.
+        """
+        running = {each: weight for each, weight in self.seen.items() if each.kind in _RUNS}
+        waiting = {each: weight for each, weight in self.seen.items() if each.kind not in _RUNS}
+        found_s = sum(self.seen.values())
+        if found_s <= 0:
+            return ()
+        ready = sum(running.values()) / found_s
+        if self.observed_s <= 0:  # a single reading
+            return _ranked({each: weight / found_s for each, weight in self.seen.items()})
+        busy = min(1.0, max(0.0, self.cpu_s / self.observed_s))
+        n = max(1.0, self.readings)
+        error = 2 * sqrt(ready * (1 - ready) / n + 0.25 / (n * n))
+        for_core = max(0.0, min(ready - error, 1.0) - busy)
+        shares: dict[Activity, float] = {}
+        _divide(shares, busy, running, NO_PLACE)
+        _divide(shares, 1.0 - busy - for_core, waiting, UNSEEN)
+        if for_core:
+            shares[NO_CORE] = shares.get(NO_CORE, 0.0) + for_core
+        return _ranked(shares)
+
+    @property
+    def error(self) -> float:
+        """Half the width of the 95 % confidence interval of a waiting share, 0 to 1, at worst.
+
+        A share that is estimated from n independent samples has a standard error of at most
+        sqrt(1 / 4n).
+        """
+        return min(1.0, 0.98 / sqrt(max(1.0, self.readings)))
+
+
+FIRST_WEIGHT_S = 0.1
+"""The weight of a reading before which there was none, in seconds."""
+NOTHING = Tally(0.0, 0.0, 0.0, {})
+
+
+def _divide(
+    shares: dict[Activity, float],
+    part: float,
+    weights: Mapping[Activity, float],
+    otherwise: Activity,
+) -> None:
+    """Add a part of the time to the shares, in proportion to the weights."""
+    if part <= 0:
+        return
+    total = sum(weights.values())
+    if total <= 0:
+        shares[otherwise] = shares.get(otherwise, 0.0) + part
+        return
+    for each, weight in weights.items():
+        shares[each] = shares.get(each, 0.0) + part * weight / total
+
+
+def _ranked(shares: Mapping[Activity, float]) -> tuple[Share, ...]:
+    ranked = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Share(each, share) for each, share in ranked)
+
+
+def together(tallies: Iterable[Tally]) -> Tally:
+    """One tally of several stretches of time; at most `WHOLE_LIMIT` activities by name."""
+    observed_s = cpu_s = 0.0
+    readings = 0.0
+    seen: dict[Activity, float] = {}
+    for tally in tallies:
+        observed_s += tally.observed_s
+        cpu_s += tally.cpu_s
+        readings += tally.readings
+        for activity, weight in tally.seen.items():
+            seen[activity] = seen.get(activity, 0.0) + weight
+    if len(seen) > WHOLE_LIMIT:
+        ranked = sorted(seen.items(), key=lambda item: -item[1])
+        seen = dict(ranked[:WHOLE_LIMIT])
+        for activity, weight in ranked[WHOLE_LIMIT:]:
+            other = Activity(activity.kind, OTHER)
+            seen[other] = seen.get(other, 0.0) + weight
+    return Tally(observed_s, cpu_s, readings, seen)
+
+
+class Bucket(NamedTuple):
+    """One stretch of `BUCKET_S` seconds."""
+
+    number: int
+    """Its beginning, in units of `BUCKET_S` on CLOCK_MONOTONIC."""
+    tally: Tally
+
+
+class ThreadAccount(NamedTuple):
+    """The time of one thread.
+
+    Most threads do at one reading what they did at the reading before. So the time since
+    `counted_s` is not in the tallies yet: all readings since then have found `now`. That leaves the
+    account of such a thread the same object, and a reading of 65 processes takes a third.
+    """
+
+    tid: int
+    name: str
+    now: Activity
+    """What the last reading found."""
+    counted_s: float
+    """Until when the tallies reach."""
+    counted_readings: int
+    """The number of the last reading in the tallies."""
+    counted_ticks: int | None
+    """The cpu time of the thread then."""
+    older: Tally = NOTHING
+    """Before the buckets."""
+    buckets: tuple[Bucket, ...] = ()
+    """The last ones, at most `BUCKETS`, oldest first."""
+    basis: tuple[object, ...] = ()
+    """What `now` was derived from: the same objects again mean the same."""
+
+    def last_minute(self) -> Tally:
+        """The last `LAST_MINUTE_S`, give or take `BUCKET_S`.
+
+        Of an exited process those before its exit.
+        """
+        return together(bucket.tally for bucket in self.buckets)
+
+    def whole(self) -> Tally:
+        """The whole time observed."""
+        return together((self.older, *(bucket.tally for bucket in self.buckets)))
+
+    def counted(
+        self, at_s: float, readings: int, ticks: int | None, ticks_per_s: int
+    ) -> ThreadAccount:
+        """The account with the time up to a reading in its tallies.
+
+        Args:
+            at_s: The time of the reading.
+            readings: Its number.
+            ticks: The cpu time of the thread then.
+            ticks_per_s: The unit of cpu times.
+        """
+        more = readings - self.counted_readings
+        if more <= 0:
+            return self
+        elapsed_s = max(0.0, at_s - self.counted_s)
+        cpu_s = 0.0
+        if ticks is not None and self.counted_ticks is not None:
+            cpu_s = min(max(0.0, (ticks - self.counted_ticks) / ticks_per_s), elapsed_s)
+        older, buckets = self._filled(at_s, elapsed_s, cpu_s, more)
+        return ThreadAccount(
+            self.tid, self.name, self.now, at_s, readings, ticks, older, buckets, self.basis
+        )
+
+    def _filled(
+        self, at_s: float, elapsed_s: float, cpu_s: float, readings: float
+    ) -> tuple[Tally, tuple[Bucket, ...]]:
+        """The tallies with a stretch of the present activity that ends at a time."""
+        buckets = list(self.buckets)
+        last = int(at_s // BUCKET_S)
+        first = int((at_s - elapsed_s) // BUCKET_S)
+        for number in range(max(first, last - BUCKETS), last + 1):
+            begin_s, end_s = number * BUCKET_S, (number + 1) * BUCKET_S
+            if number == max(first, last - BUCKETS):
+                begin_s = at_s - elapsed_s  # also what is older than all buckets
+            within_s = min(end_s, at_s) - max(begin_s, at_s - elapsed_s)
+            part = within_s / elapsed_s if elapsed_s > 0 else 1.0
+            if not part:
+                continue
+            tally = NOTHING
+            if buckets and buckets[-1].number == number:
+                tally = buckets.pop().tally
+            tally = tally.plus(self.now, within_s, cpu_s * part, readings * part)
+            buckets.append(Bucket(number, tally))
+        gone = [bucket.tally for bucket in buckets if bucket.number <= last - BUCKETS]
+        if not gone:
+            return self.older, tuple(buckets)
+        return together((self.older, *gone)), tuple(buckets[len(gone) :])
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessAccount:
+    """The time of one process."""
+
+    process: ProcessId
+    at_s: float
+    """The time of its last reading, monotonic."""
+    readings: int
+    """The number of that reading."""
+    uncounted: tuple[ThreadAccount, ...]
+    """Main thread first; of an exited process only that one. See `ThreadAccount`."""
+    ticks: tuple[int | None, ...]
+    """The cpu times of these threads at the last reading."""
+    ticks_per_s: int = 100
+    omitted: int = 0
+    """Threads that are not accounted for because the process has very many."""
+
+    @property
+    def threads(self) -> tuple[ThreadAccount, ...]:
+        """The threads with all time up to the last reading in their tallies."""
+        return tuple(self.thread(number) for number in range(len(self.uncounted)))
+
+    @property
+    def main(self) -> ThreadAccount:
+        """The main thread; as `threads`."""
+        return self.thread(0)
+
+    def thread(self, number: int) -> ThreadAccount:
+        """One of the threads, by its place in `uncounted`; as `threads`."""
+        return self.uncounted[number].counted(
+            self.at_s, self.readings, self.ticks[number], self.ticks_per_s
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The time of every process of a job, up to one reading."""
+
+    since_s: float = 0.0
+    at_s: float = float("-inf")
+    """Monotonic seconds, as all `at_s`."""
+    readings: int = 0
+    processes: Mapping[ProcessId, ProcessAccount] = field(default_factory=dict)
+
+    @property
+    def watched_s(self) -> float:
+        """How long the job was observed, in seconds."""
+        return max(0.0, self.at_s - self.since_s) if self.processes else 0.0

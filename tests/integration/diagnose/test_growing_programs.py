@@ -1,0 +1,82 @@
+"""Real programs in which one thing grows, watched from outside, and two that only look like it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.integration.demo.trial import Case, Row, run
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("growing"),  # all of them run at the same time, as they do little
+]
+
+PROGRAM = Path(__file__).parents[2] / "programs" / "growing.py"
+RULE = "steady-growth"
+WATCH_S = 100.0
+HEALTHY_S = 60.0
+SAYS = {
+    "pipes": ("open pipe ends", "both ends of"),
+    "files": ("open files", "growing.py"),
+    "sockets": ("open sockets", "connected to 127.0.0.1:"),
+    "memory": ("private memory", "growing.py"),
+    "threads": ("threads", "heartbeat"),
+    "children": ("child processes", "sleep"),
+    "queue": ("fills a queue faster than", "growing.py"),
+    "shm": ("shared-memory files in /dev/shm pile up", "psm_"),
+    "tmp": ("temporary files in", "tmp"),
+}
+"""What the title and the evidence have to contain."""
+HEALTHY = ("cache", "sawtooth")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Row]]]:
+    """The row to come of each program."""
+    folder = tmp_path_factory.mktemp("run")
+    folder.chmod(0o700)
+    with ThreadPoolExecutor(len(SAYS) + len(HEALTHY)) as pool:
+        yield {way: pool.submit(_watched, way, folder) for way in (*SAYS, *HEALTHY)}
+
+
+def _watched(way: str, folder: Path) -> Row:
+    tmp = folder / way
+    tmp.mkdir()
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "TMPDIR": str(tmp)}
+    expected = () if way in HEALTHY else (RULE,)
+    watch_s = WATCH_S if expected else HEALTHY_S
+    argv = (sys.executable, str(PROGRAM), way, "--seconds", f"{watch_s + 60:g}")
+    case = Case(way, argv, watch_s, expected)
+    return run(case, settle_s=3.0 if expected else None, env=env)
+
+
+@pytest.mark.parametrize("way", SAYS)
+def test_what_grows_is_named_with_what_it_consists_of(
+    rows: dict[str, Future[Row]], way: str
+) -> None:
+    row = rows[way].result()
+
+    assert not row.problem
+    assert not row.missed
+    assert not row.alarms, row.findings
+    finding = row.findings[RULE]
+    title, detail = SAYS[way]
+    assert title in finding["summary"]
+    assert any(detail in line for line in finding["evidence"]), finding["evidence"]
+
+
+@pytest.mark.parametrize("way", HEALTHY)
+def test_a_cache_that_fills_and_what_is_cleared_are_not_told(
+    rows: dict[str, Future[Row]], way: str
+) -> None:
+    row = rows[way].result()
+
+    assert not row.problem
+    assert row.findings == {}

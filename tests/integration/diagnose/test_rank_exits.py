@@ -1,0 +1,90 @@
+"""Real ranks and children that ended: the first is named, and what nobody joined is told."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.conftest import PROGRAMS, Program, Start
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+TRAINED_S = 15.0
+"""Longer than it takes to read all processes and their stacks once."""
+READY_S = 200.0
+
+
+def findings(job: Program, watched_s: float) -> list[dict[str, Any]]:
+    """What a health check finds that goes on to the end of the job."""
+    diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
+    done = subprocess.run(
+        [*diagnose, "--for", f"{watched_s:g}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=6 * watched_s,
+        check=True,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return [each for each in found if not each["resolved"]]
+
+
+def ending(start: Start, way: str, *, hook: bool) -> list[dict[str, Any]]:
+    before = ["-m", "mpwatch", "run", "--headless"] if hook else []
+    program = str(PROGRAMS / "ranks_ending.py")
+    job = start([sys.executable, *before, program, way, f"{TRAINED_S:g}"])
+    job.wait_for("ready", READY_S)
+    return findings(job, 4 * TRAINED_S)
+
+
+@pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
+def test_the_rank_that_returned_first_is_named_and_not_its_victim(start: Start, hook: bool) -> None:
+    first, *_ = ending(start, "early", hook=hook)
+
+    assert first["rule"] == "worker-exited-unexpectedly"
+    assert "ended first, with status 0, and " in first["summary"]
+    assert "has run fewer steps" in first["cause"]
+    if hook:
+        assert any("Connection closed by peer" in each for each in first["evidence"])
+
+
+def test_the_rank_with_an_error_of_its_own_is_named(start: Start) -> None:
+    first, *_ = ending(start, "raises", hook=True)
+
+    assert first["rule"] == "worker-exited-unexpectedly"
+    assert any("a label out of range" in each for each in first["evidence"]), first["evidence"]
+
+
+@pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
+def test_a_rank_that_is_aborted_for_the_size_of_a_tensor_is_no_crash(
+    start: Start, hook: bool
+) -> None:
+    first, *_ = ending(start, "shapes", hook=hook)
+
+    assert first["rule"] == "collective-mismatch"
+    assert "was aborted (SIGABRT)" in first["summary"]
+
+
+CHILD_OF_BEFORE = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+child.send_signal(signal.SIGKILL)
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_was_killed_before_mpwatch_came_is_told(start: Start) -> None:
+    job = start([sys.executable, "-c", CHILD_OF_BEFORE])
+    job.wait_for("ready")
+
+    first, *_ = findings(job, 14.0)
+
+    assert first["rule"] == "zombie-processes"
+    assert f"signal {signal.SIGKILL:d} (SIGKILL)" in first["summary"]
+    assert f"({job.pid}) has not joined" in first["summary"]

@@ -1,0 +1,95 @@
+"""Two real ranks that wait for each other or for one of them: named, with and without the hook."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.conftest import PROGRAMS, Program, Start
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+WATCHED_S = 20.0
+READY_S = 200.0
+PROGRAM = str(PROGRAMS / "ranks_apart.py")
+
+
+def findings(job: Program, watched_s: float = WATCHED_S) -> list[dict[str, Any]]:
+    """What a health check of the job finds, but for what is resolved at its end."""
+    diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
+    done = subprocess.run(
+        [*diagnose, "--for", f"{watched_s:g}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=6 * watched_s,
+        check=True,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return [each for each in found if not each["resolved"]]
+
+
+def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Program:
+    """A job whose ranks have parted."""
+    before = ["-m", "mpwatch", "run", "--headless"] if hook else []
+    job = start([sys.executable, *before, PROGRAM, way, *arguments])
+    job.wait_for("ready", READY_S)
+    return job
+
+
+@pytest.mark.parametrize("launcher", ["", "--torchrun"], ids=["spawn", "torchrun"])
+def test_a_collective_against_a_backward_pass_is_named_from_outside(
+    start: Start, launcher: str
+) -> None:
+    first, *_ = findings(apart(start, "backward", *filter(None, (launcher,))))
+
+    assert (first["rule"], first["severity"]) == ("collective-mismatch", "critical")
+    assert "1 in the backward pass" in first["summary"]
+    assert "1 in all_gather" in first["summary"]
+
+
+@pytest.mark.parametrize(
+    ("way", "words", "record"),
+    [
+        ("backward", "1 in all_gather", "all_gather of Float [[1]], unfinished"),
+        ("operations", "1 in all_reduce", "all_reduce of Float [[7]], unfinished"),
+        ("groups", "1 in barrier of group 1", "of group 0 (default_pg): barrier, unfinished"),
+    ],
+)
+def test_the_hook_adds_what_torch_has_recorded(
+    start: Start, way: str, words: str, record: str
+) -> None:
+    first, *_ = findings(apart(start, way, hook=True))
+
+    assert first["rule"] == "collective-mismatch"
+    assert words in first["summary"]
+    assert any(each.endswith(record) for each in first["evidence"]), first["evidence"]
+
+
+def test_the_rank_that_writes_a_checkpoint_is_the_one_that_is_missing(start: Start) -> None:
+    first, *_ = findings(apart(start, "checkpoint"))
+
+    assert first["rule"] == "rank-stuck-in-collective"
+    assert "1 rank waits in barrier" in first["summary"]
+    assert "has made no progress" in first["cause"]
+    assert "checkpoint" in first["cause"]
+
+
+@pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
+def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
+    start: Start, hook: bool
+) -> None:
+    job = apart(start, "validation", hook=hook)
+
+    assert [each for each in findings(job) if each["severity"] != "info"] == []
+
+
+def test_ranks_of_two_groups_that_do_not_move_are_told_from_outside(start: Start) -> None:
+    job = apart(start, "groups", "--torchrun")
+
+    found = findings(job, 45.0)
+
+    assert "all 2 ranks are in barrier" in found[0]["summary"]

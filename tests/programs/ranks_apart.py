@@ -1,0 +1,99 @@
+"""Two ranks over gloo that part after some steps in the way that the first argument names.
+
+`--torchrun` has torchrun start them instead of `mp.spawn`.
+"""
+
+import os
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS = 5
+FOREVER_S = 600.0
+
+
+def backward(rank, step, evens):
+    """Rank 1 gathers a metric after its last batch; rank 0 has one batch more."""
+    if rank == 0:
+        step()
+    else:
+        dist.all_gather([torch.zeros(1), torch.zeros(1)], torch.ones(1))
+
+
+def operations(rank, step, evens):
+    """Rank 0 averages a loss, rank 1 sends its weights."""
+    if rank == 0:
+        dist.all_reduce(torch.ones(7))
+    else:
+        dist.broadcast(torch.ones(7), src=0)
+        dist.barrier()
+
+
+def groups(rank, step, evens):
+    """The ranks use their two groups in another order."""
+    for group in (None, evens) if rank == 0 else (evens, None):
+        dist.barrier(group=group)
+
+
+def checkpoint(rank, step, evens):
+    """Rank 0 writes a checkpoint to something slow; rank 1 is at the barrier behind it."""
+    if rank == 0:
+        time.sleep(FOREVER_S)
+    dist.barrier()
+
+
+def validation(rank, step, evens):
+    """Rank 0 validates, which takes it some minutes; rank 1 is at the barrier behind it."""
+    until_s = time.monotonic() + FOREVER_S
+    while rank == 0 and time.monotonic() < until_s:
+        torch.ones(200, 200).matmul(torch.ones(200, 200))
+    dist.barrier()
+
+
+WAYS = {way.__name__: way for way in (backward, operations, groups, checkpoint, validation)}
+
+
+def train(rank, way):
+    torch.set_num_threads(1)
+    evens = dist.new_group([0, 1])
+    model = DistributedDataParallel(nn.Linear(64, 8))
+
+    def step():
+        model(torch.randn(32, 64)).square().mean().backward()
+
+    for _ in range(STEPS):
+        step()
+        time.sleep(0.05)
+    if rank == 0:
+        print("ready", flush=True)
+    WAYS[way](rank, step, evens)
+    time.sleep(FOREVER_S)
+
+
+def spawned(rank, store, way):
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    train(rank, way)
+
+
+def main():
+    way = sys.argv[1]
+    if "--torchrun" in sys.argv:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        script = [os.path.abspath(__file__), way]
+        os.execv(sys.executable, [*torchrun, "--nproc-per-node=2", *script])
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(spawned, args=(f"file://{folder}/store", way), nprocs=2)
+
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+        train(dist.get_rank(), sys.argv[1])
+    else:
+        main()

@@ -1,0 +1,119 @@
+"""The account of time: the page that `w` opens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.tui.app import MpwatchApp
+from tests.tui.builders import MAIN, NOW_S, worker_id
+from tests.tui.golden_text import check_golden
+from tests.tui.screen_text import screen_text
+from tests.tui.scripted import ScriptedSource, ended_job, loader_job
+
+SIZES = ((80, 24), (200, 60))
+BATCHES = Activity("waiting", "batches", "batch", (worker_id(3),))
+STEP = Activity("computing", "Python code", place="train.py:57 step")
+DECODE = Activity("computing", "native code", place="data.py:31 decode")
+FILE = Activity("waiting", "/data/shard-3.tar (a disk or file server)", "file")
+WORK = Activity("idle", "work")
+
+
+def thread(tid: int, name: str, *did: tuple[Activity, int]) -> ThreadAccount:
+    """A thread over 100 s: each activity for some seconds; computing takes all of its cpu."""
+    at_s, ticks = NOW_S - 100.0, 0
+    found = ThreadAccount(tid, name, did[0][0], at_s, 0, 0)
+    for number, (activity, seconds) in enumerate(did, start=1):
+        at_s += seconds
+        ticks += 100 * seconds if activity.kind == "computing" else 0
+        # As many readings as seconds.
+        found = found._replace(now=activity, counted_readings=number - seconds)
+        found = found.counted(at_s, number, ticks, 100)
+    return found
+
+
+def process(identity: ProcessId, *threads: ThreadAccount) -> ProcessAccount:
+    ticks = tuple(each.counted_ticks for each in threads)
+    return ProcessAccount(identity, NOW_S, threads[0].counted_readings, threads, ticks)
+
+
+def accounted(job: Snapshot) -> Snapshot:
+    """The job with an account of 100 seconds."""
+    main = (
+        thread(MAIN.pid, "MainThread", *[(BATCHES, 15), (STEP, 5)] * 5),
+        thread(MAIN.pid + 900, "pt_data_pin", (Activity("idle", "something to do"), 100)),
+    )
+    accounts = [process(MAIN, *main)]
+    accounts += [
+        process(
+            worker_id(n), thread(worker_id(n).pid, "MainThread", *[(WORK, 18), (DECODE, 2)] * 5)
+        )
+        for n in range(3)
+    ]
+    slow = thread(worker_id(3).pid, "MainThread", *[(FILE, 14), (DECODE, 6)] * 5)
+    accounts.append(process(worker_id(3), slow))
+    account = Account(NOW_S - 100.0, NOW_S, 200, {each.process: each for each in accounts})
+    return replace(job, account=account)
+
+
+async def shown(job: Snapshot, *keys: str, size: tuple[int, int] = (120, 36)) -> str:
+    app = MpwatchApp(ScriptedSource(job), title="train.py")
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("w", *keys)
+        await pilot.pause()
+        return screen_text(app)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_the_page_matches_its_golden_text(size: tuple[int, int]) -> None:
+    text = await shown(accounted(loader_job()), size=size)
+
+    check_golden(f"time-{size[0]}x{size[1]}", text)
+
+
+async def test_right_shows_the_threads_of_a_process_and_left_hides_them() -> None:
+    job = accounted(loader_job())
+
+    assert "pt_data_pin" not in await shown(job)
+    assert "pt_data_pin" in await shown(job, "right")
+    assert "pt_data_pin" not in await shown(job, "right", "left")
+
+
+async def test_the_filter_finds_what_a_process_waits_for() -> None:
+    text = await shown(accounted(loader_job()), "slash", *"shard-3", "enter")
+
+    assert "worker 3" in text
+    assert "worker 1" not in text
+
+
+async def test_the_rows_sort_by_a_share() -> None:
+    natural = await shown(accounted(loader_job()))
+    by_cpu = await shown(accounted(loader_job()), "greater_than_sign")
+
+    assert natural.index("+ main") < natural.index("worker 3  ")
+    assert by_cpu.index("worker 3  ") < by_cpu.index("+ main")
+
+
+async def test_an_empty_page_says_why() -> None:
+    text = await shown(loader_job())
+
+    assert "No account of time yet." in text
+    assert "begins with the first reading" in text
+
+
+async def test_a_job_that_has_ended_keeps_its_account() -> None:
+    text = await shown(accounted(ended_job()))
+
+    assert "75 %" in text
+    assert "waiting for batches" in text
+
+
+async def test_enter_opens_the_process() -> None:
+    text = await shown(accounted(loader_job()), "enter")
+
+    assert str(MAIN.pid) in text
+    assert "LAST MINUTE" not in text

@@ -1,0 +1,126 @@
+"""A busy process whose answers others wait for, and processes that only look like one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules.throughput.bottleneck_process import check
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    cpu,
+    fds,
+    found,
+    history,
+    line,
+    main,
+    only,
+    pid,
+    process,
+    socket,
+    thread,
+    world,
+)
+
+SERVER = 150
+CLIENTS = (200, 201, 202, 203)
+
+
+def client(number: int, *stack: str, role: Any = "spawned", parent: int = MAIN) -> Process:
+    """A process that waits for an answer on a socket to the server."""
+    wait = WaitedOn("socket-read", "read", (f"socket:[{number}]",), (5,))
+    asks = thread(number, *(stack or ("connection.py:_recv", "train.py:ask:31")), waits=wait)
+    links = [socket(5, number, 1000 + number)]
+    return process(number, role, threads=[asks], fds=fds(9, 1024, links), parent=parent)
+
+
+def job(*clients: Process, **host: Any) -> Snapshot:
+    links = [socket(10 + n, 1000 + n, n) for n in CLIENTS]
+    server = process(
+        SERVER, "spawned", threads=[thread(SERVER, "train.py:answer:9")], fds=fds(9, 1024, links)
+    )
+    return world(main(fds=fds(9, 1024, [])), server, *clients, usable_cpus=8, **host)
+
+
+def past(busy: float = 95.0, own: float = 10.0, share: float = 0.7) -> History:
+    loads = cpu(main=1, **{f"w{SERVER}": busy}, **{f"w{n}": own for n in CLIENTS}).processes
+    waits = {
+        (number, "answer_wait"): [
+            point._replace(value=float(n % 10 < 10 * share)) for n, point in enumerate(line(1.0))
+        ]
+        for number in CLIENTS
+    }
+    return History({**loads, **history(waits).processes}, {}, 0.0)  # type: ignore[arg-type]
+
+
+def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
+    told = only(check, job(*map(client, CLIENTS)), past())
+
+    assert told.severity is Severity.INFO
+    assert told.process == pid(SERVER)
+    assert told.summary.startswith("4 processes wait for the answers of spawned 150 (150)")
+    assert "2.9 of them wait for its answer at any moment" in told.evidence[0]
+    assert "95 % of a core" in told.evidence[1]
+    assert "spawned 200 (200) asks at train.py:31 ask" in told.evidence
+    assert "spawned 150 (150) is at train.py:9 answer" in told.evidence
+    assert "Manager" not in told.cause
+
+
+def test_a_manager_is_called_one_where_stacks_show_it() -> None:
+    stack = ("connection.py:_recv", "managers.py:_callmethod", "<string>:get", "train.py:ask:31")
+
+    told = only(check, job(*(client(n, *stack) for n in CLIENTS)), past())
+
+    assert "the Manager spawned 150 (150)" in told.summary
+    assert "proxy" in told.cause
+    assert "update()" in told.advice
+
+
+def test_clients_that_are_running_at_this_moment_count_by_their_connections() -> None:
+    asks = client(200)
+    others = [
+        process(
+            n,
+            "spawned",
+            threads=[thread(n, "train.py:ask:31", state="R")],
+            fds=fds(9, 1024, [socket(5, n, 1000 + n)]),
+        )
+        for n in CLIENTS[1:]
+    ]
+
+    told = only(check, job(asks, *others), past())
+
+    assert told.summary.startswith("4 processes")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param(past(busy=20), id="the server is idle"),
+        pytest.param(past(own=80), id="the clients are as busy"),
+        pytest.param(past(share=0.1), id="the clients hardly ever wait"),
+        pytest.param(past(share=0.2), id="on average nobody waits"),
+        pytest.param(cpu(w150=95), id="nobody was found waiting"),
+    ],
+)
+def test_it_is_none_while_nobody_is_held_up(numbers: History) -> None:
+    assert found(check, job(*map(client, CLIENTS)), numbers) == []
+
+
+def test_a_crowded_machine_gives_no_process_a_whole_core() -> None:
+    assert found(check, job(*map(client, CLIENTS)), past(busy=40)) == []
+    assert len(found(check, job(*map(client, CLIENTS), runnable=12), past(busy=40))) == 1
+
+
+def test_children_that_wait_for_tasks_and_ranks_are_no_clients() -> None:
+    children = [client(n, parent=SERVER) for n in CLIENTS]
+    ranks = [client(n, role="rank") for n in CLIENTS]
+
+    assert found(check, job(*children), past()) == []
+    assert found(check, job(*ranks), past()) == []
+    assert found(check, job(client(200)), past()) == []

@@ -1,0 +1,245 @@
+"""Ranks that wait for each other or for one of them: which collective, which rank, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.analysis.collectives import recorded
+from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Process
+from tests.unit.diagnose.worlds import (
+    cpu,
+    found,
+    gone,
+    main,
+    only,
+    pid,
+    process,
+    thread,
+    world,
+)
+
+C10D = "torch/distributed/distributed_c10d.py"
+BACKWARD = "torch/autograd/graph.py:_engine_run_backward"
+
+
+def state(number: int = 12, operation: str = "gloo:all_reduce", **more: Any) -> dict[str, Any]:
+    return {
+        "id": "0",
+        "enqueued": number,
+        "completed": number - 1,
+        "group": "0",
+        "description": "default_pg",
+        "operation": operation,
+        "number": number,
+        "sizes": "[[3, 4]]",
+        "types": "Float",
+        "is_unfinished": True,
+        **more,
+    }
+
+
+GROUPS = {
+    name: {"size": 2, "rank": 0, "ranks": "0, 1", "backend": "gloo"} for name in ("0", "1", "half")
+}
+
+
+def rank(
+    number: int,
+    *stack: str,
+    still_s: float = 60.0,
+    states: list[Any] | None = None,
+    name: str = "gloo_tcp_loop",
+    **fields: Any,
+) -> Process:
+    own = 300 + number
+    more: dict[str, Any] = fields.pop("more", {})
+    if states is not None:
+        more = {**more, "gauges": {"collectives": {"groups": GROUPS, "states": states}}}
+    threads = [thread(own, *stack, still_s=still_s), thread(own + 50, name=name)]
+    taken = {"label": f"rank {number}", "rank": number, **fields}
+    return process(own, "rank", threads=threads, more=more, **taken)
+
+
+def called(number: int, call: str, line: int = 40, **fields: Any) -> Process:
+    return rank(number, f"{C10D}:{call}", f"train.py:step:{line}", **fields)
+
+
+def backward(number: int, **fields: Any) -> Process:
+    return rank(number, BACKWARD, "train.py:step:20", **fields)
+
+
+def test_an_explicit_collective_against_a_backward_pass_is_a_mismatch() -> None:
+    job = world(main(), backward(0), called(1, "all_gather", 77))
+
+    finding = only(collective_mismatch.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "1 in the backward pass, 1 in all_gather" in finding.summary
+    assert "rank 1 (301) called all_gather instead" in finding.cause
+    assert any("called at train.py:77 step" in each for each in finding.evidence)
+    assert "same number of batches" in finding.advice
+    assert found(rank_stuck_in_collective.check, job) == []
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        (backward(0, still_s=2.0), called(1, "all_gather")),
+        (backward(0), called(1, "all_gather", still_s=1.0)),
+        (backward(0, name="python"), called(1, "all_gather")),
+        (called(0, "all_reduce"), called(1, "all_reduce")),
+    ],
+)
+def test_ranks_in_different_calls_for_a_moment_are_no_mismatch(job: tuple[Process, ...]) -> None:
+    assert found(collective_mismatch.check, world(main(), *job)) == []
+
+
+def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective() -> None:
+    late = rank(2, "train.py:save:80")
+    job = world(main(), called(0, "all_reduce"), called(1, "broadcast"), late)
+
+    assert found(collective_mismatch.check, job) == []
+    finding = only(rank_stuck_in_collective.check, job)
+    assert finding.process == pid(302)
+    assert "2 ranks wait in all_reduce and broadcast for rank 2 (302)" in finding.summary
+
+
+def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
+    job = world(
+        main(),
+        called(0, "all_reduce", states=[state()]),
+        called(1, "broadcast", states=[state(operation="gloo:broadcast", sizes="[[7]]")]),
+    )
+
+    finding = only(collective_mismatch.check, job)
+
+    assert (
+        "recorded by rank 0 (300): collective 12 of group 0 (default_pg): all_reduce of Float"
+        " [[3, 4]], unfinished" in finding.evidence
+    )
+    assert any("broadcast of Float [[7]]" in each for each in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words", "cause"),
+    [
+        ({}, {"group": "1"}, "1 in barrier of group 0, 1 in barrier of group 1", "different order"),
+        ({}, {"sizes": "[[9]]"}, "barrier of Float [[9]]", "different shape or type"),
+        ({}, {"operation": "gloo:reduce"}, "1 in all_reduce, 1 in reduce", "different collectives"),
+    ],
+)
+def test_equal_calls_are_told_apart_by_what_torch_has_recorded(
+    one: dict[str, Any], other: dict[str, Any], words: str, cause: str
+) -> None:
+    job = world(
+        main(),
+        called(0, "barrier", states=[state(**one)]),
+        called(1, "barrier", states=[state(**other)]),
+    )
+
+    finding = only(collective_mismatch.check, job)
+
+    assert words in finding.summary
+    assert cause in finding.cause
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        state(),
+        state(13),
+        state(group="another"),
+        state(operation="gloo:gather", sizes="[[9]]"),
+        state(is_unfinished=False, group="1"),
+    ],
+)
+def test_equal_calls_without_a_certain_difference_are_no_mismatch(other: dict[str, Any]) -> None:
+    mine = state(operation=other["operation"])
+    job = world(main(), called(0, "gather", states=[mine]), called(1, "gather", states=[other]))
+
+    assert found(collective_mismatch.check, job) == []
+
+
+@pytest.mark.parametrize(
+    "gauge",
+    [
+        None,
+        {"error": "no recorder"},
+        {"states": 7, "groups": 8},
+        {"states": [7, {"number": "12"}, {"number": 1, "group": 2}, {"number": True}]},
+    ],
+)
+def test_a_gauge_of_another_form_is_no_record(gauge: Any) -> None:
+    assert recorded(rank(0, more={"gauges": {"collectives": gauge}})) == ()
+
+
+def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> None:
+    size = {"environment": {"WORLD_SIZE": "2"}}
+    job = world(main(), called(0, "barrier", 40, **size), called(1, "barrier", 77, **size))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.summary == "all 2 ranks are in barrier, and none of them goes on"
+    assert "called at train.py:40 step and train.py:77 step" in finding.evidence
+    assert "at different lines" in finding.cause
+
+
+@pytest.mark.parametrize("size", ["3", ""])
+def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None:
+    where = {"environment": {"WORLD_SIZE": size}}
+    job = world(main(), called(0, "barrier", **where), called(1, "barrier", **where))
+
+    assert found(rank_stuck_in_collective.check, job) == []
+
+
+BUSY = cpu(w300=90.0)
+
+
+def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> None:
+    works = rank(0, "train.py:validate:90", still_s=0.0)
+
+    finding = only(rank_stuck_in_collective.check, world(main(), works, called(1, "barrier")), BUSY)
+
+    assert finding.severity is Severity.INFO
+    assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
+
+
+def test_a_rank_that_works_for_longer_than_a_timeout_allows_is_more_than_that() -> None:
+    works = rank(0, "train.py:validate:90", still_s=0.0)
+    job = world(main(), works, called(1, "barrier", still_s=400.0))
+
+    assert only(rank_stuck_in_collective.check, job, BUSY).severity is Severity.CRITICAL
+
+
+def test_the_reason_is_what_was_seen_of_the_late_rank() -> None:
+    def cause(late: Process) -> str:
+        job = world(main(), called(0, "all_reduce"), late)
+        return only(rank_stuck_in_collective.check, job).cause
+
+    assert "rank 1 (301) is stopped by a signal" in cause(rank(1, "train.py:a:1", state="T"))
+    loads = rank(1, "torch/utils/data/dataloader.py:_try_get_data", "train.py:a:1")
+    assert "rank 1 (301) waits for a batch of its DataLoader" in cause(loads)
+    stands = cause(rank(1, "train.py:save:9"))
+    assert "rank 1 (301) has made no progress for 60 s at train.py:9 save" in stands
+    assert "wakes up now and then" in cause(rank(1, "train.py:poll:9", still_s=0.0))
+    assert "has ended with status 0" in cause(rank(1, ended=gone(301, exit_code=0)))
+    assert "SIGKILL" in cause(rank(1, ended=gone(301, signal=9)))
+
+
+def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
+    def spawned(number: int, *stack: str, name: str = "gloo_tcp_loop") -> Process:
+        threads = [thread(number, *stack, still_s=60.0), thread(number + 50, name=name)]
+        return process(number, "spawned", threads=threads)
+
+    call = f"{C10D}:all_reduce"
+    helper = spawned(303, "train.py:log:5", name="python")
+    job = world(main(), spawned(301, call), spawned(302, call), helper)
+
+    assert found(rank_stuck_in_collective.check, job) == []
+    late = spawned(303, "train.py:log:5")
+    job = world(main(), spawned(301, call), spawned(302, call), late)
+    assert only(rank_stuck_in_collective.check, job).process == pid(303)

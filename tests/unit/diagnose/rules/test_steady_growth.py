@@ -1,0 +1,390 @@
+"""What is said of something that rises steadily, and what is left to rules that know more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.diagnose.consequences import with_causes
+from mpwatch.diagnose.engine import Engine
+from mpwatch.diagnose.rules.memory.steady_growth import check
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import Point, ProcessMetric
+from mpwatch.model.host import NewFiles
+from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Process
+from tests.unit.diagnose.worlds import (
+    MAIN,
+    MIB,
+    WALL_S,
+    cgroup,
+    fds,
+    found,
+    history,
+    line,
+    main,
+    maps,
+    only,
+    pid,
+    pipe,
+    process,
+    room,
+    segment,
+    socket,
+    thread,
+    world,
+)
+
+GIB = 1 << 30
+
+
+def file(fd: int, path: str) -> FdLink:
+    return FdLink(fd, "file", path, None, True)
+
+
+def rising(
+    metric: ProcessMetric, end: float, per_s: float, *numbers: int
+) -> dict[tuple[int, ProcessMetric], Sequence[Point]]:
+    return {(number, metric): line(end, per_s, 60) for number in numbers or (MAIN,)}
+
+
+def test_memory_that_rises_is_told_with_its_rate_and_the_time_until_none_is_left() -> None:
+    seen = world(
+        main(threads=[thread(100, "torch/nn.py:forward", "train.py:step:31", "train.py:main:57")]),
+        memory_total_bytes=64 * GIB,
+        memory_available_bytes=10 * GIB,
+    )
+
+    told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert told.severity is Severity.INFO
+    assert told.process == pid(MAIN)
+    assert told.summary == "main (100) has ever more private memory: +5.0M/s for 60 s"
+    assert told.eta_s == pytest.approx(10 * GIB / (5 * MIB))
+    assert "300M more private memory in the last 60 s" in told.evidence[0]
+    assert "train.py:31 step, called from train.py:57 main" in told.evidence[1]
+    assert "10.0G of 64.0G left, used up in 34 min" in told.evidence[-1]
+    assert "autograd" not in told.cause
+
+
+def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
+    seen = world(main(torch_loaded=True))
+
+    told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert "autograd" in told.cause
+    assert told.evidence[-1] == "no limit is known"
+
+
+def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
+    seen = world(
+        main(),
+        memory_total_bytes=64 * GIB,
+        memory_available_bytes=40 * GIB,
+        cgroup=cgroup(memory_bytes=3 * GIB, memory_limit_bytes=4 * GIB),
+    )
+
+    told = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
+
+    assert told.severity is Severity.WARNING
+    assert told.summary.endswith("the control group's memory is used up in 3 min")
+
+
+def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
+    seen = world(
+        main(born_wall_s=WALL_S - 65),
+        memory_total_bytes=64 * GIB,
+        memory_available_bytes=GIB,
+    )
+
+    told = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
+
+    assert told.severity is Severity.INFO
+
+
+def test_workers_that_grow_alike_are_one_finding() -> None:
+    seen = world(main(), *(process(n) for n in (200, 201, 202)))
+
+    told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 2 * MIB, 200, 201, 202)))
+
+    assert "loader-worker 200 (200), loader-worker 201 (201) and loader-worker 202" in told.summary
+    assert "have ever more private memory: +6.0M/s together" in told.summary
+
+
+def test_pipes_that_stay_open_are_told_by_the_newest_descriptors() -> None:
+    old = [file(n, f"/lib/{n}.so") for n in range(3, 20)]
+    new = [pipe(20 + n, 1000 + n // 2, is_writable=bool(n % 2)) for n in range(180)]
+    seen = world(main(fds=fds(197, 1024, [*old, *new], pipe=180, file=17)))
+
+    told = only(check, seen, history(rising("fds", 197, 3)))
+
+    assert told.summary.startswith("main (100) has ever more open pipe ends: +3.0/s for 60 s")
+    assert told.evidence[1] == "its 180 newest descriptors: 180 pipe ends"
+    assert told.evidence[2] == "both ends of 90 pipes are open in this process"
+    assert "the descriptor limit of main: 827 of 1024 left" in told.evidence[-1]
+    assert told.severity is Severity.WARNING
+    assert "pipes" in told.cause
+
+
+def test_pipes_to_another_process_are_told_with_that_process() -> None:
+    kept = [pipe(20 + n, 1000 + n, is_writable=False) for n in range(60)]
+    others = [pipe(30 + n, 1000 + n, is_writable=True) for n in range(60)]
+    seen = world(
+        main(fds=fds(80, None, kept, pipe=60)),
+        process(200, fds=fds(90, None, others, pipe=60)),
+    )
+
+    told = only(check, seen, history(rising("fds", 80, 1)))
+
+    assert "the other ends are held by loader-worker 200 (200)" in told.evidence
+
+
+def test_one_file_opened_again_and_again_is_told_with_its_path() -> None:
+    links = [file(n, "/data/train.h5") for n in range(3, 100)]
+    told = only(
+        check,
+        world(main(fds=fds(97, 1024, links, file=97))),
+        history(rising("fds", 97, 1)),
+    )
+
+    assert "60 of them are /data/train.h5" in told.evidence
+    assert "open files" in told.summary
+
+
+def test_connections_are_told_with_their_address_and_a_minor_kind_is_not_explained() -> None:
+    links = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:8080") for n in range(3, 62)]
+    seen = world(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
+
+    told = only(check, seen, history(rising("fds", 60, 0.9)))
+
+    assert "53 of them are connected to 10.0.0.7:8080" in told.evidence
+    assert not any("other ends" in line for line in told.evidence)
+    assert "+54 a minute" in told.summary
+
+
+def threads_of_a_poller(count: int) -> list[ThreadSample]:
+    return [ThreadSample(100 + n, "python", "S", 0, start_ticks=n) for n in range(count)]
+
+
+def test_threads_that_do_not_end_are_told_with_the_line_they_are_at() -> None:
+    many = [thread(100, "train.py:main")]
+    many += [thread(100 + n, "threading.py:wait", "train.py:watch:9") for n in range(1, 70)]
+    grown = replace(main(threads=many), sample=replace(main(threads=many).sample))
+    sample = replace(grown.sample, threads=tuple(threads_of_a_poller(70)), thread_count=70)
+    past = history(rising("threads", 70, 1) | rising("maps", 2140, 5))
+
+    told = only(check, world(replace(grown, sample=sample)), past)
+
+    assert told.summary == "main (100) has ever more threads: +1.0/s for 60 s"
+    assert "60 of its 60 newest threads are at train.py:9 watch" in told.evidence
+    assert "together with it: memory mappings +5.0/s" in told.evidence
+
+
+def test_children_that_stay_are_told_with_what_they_are() -> None:
+    helpers = [process(200 + n, "other", label="ffprobe") for n in range(30)]
+    past = history(rising("children", 30, 0.5) | rising("fds", 70, 1))
+
+    told = only(check, world(main(fds=fds(70)), *helpers), past)
+
+    assert "30 of its 30 newest children: ffprobe" in told.evidence
+    assert "together with it: open descriptors +1.0/s" in told.evidence
+    assert "zombies" not in told.cause
+
+
+def test_children_that_are_not_joined_are_told_as_zombies() -> None:
+    exited = [process(200 + n, "other", label="ffprobe", state="Z") for n in range(30)]
+
+    told = only(check, world(main(), *exited), history(rising("children", 30, 0.5)))
+
+    assert "30 of them have exited and are not joined (zombies)" in told.evidence
+    assert "zombies" in told.cause
+
+
+def test_a_queue_whose_items_take_no_memory_here_has_no_limit() -> None:
+    counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
+    seen = world(main(more=counted), memory_total_bytes=GIB, memory_available_bytes=GIB)
+
+    told = only(check, seen, history(rising("queue_backlog", 9000, 100)))
+
+    assert told.evidence[-1] == "no limit is known"
+
+
+def feeder(inode: int) -> Process:
+    wait = WaitedOn("pipe-write", "write", (f"pipe:[{inode}]",), (5,))
+    return main(
+        threads=[
+            thread(100, "train.py:produce:12"),
+            thread(101, "connection.py:_send", "queues.py:_feed", waits=wait),
+        ],
+        fds=fds(9, 1024, [pipe(5, inode, True)]),
+    )
+
+
+def test_memory_behind_a_full_pipe_is_a_producer_that_outruns_its_consumer() -> None:
+    reader = process(
+        200,
+        "spawned",
+        threads=[thread(200, "train.py:consume:40")],
+        fds=fds(9, 1024, [pipe(4, 77, False)]),
+    )
+
+    told = only(
+        check,
+        world(feeder(77), reader),
+        history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
+    )
+
+    assert told.summary.startswith(
+        "main (100) fills a queue faster than spawned 200 (200) reads it: +5.0M/s for 60 s"
+    )
+    assert "waits for room in pipe:[77], read by spawned 200 (200)" in told.evidence[1]
+    assert told.evidence[2] == "spawned 200 (200) is at train.py:40 consume"
+    assert "faster than they are taken out" in told.cause
+    assert "maxsize" in told.advice
+
+
+def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None:
+    past = history(
+        rising("queue_backlog", 9000, 100, MAIN, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB)
+    )
+
+    counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
+    seen = world(main(more=counted), process(200, "spawned", more=counted))
+
+    told = only(check, seen, past)
+
+    assert told.summary.startswith("main (100) has ever more items in its queues: +100/s")
+    assert "together with it: private memory +5.0M/s" in told.evidence
+
+
+def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_makes_some() -> None:
+    past = history(
+        {(300, "read_bytes"): line(90_000, 75, 60)}, host={"psm_files": line(150, 2, 60)}
+    )
+    files = NewFiles(150, 150 * MIB, "/dev/shm/psm_ab12")
+    tracker = process(300, "resource-tracker")
+    shm = room(400 * MIB, 200 * MIB)
+
+    told = only(check, world(main(), tracker, shm=shm, new_psm=files), past)
+
+    assert "150 shared-memory files (150M) in /dev/shm" in told.evidence[0]
+    assert "/dev/shm/psm_ab12" in told.evidence[0]
+    assert told.evidence[2].startswith("0 of them are mapped")
+    assert told.eta_s == pytest.approx(100)
+    assert told.severity is Severity.WARNING
+    assert found(check, world(main(), shm=shm, new_psm=files), past) == []
+    idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, host={"psm_files": line(150, 2, 60)})
+    assert found(check, world(main(), tracker, shm=shm, new_psm=files), idle) == []
+
+
+def test_shared_memory_that_is_kept_is_told_with_its_makers_holders_and_line() -> None:
+    kept = [
+        segment(
+            n,
+            200,
+            size_bytes=MIB,
+            mappers=(pid(MAIN),),
+            age_s=100.0 - n / 2,
+            call_site="data.py:12" if n % 2 else None,
+        )
+        for n in range(200)
+    ]
+    past = history(host={"segment_bytes": line(200 * MIB, 2 * MIB, 60)})
+    seen = world(main(), process(200), segments=tuple(kept), shm=room(8 * GIB, 2 * GIB))
+
+    told = only(check, seen, past)
+
+    assert told.process == pid(MAIN)
+    assert told.summary == "shared memory of this job grows steadily: +2.0M/s for 60 s"
+    assert told.evidence[1:4] == (
+        "the 120 newest segments are made by loader-worker 200 (200) (120)",
+        "the 120 newest segments are mapped or open in main (100) (120)",
+        "60 of them were allocated at data.py:12",
+    )
+    assert told.evidence[4] == "/dev/shm: 2.0G of 8.0G left, used up in 17 min at this rate"
+
+
+def test_descriptors_on_shared_tensors_and_their_memory_are_one_finding() -> None:
+    links = [FdLink(n, "torch", f"/dev/shm/torch_7_{n}", n, None) for n in range(3, 303)]
+    past = history(rising("fds", 303, 2), host={"segment_bytes": line(300 * MIB, 2 * MIB, 60)})
+
+    told = only(check, world(main(fds=fds(303, 65_536, links, torch=300))), past)
+
+    assert told.subject == "descriptors"
+
+
+def test_workers_that_a_young_main_starts_one_by_one_are_not_told() -> None:
+    helpers = [process(200 + n, "other", label="env") for n in range(30)]
+    past = history(rising("children", 30, 0.5))
+
+    assert found(check, world(main(born_wall_s=WALL_S - 50), *helpers), past) == []
+
+
+def test_temporary_files_are_told_with_their_directory() -> None:
+    past = history(host={"tmp_files": line(200, 2, 60)})
+    files = NewFiles(200, 200 * 4096, "/scratch/tmpab12")
+
+    told = only(check, world(main(), new_tmp=files), past)
+
+    assert told.severity is Severity.INFO
+    assert (
+        told.summary == "temporary files in /scratch pile up and are not removed: +2.0/s for 60 s"
+    )
+
+
+def test_what_rises_a_little_or_for_a_short_time_is_not_told() -> None:
+    seen = world(main(fds=fds(900)))
+
+    assert found(check, seen, history({(MAIN, "fds"): line(900, 1, 20)})) == []
+    assert found(check, seen, history({(MAIN, "fds"): line(900, 0.3, 60)})) == []
+    assert found(check, seen, history(rising("anon_bytes", 40 * GIB, 5 * MIB))) == []
+
+
+# --- together with other rules -----------------------------------------------------------------
+
+
+def finding(rule: str, number: int | None = MAIN, subject: str = "") -> Finding:
+    process = None if number is None else pid(number)
+    return Finding(rule, Severity.WARNING, rule, ("seen",), "c", "a", process, subject=subject)
+
+
+@pytest.mark.parametrize(
+    ("rule", "number", "subject", "is_named"),
+    [
+        ("persistent-workers-leak", MAIN, "memory", True),
+        ("persistent-workers-leak", MAIN, "descriptors", False),
+        ("fd-exhaustion-receiver", 200, "descriptors", True),
+        ("fd-exhaustion-receiver", MAIN, "descriptors", False),
+        ("max-map-count", 200, "mappings", True),
+        ("zombie-processes", 200, "child processes", True),
+    ],
+)
+def test_a_rule_that_knows_more_of_the_same_growth_names_it(
+    rule: str, number: int, subject: str, is_named: bool
+) -> None:
+    growth = finding("steady-growth", 200, subject)
+
+    chosen = with_causes([finding(rule, number), growth])
+
+    assert chosen.get(growth) == (rule if is_named else None)
+
+
+def test_a_growth_that_another_rule_names_is_not_shown_twice() -> None:
+    past = history(rising("fds", 900, 2) | rising("torch_fds", 850, 2))
+    links = [FdLink(n, "torch", f"/dev/shm/torch_7_{n}", n, None) for n in range(50, 900)]
+    seen = world(main(fds=fds(900, 1024, links, torch=850), maps=maps(2000, torch=850)))
+
+    shown = Engine().diagnosed(seen, past).findings
+
+    assert [each.rule for each in shown] == ["fd-exhaustion-receiver"]
+
+
+def test_the_growth_is_the_cause_of_the_limit_that_it_leads_to() -> None:
+    oom, pids = finding("worker-oom-killed", None), finding("pids-limit", None)
+    growth = finding("steady-growth", 200, "memory")
+
+    chosen = with_causes([oom, pids, growth])
+
+    assert chosen == {oom: "steady-growth"}

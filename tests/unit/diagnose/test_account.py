@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.analysis.account import (
+    EVERY_S,
+    MANY,
+    RECENT_S,
+    THREADS_LIMIT,
+    advanced,
+)
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.account import Account, Activity
+from mpwatch.model.history import History
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import Ended, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from tests.unit.diagnose.waiting import DATA, reads, waiting_main, worker
+from tests.unit.diagnose.worlds import (
+    IDLE_WORKER,
+    MAIN,
+    NO_HISTORY,
+    NOW_S,
+    WAITING_MAIN,
+    main,
+    pid,
+    process,
+    thread,
+    world,
+)
+
+OWN_LOCK = WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F, futex_command=9)
+
+
+def account(*snapshots: Snapshot) -> Account:
+    found = Account()
+    for snapshot in snapshots:
+        index = Index(snapshot)
+        found = advanced(found, index, wait_graph(index))
+    return found
+
+
+def now(*processes: Process, of: int = MAIN, number: int = 0) -> Activity:
+    """What a thread does according to one reading."""
+    return account(world(*processes)).processes[pid(of)].threads[number].now
+
+
+def doing(*calls: str, waits: WaitedOn | None = None, state: str = "S", **more: Any) -> Activity:
+    """What the main thread of a process without children does, with a new stack."""
+    return now(main(threads=[thread(MAIN, *calls, waits=waits, state=state, **_new(calls, more))]))
+
+
+def _new(calls: tuple[str, ...], more: dict[str, Any]) -> dict[str, Any]:
+    return {"stack_age_s": 0.0, **more} if calls else more
+
+
+def with_ticks(found: Process, ticks: int, **more: Any) -> Process:
+    """The process with this cpu time of its main thread."""
+    return replace(
+        found, sample=replace(found.sample, threads=(ThreadSample(found.pid, "p", "S", ticks),))
+    )
+
+
+# --- what a thread does --------------------------------------------------------------------------
+
+
+def test_a_running_thread_computes_where_its_new_stack_says() -> None:
+    stack = ("torch/nn/functional.py:linear", "train.py:step:57")
+
+    found = doing(*stack, state="R", has_gil=True, cpu_percent=90.0)
+
+    assert found == Activity("computing", "Python code", place="train.py:57 step")
+
+
+def test_a_running_thread_without_the_gil_runs_native_code() -> None:
+    found = doing("train.py:step:57", state="R", has_gil=False, cpu_percent=90.0)
+
+    assert found == Activity("computing", "native code", place="train.py:57 step")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stack_age_s": RECENT_S + 1, "has_gil": True},
+        {"stack_age_s": 0.5, "has_gil": None, "cpu_percent": 20.0},
+    ],
+    ids=["old", "mostly waiting"],
+)
+def test_a_stack_that_may_be_of_another_moment_gives_no_place(more: dict[str, Any]) -> None:
+    assert doing("train.py:step:57", state="R", **more) == Activity("computing")
+
+
+def test_a_running_thread_whose_stack_is_of_a_wait_has_no_place() -> None:
+    assert doing(*WAITING_MAIN, state="R", cpu_percent=60.0) == Activity("computing")
+
+
+def test_a_loop_that_only_polls_spins_at_its_line() -> None:
+    stack = ("multiprocessing/queues.py:empty", "train.py:drain:12")
+
+    found = doing(*stack, state="R", has_gil=True, cpu_percent=99.0)
+
+    assert found == Activity("spinning", place="train.py:12 drain")
+
+
+def test_a_poll_that_takes_little_of_a_core_is_not_spinning() -> None:
+    stack = ("multiprocessing/queues.py:empty", "train.py:drain:12")
+
+    assert doing(*stack, state="R", has_gil=True, cpu_percent=40.0).kind == "computing"
+
+
+def test_main_waits_for_batches_and_their_worker() -> None:
+    assert now(waiting_main(), worker()) == Activity("waiting", "batches", "batch", (pid(200),))
+
+
+def test_main_waits_for_batches_by_its_stack() -> None:
+    found = doing(*WAITING_MAIN, waits=reads(DATA))
+
+    assert (found.kind, found.target) == ("waiting", "batch")
+
+
+def test_an_idle_worker_waits_by_design() -> None:
+    assert now(main(), worker(), of=200) == Activity("idle", "work")
+
+
+def test_an_idle_worker_is_known_by_its_stack() -> None:
+    idle = thread(200, *IDLE_WORKER, waits=reads(600), stack_age_s=0.0)
+
+    assert now(main(), worker(0, idle), of=200) == Activity("idle", "work")
+
+
+@pytest.mark.parametrize(
+    ("wait", "kind", "target", "words"),
+    [
+        (WaitedOn("timer", "clock_nanosleep"), "sleeping", "", ""),
+        (WaitedOn("poll", "poll"), "sleeping", "", ""),
+        (WaitedOn("pipe-read", "read", ("pipe:[9]",)), "waiting", "pipe", "data on pipe 9"),
+        (WaitedOn("pipe-write", "write", ("pipe:[9]",)), "waiting", "pipe", "room in a full pipe"),
+        (WaitedOn("child", "wait4", ("any child",)), "waiting", "child", "the exit of a child"),
+        (WaitedOn("socket-read", "recvfrom", ("socket:[9]",)), "waiting", "socket", "data on "),
+        (WaitedOn("unknown", "flock", ("/data/lock",)), "waiting", "file", "the system call flock"),
+        (
+            WaitedOn("semaphore", "futex", segment=SegmentId(9, 7)),
+            "waiting",
+            "lock",
+            "semaphore 9:7",
+        ),
+        (OWN_LOCK, "waiting", "lock", "a lock or condition of its own process"),
+    ],
+    ids=lambda value: value.kind if isinstance(value, WaitedOn) else "",
+)
+def test_a_wait_is_named_by_its_system_call(
+    wait: WaitedOn, kind: str, target: str, words: str
+) -> None:
+    found = doing(waits=wait)
+
+    assert (found.kind, found.target) == (kind, target)
+    assert found.what.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("stack", "target", "words"),
+    [
+        (("threading.py:wait", "threading.py:_wait"), "barrier", "the other parties of a barrier"),
+        (("threading.py:wait", "queue.py:get"), "queue", "an item of a queue"),
+        (("threading.py:wait", "queue.py:put"), "queue", "room in a full queue"),
+        (("multiprocessing/synchronize.py:__enter__",), "lock", "a lock between processes"),
+        (("multiprocessing/synchronize.py:wait",), "event", "an event or condition"),
+        (("threading.py:join",), "thread", "the end of another thread"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wait_is_named_by_a_stack_that_still_holds(
+    stack: tuple[str, ...], target: str, words: str
+) -> None:
+    found = doing(*stack, "train.py:run:9", waits=OWN_LOCK)
+
+    assert (found.kind, found.target, found.place) == ("waiting", target, "train.py:9 run")
+    assert found.what.startswith(words)
+
+
+def test_a_wait_is_not_named_by_a_stack_from_before_it() -> None:
+    found = doing(
+        "multiprocessing/synchronize.py:__enter__",
+        "train.py:run:9",
+        waits=WaitedOn("timer", "nanosleep"),
+        stack_age_s=1.5,
+        still_s=None,
+        waits_s=0.3,
+    )
+
+    assert found == Activity("sleeping")
+
+
+def test_a_thread_that_waits_in_steps_of_5_ms_beside_a_running_one_waits_for_the_gil() -> None:
+    waits = replace(OWN_LOCK, timeout_s=0.004)
+    threads = [thread(MAIN, waits=waits), thread(101, state="R")]
+
+    assert now(main(threads=threads)).target == "gil"
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "other"), [(0.004, "S"), (0.2, "R"), (None, "R")], ids=["alone", "long", "open"]
+)
+def test_another_wait_for_a_lock_is_not_one_for_the_gil(
+    timeout_s: float | None, other: str
+) -> None:
+    waits = replace(OWN_LOCK, timeout_s=timeout_s)
+    threads = [thread(MAIN, waits=waits), thread(101, state=other, waits=OWN_LOCK)]
+
+    assert now(main(threads=threads)).target == "lock"
+
+
+def test_a_file_that_is_read_is_named() -> None:
+    waits = WaitedOn("disk", "read", ("/data/shard-3.tar", "folio_wait_bit_common"))
+
+    found = doing(waits=waits, state="D")
+
+    assert found == Activity("waiting", "/data/shard-3.tar (a disk or file server)", "file")
+
+
+def test_a_page_fault_is_told_from_a_read() -> None:
+    blocked = thread(MAIN, state="D", wchan="folio_wait_bit_common", waits=WaitedOn("disk", "-"))
+    found = main(threads=[blocked])
+    outside = replace(ThreadSample(MAIN, "p", "D", 0), syscall=-1)
+    found = replace(found, sample=replace(found.sample, threads=(outside,)))
+
+    assert now(found).target == "page-faults"
+
+
+def test_a_stopped_thread_is_stopped() -> None:
+    assert doing(state="T") == Activity("stopped", "by a signal")
+
+
+def test_an_unreadable_system_call_is_unknown_with_the_reason() -> None:
+    assert doing(waits=None) == Activity("unknown", "its system call could not be read")
+
+
+# --- over time -----------------------------------------------------------------------------------
+
+
+def at(after_s: float, *threads: Thread, ticks: int = 0) -> Snapshot:
+    return world(with_ticks(main(threads=threads), ticks), at_s=NOW_S + after_s)
+
+
+def test_shares_follow_the_counters_and_the_readings() -> None:
+    sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
+    runs = thread(MAIN, state="R")
+    snapshots = [
+        at(second, runs if second % 4 == 0 else sleeps, ticks=25 * second) for second in range(41)
+    ]
+
+    shares = account(*snapshots).processes[pid(MAIN)].main.last_minute().shares()
+
+    assert [(each.activity.kind, round(each.share, 2)) for each in shares] == [
+        ("sleeping", 0.75),
+        ("computing", 0.25),
+    ]
+
+
+def test_a_stop_for_taking_stacks_is_not_the_program_s() -> None:
+    sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
+    traced = thread(MAIN, state="t", waits=WaitedOn("stopped", "-"), waits_s=0.0)
+
+    found = account(at(0, sleeps), at(1, traced), at(2, sleeps)).processes[pid(MAIN)]
+
+    assert [each.activity.kind for each in found.main.whole().shares()] == ["sleeping"]
+
+
+def test_a_debugger_that_stays_is_told() -> None:
+    traced = thread(MAIN, state="t", waits=WaitedOn("stopped", "-"), waits_s=20.0)
+
+    assert account(at(0, traced)).processes[pid(MAIN)].main.now.kind == "stopped"
+
+
+def test_threads_that_have_ended_are_dropped_and_the_main_one_outlives_its_process() -> None:
+    threads = [thread(MAIN), thread(101), thread(102)]
+    alive = account(world(main(threads=threads)), world(main(threads=threads[:2]), at_s=NOW_S + 1))
+    ended = main(threads=threads, ended=Ended(pid(MAIN), NOW_S + 2))
+    index = Index(world(ended, at_s=NOW_S + 2))
+
+    dead = advanced(alive, index, wait_graph(index))
+
+    assert [each.tid for each in alive.processes[pid(MAIN)].threads] == [MAIN, 101]
+    assert [each.tid for each in dead.processes[pid(MAIN)].threads] == [MAIN]
+
+
+def test_the_threads_that_are_kept_are_bounded() -> None:
+    threads = [thread(MAIN + n) for n in range(THREADS_LIMIT + 5)]
+
+    found = account(world(main(threads=threads))).processes[pid(MAIN)]
+
+    assert (len(found.threads), found.omitted) == (THREADS_LIMIT, 5)
+
+
+def test_a_large_job_is_accounted_for_on_every_third_reading() -> None:
+    others = [process(200 + n, threads=[thread(200 + n)]) for n in range(MANY)]
+    found = [world(main(threads=[thread(MAIN)]), *others, at_s=NOW_S + n) for n in range(5)]
+
+    assert account(*found[:3]).at_s == NOW_S
+    assert account(*found).at_s == NOW_S + 3 > NOW_S + EVERY_S
+
+
+def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
+    sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
+
+    first = account(at(0, sleeps))
+    second = account(at(0, sleeps), at(1, sleeps))
+
+    known = first.processes[pid(MAIN)].uncounted[0]
+    assert second.processes[pid(MAIN)].uncounted[0] == known
+    assert second.processes[pid(MAIN)].main.whole().observed_s == 1.0
+
+
+def test_an_account_begins_again_for_an_older_snapshot_and_for_another_job() -> None:
+    later = account(at(10, thread(MAIN)), at(20, thread(MAIN)))
+    other = process(7, "main", parent=None, threads=[thread(7)])
+
+    for snapshot in (at(0, thread(MAIN)), world(other, at_s=NOW_S + 30)):
+        index = Index(snapshot)
+        assert advanced(later, index, wait_graph(index)).readings == 1
+
+
+def test_the_engine_shows_the_account_and_a_preview_leaves_it() -> None:
+    engine = Engine(())
+    first = engine.diagnosed(at(0, thread(MAIN)), History()).account
+
+    preview = engine.preview(at(1, thread(MAIN)), History()).account
+    second = engine.diagnosed(at(2, thread(MAIN)), History()).account
+
+    assert [each.readings for each in (first, preview, second)] == [1, 2, 2]
+    assert second.watched_s == 2.0
+
+
+def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> Account:
+        raise ValueError("a reading it did not expect")
+
+    monkeypatch.setattr("mpwatch.diagnose.engine.advanced", broken)
+
+    findings = Engine(()).diagnosed(at(0, thread(MAIN)), NO_HISTORY).findings
+
+    assert [(each.rule, each.subject) for each in findings] == [("rule-failed", "account")]

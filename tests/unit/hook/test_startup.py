@@ -1,0 +1,56 @@
+"""PYTHONPATH as `mpwatch run` sets it, and as the program gets it back."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.hook.startup import sitecustomize
+
+FOLDER = sitecustomize.DIRECTORY
+
+
+@pytest.mark.parametrize("value", [None, "", "/a", "/a:/b", ":/a", "/a:", "::", FOLDER + "more"])
+def test_what_the_program_has_set_is_restored(value: str | None) -> None:
+    added = sitecustomize.added(value)
+
+    assert added.split(":")[0].startswith(FOLDER)
+    assert sitecustomize.without(added) == value
+    assert sitecustomize.added(added) == added
+
+
+@pytest.mark.parametrize("value", [None, "", "/a", "/a:/b"])
+@pytest.mark.parametrize("edit", ["/x:{}", "{}:/x", "/x:{}:/y"])
+def test_what_a_script_has_added_since_stays(value: str | None, edit: str) -> None:
+    edited = edit.format(sitecustomize.added(value))
+
+    assert sitecustomize.without(edited) == edit.format(value or "")
+
+
+def test_a_value_without_the_folder_is_left_alone() -> None:
+    assert sitecustomize.without(None) is None
+    assert sitecustomize.without("/a::/b") == "/a::/b"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["train.py"], True),
+        (["-m", "torch.distributed.run", "train.py"], True),
+        (["-u", "train.py", "mpwatch"], True),
+        (["-m", "mpwatch", "dump", "1"], False),
+        (["/venv/bin/mpwatch", "run", "x"], False),
+        (["-c", "from multiprocessing.spawn import spawn_main; spawn_main()"], False),
+        (["-s", "-c", "from multiprocessing.resource_tracker import main;main(3)"], False),
+        (["-c", "from joblib.externals.loky.backend.resource_tracker import main; main(4)"], False),
+        (["-c", "from multiprocess.spawn import spawn_main; spawn_main()"], True),
+        (["/x/torch/_inductor/compile_worker/__main__.py", "--kind=fork"], False),
+        (["-m", "joblib.externals.loky.backend.popen_loky_posix"], True),
+        ([], True),
+    ],
+)
+def test_helpers_and_mpwatch_itself_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], wanted: bool
+) -> None:
+    monkeypatch.setattr("sys.orig_argv", ["python", *words])
+
+    assert sitecustomize.wants_hook() is wanted

@@ -1,0 +1,66 @@
+"""Targets of children: from the hook's report, and from the outer end of a stack."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.model.samples import Frame
+from mpwatch.observe.state.targets import target_of_birth, target_of_stack
+
+LIB = "/usr/lib/python3.12/multiprocessing/process.py"
+SITE = "/venv/lib/python3.12/site-packages/"
+BOOT = [("run", LIB), ("_bootstrap", LIB)]
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "label"),
+    [
+        ("__main__.actor", "Process-1", "actor 1"),
+        ("__mp_main__.make.<locals>.actor", "SpawnProcess-1:2", "actor 1"),
+        ("stable_baselines3.vec.subproc_vec_env._worker", "Process-3", "subproc_vec_env._worker 1"),
+        ("gymnasium.vector._async_worker", "Worker<AsyncVectorEnv>-0", "Worker<AsyncVectorEnv>-0"),
+        ("__main__.Collector", "Collector-2", "Collector 1"),
+        ("multiprocessing.pool.worker", "ForkPoolWorker-1", "pool worker 1"),
+        ("multiprocessing.managers.BaseManager._run_server", "SyncManager-1", "manager 1"),
+        ("torch.multiprocessing.spawn._wrap", "SpawnProcess-1", "rank 1"),
+        ("train.actor", "\x1b[31mred", "red 1"),
+        ("actor", "", "actor 1"),
+    ],
+)
+def test_the_label_follows_from_the_hooks_report(target: str, name: str, label: str) -> None:
+    found = target_of_birth({"target": target, "name": name})
+
+    assert found is not None
+    assert found.label(1).removesuffix(" 1") == label.removesuffix(" 1")
+    assert "\x1b" not in found.name
+
+
+@pytest.mark.parametrize(
+    "birth", [None, {}, {"target": 3}, {"target": ""}, [], {"target": "x.worker._worker_loop"}]
+)
+def test_a_report_without_a_target_says_nothing(birth: object) -> None:
+    assert target_of_birth(birth) is None
+
+
+@pytest.mark.parametrize(
+    ("frames", "label"),
+    [
+        ([("sleep", "train.py"), ("actor", "/job/train.py"), *BOOT], "actor 1"),
+        ([("act", "/job/actors.py"), *BOOT], "actors.act 1"),
+        ([("_worker", SITE + "sb3/subproc_vec_env.py"), *BOOT], "subproc_vec_env._worker 1"),
+        ([("run", "/job/train.py"), ("_bootstrap", LIB)], "train.run 1"),
+        ([("work", "a.py"), ("_wrap", SITE + "torch/multiprocessing/spawn.py"), *BOOT], "rank 1"),
+        # A forked child keeps the frames of its parent below its own.
+        ([("act", "x.py"), *BOOT, ("start", LIB), ("main", "train.py")], "x.act 1"),
+        ([("start", LIB), ("act", "x.py"), *BOOT], "x.act 1"),
+        ([("start", "/x/mpwatch/hook/points/process_exit.py"), *BOOT], None),
+        (BOOT, None),
+        ([("main", "train.py")], None),
+        ([("_worker_loop", SITE + "torch/utils/data/_utils/worker.py"), *BOOT], None),
+        ([], None),
+    ],
+)
+def test_the_label_follows_from_the_stack(frames: list[tuple[str, str]], label: str | None) -> None:
+    found = target_of_stack([Frame(name, file, 1) for name, file in frames], "train.py")
+
+    assert (found and found.label(1)) == label
