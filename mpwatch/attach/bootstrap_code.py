@@ -2,7 +2,7 @@
 
 The text names the directory that the observer made, and the process that it was made for; nothing
 is found by convention or in the environment. However the path was resolved, the
-directory is accepted only if it belongs to the user of the process and nobody else may enter it,
+directory is accepted only if it belongs to the user of the process and is closed to others,
 and the payload only if it is a regular file of that user, opened within that directory without
 following links. Both are checked on open descriptors, so names cannot be swapped between check and
 use. Other users than root can therefore not supply any part of the code.
@@ -44,7 +44,7 @@ def text(directory: str, pid: int) -> bytes:
     Args:
         directory: Its exchange directory, as the target names it.
         pid: The process id, as the target sees it: a forked child that inherits a queued call runs
-            the same text and must leave its parent's directory alone.
+            the same text and must not use its parent's directory.
     """
     filled = _TEXT % {"path": directory, "pid": pid, "most": MAX_PAYLOAD_BYTES}
     return filled.encode("ascii")

@@ -39,7 +39,7 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
     started_s = time.monotonic()
     try:
         target = read_target(process)
-        before = presence.look(target.sample())
+        before = presence.find(target.sample())
         outcome = _detach(target, before, timeout_s, may_be_asleep)
         if outcome.state == "absent" and _tidy(target, before) and not outcome.method:
             outcome = replace(outcome, method="called off")
@@ -100,7 +100,7 @@ def _remains(target: Target, within_s: float) -> Presence:
     sample, deadline_s = target.sample(), time.monotonic() + within_s
     while True:
         try:
-            there = presence.look(sample)
+            there = presence.find(sample)
         except (FileNotFoundError, ProcessLookupError):
             return Presence()
         if not there or time.monotonic() > deadline_s:

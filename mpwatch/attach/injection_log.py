@@ -81,7 +81,7 @@ class InjectionLog:
             for name in (f"{NAME}.1", NAME):
                 with suppress(OSError):
                     text = _read(folder, name)
-                    # Fields before `hook` are ours; a hostile command line comes after it.
+                    # mpwatch writes the fields before `hook`; a hostile command line follows.
                     found += [line for line in text.splitlines() if _is_about(line, mark)]
         return [clean(line, 2000) for line in found[-count:]]
 

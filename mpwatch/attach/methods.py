@@ -29,7 +29,7 @@ PROC = "/proc"
 """Directory of the kernel's settings; replaced in tests."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
-# One target is stopped at a time: a stopped target must not wait for another of our threads.
+# One target is stopped at a time: a stopped target must not wait for another thread.
 _STOPPING = threading.Lock()
 
 
@@ -67,7 +67,9 @@ class Attempt:
             return cpython_symbols.find(self.target.pid)
         except PermissionError:
             found = ptrace_access.check(self.target.pid)
-            raise Refused(found.reason or "its mappings are hidden from us", found.fix) from None
+            raise Refused(
+                found.reason or "its mappings are hidden from mpwatch", found.fix
+            ) from None
         except OSError:
             raise Refused("the process ended during the attempt") from None
 

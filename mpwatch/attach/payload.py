@@ -46,7 +46,7 @@ def run(folder: int, contents: dict[str, Any]) -> None:
     """
     try:
         result = _exclusively(contents)
-    except BaseException as error:  # noqa: BLE001 - it is answered; nobody is there to catch it
+    except BaseException as error:  # noqa: BLE001 - it is in the answer; no caller could catch it
         result = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
     answer(folder, result)
 
@@ -54,7 +54,7 @@ def run(folder: int, contents: dict[str, Any]) -> None:
 def _exclusively(contents: dict[str, Any]) -> dict[str, Any]:
     """Do it while no other thread imports or forks; `LATER` if one does.
 
-    The lock is not waited for where somebody holds it: that could be the main thread, interrupted
+    If the lock is held, this does not wait for it: the holder could be the main thread, interrupted
     between two bytecodes of the import system, and it waits for this thread.
     """
     if _imp.lock_held():
@@ -176,7 +176,7 @@ def is_for_this_python(contents: dict[str, Any]) -> bool:
 
 
 def answer(folder: int, result: dict[str, Any]) -> None:
-    """Write the answer so that it appears at once and whole; tidy up if nobody waits for it.
+    """Write the answer so that it appears at once and whole; tidy up if no observer waits.
 
     Where it cannot be written (a full disk) the observer learns from `native_call` that the call
     is over.

@@ -2,7 +2,7 @@
 
 The injection itself reads no file of the package (`compiled_payload`), but children that the target
 spawns later load the hook from this path. So it must be a place that the target's user can read
-and that nobody but this user and root can change. Where this installation is not, or where a target
+and that only this user and root can change. Where this installation is not, or where a target
 with other mounts does not see it, a copy is made in its runtime directory. The copy stays for as
 long as hooks may load from it; `mpwatch detach` removes it with the last hook.
 """
@@ -110,7 +110,7 @@ def _is_safe_for(directory: str, target: Target) -> bool:
 
 
 def _is_trusted(found: os.stat_result, target: Target) -> bool:
-    """Whether nobody but the target's user and root can change a file, or names in a directory."""
+    """Whether only the target's user and root can change a file, or names in a directory."""
     if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, target.uid):
         return False
     # In a directory with the sticky bit others cannot rename what is not theirs.

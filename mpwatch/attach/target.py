@@ -37,7 +37,7 @@ class Target:
     exe: str
     environment: dict[str, str]
     shares_files: bool
-    """Root directory and mounts are the same as ours, so paths mean the same to both."""
+    """Root directory and mounts are those of this process, so paths are the same in both."""
     shares_pids: bool
     has_shadow_stack: bool
     turns: int = 0
@@ -92,7 +92,7 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         from mpwatch.collect.host import ptrace_access
 
         found = ptrace_access.check(pid, proc)
-        raise Refused(found.reason or "the kernel hides it from us", found.fix) from None
+        raise Refused(found.reason or "the kernel hides it from mpwatch", found.fix) from None
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise Refused(f"it could not be examined: {error}") from error
     return Target(

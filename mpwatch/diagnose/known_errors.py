@@ -19,7 +19,9 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import LogEntry, Snapshot
 
-OWN_KINDS = frozenset(("born", "ended", "orphaned", "finding", "hook", "hook-problem", "ring-lost"))
+OWN_KINDS = frozenset(
+    ("started", "ended", "orphaned", "finding", "hook", "hook-problem", "ring-lost")
+)
 """Entries that the observer wrote, or the hook about itself: never an error of the job."""
 EVIDENCE_LIMIT = 300
 

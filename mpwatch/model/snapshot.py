@@ -245,7 +245,7 @@ class LogEntry:
     at_s: float
     wall_s: float
     kind: str
-    """`born`, `ended`, `hook`, `exception`, `finding`, `shared`, ..."""
+    """`started`, `ended`, `hook`, `exception`, `finding`, `shared`, ..."""
     process: ProcessId | None
     words: str
     details: Mapping[str, object] = field(default_factory=dict)

@@ -403,7 +403,7 @@ def waits() -> WaitGraph:
 
 def log() -> tuple[LogEntry, ...]:
     return (
-        LogEntry(1, NOW_S - 600, WALL_S - 600, "born", worker_id(0), "fork from main"),
+        LogEntry(1, NOW_S - 600, WALL_S - 600, "started", worker_id(0), "fork from main"),
         LogEntry(2, NOW_S - 599, WALL_S - 599, "hook", worker_id(0), "hook ready, torch 2.13.0"),
         LogEntry(
             3,

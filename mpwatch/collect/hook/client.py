@@ -16,7 +16,7 @@ from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import ProcSample
 
 AGAIN_S = 5.0
-"""Seconds until a hook that was detached or could not be used is looked for again."""
+"""Interval of searches for a hook that was detached or could not be used."""
 
 
 class HookClients:
@@ -28,13 +28,13 @@ class HookClients:
         self._selector = selectors.DefaultSelector()
         self._links: dict[ProcessId, Link] = {}
         self._not_before_s: dict[ProcessId, float] = {}
-        """Processes without a usable hook, and when to look for one again."""
+        """Processes without a usable hook, and the time of the next search."""
         self._thorough_s: dict[ProcessId, float] = {}
-        """When to look next for a hook that is not where the environment says."""
-        self._heard: dict[ProcessId, Delivered] = {}
+        """Time of the next search for a hook that is not where the environment says."""
+        self._delivered: dict[ProcessId, Delivered] = {}
         self._said: dict[ProcessId, tuple[HookState, str]] = {}
         """The last status of each process: only a new one is reported."""
-        self._news: list[Input] = []
+        self._statuses: list[Input] = []
 
     @property
     def has_any(self) -> bool:
@@ -53,7 +53,7 @@ class HookClients:
             if at_s >= self._not_before_s.get(process, at_s):
                 self._try(sample, at_s)
         tables: tuple[dict[ProcessId, Any], ...] = (
-            self._not_before_s, self._thorough_s, self._heard, self._said,
+            self._not_before_s, self._thorough_s, self._delivered, self._said,
         )  # fmt: skip
         for table in tables:
             for process in table.keys() - here - self._links.keys():
@@ -61,9 +61,9 @@ class HookClients:
 
     def poll(self, timeout_s: float) -> list[Input]:
         """What hooks have sent; waits at most this long for the first input."""
-        inputs, self._news = self._news, []
+        inputs, self._statuses = self._statuses, []
         if not self._links and not inputs:
-            # An empty selector is no reason to return at once: the caller paces itself by this.
+            # Also without connections it waits: the caller uses this as its interval.
             self._selector.select(timeout_s)
             return []
         wait_s = 0.0 if inputs else min(timeout_s, SILENT_AFTER_S)
@@ -78,7 +78,7 @@ class HookClients:
             status = link.check(at_s)
             if status is not None:
                 inputs.append(status)
-        return [each for each in inputs if self._is_news(each)]
+        return [each for each in inputs if self._is_new(each)]
 
     def ask(self, process: ProcessId, what: str, also: Sequence[str] = ()) -> str | None:
         """Send one hook a request of `wire.ASKS`; `poll` returns the answer.
@@ -122,10 +122,10 @@ class HookClients:
         except NoHook as none:
             if str(none) != NO_HOOK:
                 self._not_before_s[sample.process] = at_s + AGAIN_S
-            self._news.append(HookStatus(sample.process, at_s, "absent", str(none)))
+            self._statuses.append(HookStatus(sample.process, at_s, "absent", str(none)))
             return
-        heard = self._heard.setdefault(sample.process, Delivered())
-        link = Link(sample, sock, heard, at_s)
+        delivered = self._delivered.setdefault(sample.process, Delivered())
+        link = Link(sample, sock, delivered, at_s)
         self._links[sample.process] = link
         self._selector.register(sock, selectors.EVENT_READ, link)
 
@@ -136,8 +136,8 @@ class HookClients:
         del self._links[link.process]
         self._not_before_s[link.process] = at_s + AGAIN_S
 
-    def _is_news(self, each: Input) -> bool:
-        """Whether this status was not just reported; `absent` after `gone` is not news either."""
+    def _is_new(self, each: Input) -> bool:
+        """Whether this status differs from the last one; `absent` after `gone` does not count."""
         if not isinstance(each, HookStatus):
             return True
         before = self._said.get(each.process)

@@ -2,9 +2,9 @@
 
 The socket lies in a private directory of the target's user, inside the target's own mounts.
 Nothing there is trusted before it is checked: directory and socket must belong to that user and be
-closed to others, and the process at the other end must be the one that is meant. Names there are as
-the target counts users and processes, inside its namespaces; what the kernel says of owners and
-peers is translated for whoever asks (namespaces(7), SO_PEERCRED).
+closed to others, and the process at the other end must be the expected one. Names there contain
+the ids of the target's own namespaces; the kernel translates owners and peers for the caller
+(namespaces(7), SO_PEERCRED).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_HOOK = "no hook in this process"
 
 
 class NoHook(Exception):
-    """There is no hook to connect to; the text says why."""
+    """No hook can be connected to; the text is the reason."""
 
 
 def folders(sample: ProcSample, proc: str) -> Iterator[str]:
@@ -58,7 +58,7 @@ def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -
 
     Args:
         sample: The process.
-        proc: Where procfs is.
+        proc: Path of procfs.
         thorough: If there is no hook where the process's environment says, look for the socket
             among those on which the process listens. Takes a fraction of a millisecond.
 
@@ -171,7 +171,7 @@ def _connect(
     """Connect through the checked folder, and check which process answers.
 
     Raises:
-        NoHook: Nobody listens, or the wrong process does.
+        NoHook: No process listens, or the wrong one.
     """
     try:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -179,7 +179,7 @@ def _connect(
         raise NoHook(f"this mpwatch can open no more sockets: {error.strerror}") from None
     try:
         client.setblocking(False)
-        # Short, whatever the folder is called: a socket's path may have 107 bytes.
+        # Short for any folder: a socket's path may have 107 bytes.
         client.connect(f"/proc/self/fd/{folder_fd}/{name}")
         pid, uid, _ = _PEER.unpack(
             client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

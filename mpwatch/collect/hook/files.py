@@ -30,7 +30,7 @@ class BlackBox:
     """The pid in the namespace of the process."""
     folder: str
     parent: ProcessId | None = None
-    """The parent, as the process noted it; start ticks of 0 are unknown."""
+    """The parent, from the ring's header; start ticks of 0 are unknown."""
     name: str = ""
     """Its name in `multiprocessing`."""
     events: tuple[HookEvent, ...] = ()
@@ -113,7 +113,7 @@ def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
         events=ring.events,
         lost=ring.lost,
         notes=notes,
-        # Without a ring the file's own time tells when its last note was made.
+        # Without a ring the file's own time is that of the last note.
         wall_ns=header.wall_ns if header else written_ns,
         monotonic_ns=header.monotonic_ns if header else max((n.at_ns for n in notes), default=0),
         copied_ns=header.copied_ns if header else 0,
@@ -125,7 +125,7 @@ def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
 def _read_notes(path: str, process: ProcessId) -> tuple[tuple[HookNote, ...], int, list[str]]:
     """The notes of one process, when the last was written, and what could not be read.
 
-    A line cut off by the death of the process is left out.
+    A line that the process did not complete is left out.
     """
     try:
         data, written_ns = _read(path)
@@ -139,7 +139,7 @@ def _read_notes(path: str, process: ProcessId) -> tuple[tuple[HookNote, ...], in
             notes.append(decode.note(process, decode.parse_object(line)))
         except ValueError:
             bad += 1
-    # The last line may have been half written when the process died.
+    # The last line may be incomplete if the process was killed.
     problems = [f"{path}: {bad} lines make no sense"] if bad > 1 else []
     return tuple(notes), written_ns, problems
 

@@ -1,4 +1,4 @@
-"""What a process has of mpwatch's hook now: by the hook's own hello, and as seen from outside."""
+"""The hook in a process: by its own hello, and by procfs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _sample(process: ProcessId, proc: str) -> ProcSample:
     """The facts needed to find the files of the hook.
 
     Raises:
-        OSError: It is gone, or hides it.
+        OSError: The process has exited, or is hidden.
     """
     pid = process.pid
     status = procfs.parse_status(procfs.read(f"{proc}/{pid}/status"))
@@ -102,7 +102,7 @@ def _patched(hello: dict[str, Any] | None) -> Check:
 
 
 def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
-    """Threads, mappings, sockets and files of a hook, as seen from outside."""
+    """Threads, mappings, sockets and files of a hook, by procfs."""
     pid, stem = sample.process.pid, presence.stem(sample)
     files = [
         f"{folder.removeprefix(f'{proc}/{pid}/root')}/{stem}{suffix}"
@@ -112,7 +112,7 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     ]
     listed = _listed("hook files", files, "Files of a hook in its runtime directory.")
     try:
-        found = presence.look(sample, proc)
+        found = presence.find(sample, proc)
     except OSError as error:
         hidden = f"Its descriptors and mappings are not readable: {error.strerror}."
         return listed, Check("hook parts", "note", "unknown", hidden)

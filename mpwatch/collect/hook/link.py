@@ -27,12 +27,12 @@ UNANSWERED_LIMIT = 32
 
 @dataclass(slots=True)
 class Delivered:
-    """What was delivered by a hook, kept from one connection to the next."""
+    """The newest data delivered by a hook, kept from one connection to the next."""
 
     since_ns: int | None = None
     """When the hook was attached; another one in the same process counts from 0 again."""
     sequence: int = -1
-    """Of the newest record."""
+    """Number of the newest record."""
     records: int = 0
     note: int = -1
     """Number of the newest note."""
@@ -121,7 +121,7 @@ class Link:
             request["also"] = list(also)
         payload = json.dumps(request).encode("ascii")
         frame = wire.pack_frame(wire.REQUEST, payload)
-        # Before it is sent: another thread reads the answer, which may be here before we go on.
+        # Before it is sent: another thread reads the answer, which may arrive before this returns.
         requests.pending[requests.number] = what
         requests.since_s = at_s if requests.since_s is None else requests.since_s
         problem = self._send(frame)
@@ -139,7 +139,7 @@ class Link:
             return f"The hook of process {self.process.pid} does not read."
         except OSError as error:
             return f"The hook of process {self.process.pid} is gone: {error.strerror}."
-        if sent != len(frame):  # half a request would garble all that follow
+        if sent != len(frame):  # after half a request, all following ones would be invalid
             self.sock.shutdown(socket.SHUT_RDWR)
             return f"The hook of process {self.process.pid} does not read."
         return None
@@ -240,7 +240,7 @@ class Link:
             self._check_ring(said.get("ring_inode"))
             self._delivered.begin(hello.since_ns)
             yield hello
-            yield from self._is_awake(at_s)
+            yield from self._mark_ready(at_s)
             return
         if self.state == "absent":
             raise ValueError("its hook sent no hello")
@@ -251,7 +251,7 @@ class Link:
             else:
                 yield self._leave(at_s, "gone", reason or "the hook was closed")
             return
-        yield from self._is_awake(at_s)
+        yield from self._mark_ready(at_s)
         if kind == wire.RECORDS:
             found = self._delivered.slice(decode.records(self.process, at_s, payload))
             if found is not None:
@@ -279,8 +279,8 @@ class Link:
         elif question == "gauges":
             yield decode.gauges(self.process, at_s, said)
 
-    def _is_awake(self, at_s: float) -> Iterator[HookStatus]:
-        """Any frame shows that the hook is responsive; a pending answer is waited for anew."""
+    def _mark_ready(self, at_s: float) -> Iterator[HookStatus]:
+        """Any frame shows that the hook answers; the limit of a pending answer starts again."""
         if self._requests.since_s is not None:
             self._requests.since_s = at_s
         if self.state != "ready":

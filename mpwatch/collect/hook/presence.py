@@ -1,8 +1,8 @@
-"""The parts of a hook in a process, as seen from outside: thread, mapped ring, listening socket.
+"""The parts of a hook in a process, by procfs: thread, mapped ring, listening socket.
 
-The hook's files lie where the target's own `os.environ` led when the hook was attached. What
-`/proc/PID/environ` shows may be something else: a program can set XDG_RUNTIME_DIR itself, and
-setproctitle(3) overwrites that memory. So what decides is what the kernel says the process holds.
+The place of the hook's files was determined by the target's own `os.environ` when the hook was
+attached. `/proc/PID/environ` may differ: a program can set XDG_RUNTIME_DIR itself, and
+setproctitle(3) overwrites that memory. So only the descriptors and mappings in procfs decide.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Presence:
         return " and ".join(parts)
 
 
-def look(sample: ProcSample, proc: str = "/proc") -> Presence:
-    """Look for all parts.
+def find(sample: ProcSample, proc: str = "/proc") -> Presence:
+    """Find all parts.
 
     Raises:
-        OSError: The process is gone, or the kernel hides from us what it holds.
+        OSError: The process has exited, or is hidden from this one.
     """
     pid = sample.process.pid
     return Presence(_threads(pid, proc), _ring(sample, proc), listening_socket(sample, proc))
@@ -77,7 +77,7 @@ def listening_socket(sample: ProcSample, proc: str = "/proc") -> str:
     A listener that a forked child inherited has another name than the child's own.
 
     Raises:
-        OSError: The process is gone, or its descriptors are hidden from us.
+        OSError: The process has exited, or its descriptors are hidden.
     """
     name = f"/{stem(sample)}{wire.SOCKET_SUFFIX}".encode()
     pid = sample.process.pid
@@ -106,7 +106,7 @@ def left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> list[str
     Args:
         sample: The process.
         folder: The directory as the process calls it.
-        proc: Where procfs is.
+        proc: Path of procfs.
     """
     at = f"{proc}/{sample.process.pid}/root{folder}/{stem(sample)}"
     suffixes = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
@@ -135,7 +135,7 @@ def remove_left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> N
 def _threads(pid: int, proc: str) -> tuple[int, ...]:
     found = []
     for name in os.listdir(f"{proc}/{pid}/task"):
-        # A child that the hook's thread forked has the name as well, for its main thread.
+        # The main thread of a child that the hook's thread forked has the name, too.
         try:
             with open(f"{proc}/{pid}/task/{name}/comm", "rb") as file:
                 is_named = file.read().rstrip(b"\n") == wire.THREAD_NAME

@@ -18,8 +18,8 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
 CLOCK_LIMIT_NS = 1 << 59
-"""Eighteen years after the machine started. Nobody writes more than a record a nanosecond either,
-so number and time distinguish a record from noise that happens to fit its slot."""
+"""Eighteen years after the start of the machine. A ring gets less than one record a nanosecond,
+so number and time distinguish a record from random bytes with a valid number."""
 SLOTS_LIMIT = 1 << 20
 """A larger number in a header is not trusted."""
 
@@ -45,7 +45,7 @@ class RingHeader(NamedTuple):
 
 
 class RingReading(NamedTuple):
-    """What could be read of a ring file."""
+    """The readable part of a ring file."""
 
     header: RingHeader | None
     events: tuple[HookEvent, ...] = ()
@@ -96,8 +96,8 @@ def read_descriptor(fd: int, name: str) -> RingReading:
     """Read a whole ring from a descriptor; never raises.
 
     Args:
-        fd: Of a file, or of memory.
-        name: What to call it in `problems`.
+        fd: Descriptor of a file or of memory.
+        name: Its name in `problems`.
     """
     try:
         found = os.fstat(fd)

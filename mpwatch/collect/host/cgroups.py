@@ -1,7 +1,7 @@
-"""The control group of a process: of all limits on the way up, the one with the least room left.
+"""The control group of a process: of the limits of all its groups, the one with the least headroom.
 
-Both versions, also side by side (a hybrid mount has some controllers in version 1). What lies above
-the mount point, outside a container, cannot be seen; that is said instead of guessed.
+Both versions are read, also side by side (a hybrid mount has some controllers in version 1). Groups
+above the mount point, outside a container, are not visible; a problem says so.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Mount:
 
     point: str
     root: str
-    """Which group the mount point shows."""
+    """The group at the mount point."""
     controllers: frozenset[str]
-    """Of version 1; empty for version 2."""
+    """Controllers of version 1; empty for version 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Where the files of one controller are for one process."""
+    """The files of one controller for one process."""
 
     version: int
     path: str
-    """As the kernel names the group."""
+    """Path of the group in the kernel."""
     folders: tuple[str, ...]
     """From the group itself up to the mount point."""
     read: Read
@@ -72,14 +72,14 @@ def parse_membership(cgroup: bytes) -> dict[str, str]:
 
 
 class CgroupReader:
-    """Reads the groups of one process: where they are once, their numbers each time."""
+    """Reads the groups of one process: their places once, their numbers each time."""
 
     def __init__(self, proc: str, pid: int, budget: DescriptorBudget | None = None) -> None:
         """Find the groups.
 
         Args:
-            proc: Where procfs is.
-            pid: Whose groups.
+            proc: Path of procfs.
+            pid: The process.
             budget: How many of the groups' files may be held open.
 
         Raises:
@@ -100,7 +100,7 @@ class CgroupReader:
                 self._groups[controller] = group
 
     def sample(self) -> CgroupSample | None:
-        """The numbers as they are; `None` where no group of the process can be seen."""
+        """The present numbers; `None` if no group of the process is visible."""
         if not self._groups:
             return None
         memory, pids, cpu = map(self._groups.get, ("memory", "pids", "cpu"))
@@ -136,7 +136,7 @@ class CgroupReader:
 
 
 def _visible(mount: Mount, path: str) -> tuple[tuple[str, ...], str]:
-    """The folders of a group and of those above it, and what of them is out of sight."""
+    """The folders of a group and of those above it, and a problem for those not visible."""
     if path.startswith("/.."):
         return (mount.point,), f"{clean(path)} lies outside what is visible here"
     inside = path

@@ -1,4 +1,4 @@
-"""Limits and permissions that decide whether a job will run, checked before anything runs."""
+"""Limits and permissions that a job needs, checked before it runs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MAPS_BYTES_LIMIT = 64 << 20
 
 
 def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
-    """Look at everything once.
+    """Make all checks once.
 
     Args:
-        pid: A process to look through; `None` for this one.
-        proc: Where procfs is mounted.
+        pid: A process whose limits and view count; `None` for this one.
+        proc: Path of procfs.
     """
     subject = os.getpid() if pid is None else pid
     environment = _environment(pid, proc)
@@ -86,7 +86,7 @@ def _open_files(pid: int | None, subject: int, proc: str) -> Check:
 
 
 def _environment(pid: int | None, proc: str) -> Mapping[str, str] | None:
-    """The variables that matter; `None` where they may not be read."""
+    """The variables that are checked; `None` if they are not readable."""
     if pid is None:
         return os.environ
     return _attempt(lambda: procfs.read_environment(proc, pid, _VARIABLES))
@@ -106,7 +106,7 @@ def _map_count(proc: str, pid: int) -> int:
 
 
 def _only(pid: int | None, read: Callable[[int], T]) -> T | None:
-    """A reading that means something only for a process that was named."""
+    """A reading that applies only to a process that was named."""
     return None if pid is None else _attempt(lambda: read(pid))
 
 
@@ -187,7 +187,7 @@ def shm_room(room: RoomSample | None) -> Check:
 
 
 def shm_inodes(room: RoomSample | None) -> Check:
-    """Files that /dev/shm can still hold."""
+    """Number of free inodes in /dev/shm."""
     name = "/dev/shm files"
     if room is None or room.total_inodes is None or room.free_inodes is None:
         return Check(name, "ok", "not counted", "Their number is not limited.")
@@ -202,8 +202,8 @@ def cgroup_memory(cgroup: CgroupSample | None, problems: Sequence[str] = ()) -> 
     """Memory of the control group, its limit and its kills.
 
     Args:
-        cgroup: Its numbers; a limit of `None` is none, unless a problem says it is unknown.
-        problems: What the reading of the machine could not see.
+        cgroup: Its numbers; a limit of `None` is unlimited, unless a problem says it is unknown.
+        problems: Problems of reading the machine.
     """
     name = "cgroup memory"
     if hidden := _hidden(cgroup, "memory", problems):
@@ -248,7 +248,7 @@ def cgroup_pids(cgroup: CgroupSample | None, problems: Sequence[str] = ()) -> Ch
 
 
 def cores_and_threads(cpu_count: int | None, usable: int | None, omp_threads: str | None) -> Check:
-    """Cores a job may use against the threads its libraries will start."""
+    """Cores that a job may use, and threads that its libraries will start."""
     name = "cores and threads"
     if cpu_count is None or usable is None:
         return unknown(name, "the number of cores cannot be read")
@@ -302,7 +302,7 @@ def start_method(version: tuple[int, int] | None) -> Check:
 
 
 def _hidden(cgroup: CgroupSample | None, controller: str, problems: Sequence[str]) -> str:
-    """Why nothing can be said about one controller; empty if something can."""
+    """Why one controller cannot be checked; empty if it can."""
     if cgroup is None:
         return "no control group is visible here"
     return next((text for text in problems if text.startswith(f"control group, {controller}")), "")
@@ -328,18 +328,18 @@ def _used(used: int | None) -> str:
 
 
 def tracing(pid: int | None, proc: str = "/proc") -> Check:
-    """Whether stacks can be taken and the hook brought in from outside.
+    """Whether py-spy can take stacks and the hook can be injected.
 
     Args:
         pid: The process; `None` for processes of this user in general.
-        proc: Where procfs is.
+        proc: Path of procfs.
     """
     facts = read_facts(os.getpid() if pid is None else pid, proc)
     return tracing_check(facts, is_general=pid is None)
 
 
 def tracing_check(facts: AccessFacts, *, is_general: bool) -> Check:
-    """The line about tracing, from what was read."""
+    """The check of tracing permissions, from facts."""
     rights = judge_in_general(facts) if is_general else judge(facts)
     value = ", ".join(rights.facts[1:-1] if is_general else rights.facts)
     if rights.is_allowed:
@@ -353,13 +353,13 @@ def tracing_check(facts: AccessFacts, *, is_general: bool) -> Check:
 def hook_folder(
     uid: int, xdg_runtime_dir: str | None, root: str = "", uid_inside: int | None = None
 ) -> Check:
-    """Whether a hook finds a directory for its socket and its ring.
+    """Whether a hook can use a directory for its socket and its ring.
 
     Args:
-        uid: Owner of the process that would carry the hook.
-        xdg_runtime_dir: As its environment says.
-        root: Prefix that leads to its own root directory.
-        uid_inside: What the owner calls itself, where it is in another user namespace.
+        uid: Owner of the process for the hook.
+        xdg_runtime_dir: `XDG_RUNTIME_DIR` of its environment.
+        root: Path of its root directory.
+        uid_inside: The owner's uid in the user namespace of the process.
     """
     reasons = []
     candidates = wire.runtime_candidates(uid if uid_inside is None else uid_inside, xdg_runtime_dir)

@@ -37,7 +37,7 @@ class GpuCollector:
 
         Args:
             clock: CLOCK_MONOTONIC.
-            load: Gives the NVML binding; tests hand in their own.
+            load: Returns the NVML binding; tests pass their own.
         """
         self._clock = clock
         self._load = load if load is not None else _load_nvml
@@ -54,7 +54,7 @@ class GpuCollector:
             try:
                 self._nvml = self._start()
             except _Unavailable as reason:
-                self._read_at_s = math.inf  # a driver does not appear while we look
+                self._read_at_s = math.inf  # a driver is not installed meanwhile
                 self._last = GpuReading(None, (str(reason),))
                 return self._last
         self._last = self._read_all()

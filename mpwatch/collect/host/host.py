@@ -1,4 +1,4 @@
-"""The machine or container of a job, as its root process sees it."""
+"""The machine or container of a job, in the namespaces of its root process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 
 
 def room(path: str, shown: str) -> RoomSample:
-    """Room on the file system of a folder.
+    """Size and free space of the file system of a folder.
 
     Raises:
         OSError: As statvfs(3) says.
@@ -46,7 +46,7 @@ def room(path: str, shown: str) -> RoomSample:
 
 
 class HostCollector:
-    """Reads the machine as one process sees it."""
+    """Reads the machine in the namespaces of one process."""
 
     def __init__(self, proc: str = "/proc", budget: DescriptorBudget | None = None) -> None:
         self._proc = proc
@@ -128,7 +128,7 @@ class HostCollector:
         return None if sample is None else sample.oom_kills
 
     def _cgroup(self, pid: int, at_s: float, problems: list[str]) -> CgroupSample | None:
-        """The control group's numbers; its place is looked up now and then."""
+        """The control group's numbers; its place is looked up at intervals."""
         known_pid, located_at_s = self._reader_for
         if known_pid != pid or at_s - located_at_s > RELOCATE_S:
             self._kernel_limits = (
@@ -151,7 +151,7 @@ class HostCollector:
         return self._reader.sample()
 
     def _load(self, problems: list[str]) -> tuple[float | None, int | None]:
-        """Load over the last minute and threads that run or want to right now."""
+        """Load over the last minute, and the number of runnable threads now."""
         try:
             words = self._files.read(f"{self._proc}/loadavg").split()
             return float(words[0]), int(words[3].split(b"/")[0])
@@ -171,7 +171,7 @@ class HostCollector:
         return {name: int(kilobytes) * 1024 for name, kilobytes in found}
 
     def _room(self, pid: int, path: str, problems: list[str]) -> RoomSample | None:
-        """Room at a path as the process sees it: its mounts are not ours in a container."""
+        """Space at a path in the mount namespace of the process."""
         try:
             return room(f"{self._proc}/{pid}/root{path}", path)
         except OSError as error:

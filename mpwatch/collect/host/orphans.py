@@ -1,9 +1,9 @@
 """Files of exited jobs on this machine: named torch segments without a holder, stale sockets.
 
-Named is only what provably belongs to no living process: a segment whose maker is gone and which no
-process maps or has open, a socket on which nobody listens. A segment needs a view of all processes,
-because containers may share `/dev/shm` (`--ipc=host`): where processes may be hidden, by a pid
-namespace, by `hidepid` or by missing rights, no segment is named.
+A file is listed only if it provably belongs to no running process: a segment whose creator has
+exited and which no process maps or has open, or a socket without a listener. For segments all
+processes must be visible, because containers may share `/dev/shm` (`--ipc=host`). Where processes
+may be hidden, by a pid namespace, by `hidepid` or by missing permissions, no segment is listed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_leftovers(
     """List the files of exited processes; nothing is removed.
 
     Args:
-        proc: Where procfs is.
+        proc: Path of procfs.
         shm: The folder of POSIX shared memory.
         folders: Runtime directories of hooks; this user's own if `None`.
         initial_namespace: Inode of the pid namespace in which all processes can be seen.
@@ -215,7 +215,7 @@ def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 PLACE = "/dev/shm"
 LOOKED_AT = 5000
-"""Names examined at most: a job on its way to the limit of mappings has sixty thousand files."""
+"""Most names examined: a job near the limit of mappings has sixty thousand files."""
 KEPT = 200
 
 
@@ -226,7 +226,7 @@ def left_segments(proc: str, pid: int) -> tuple[SegmentUse, ...] | None:
     job itself has mounted. Whether a process elsewhere still maps a file is not visible here.
 
     Args:
-        proc: Where procfs is.
+        proc: Path of procfs.
         pid: A process of the job; its namespaces count.
 
     Returns:

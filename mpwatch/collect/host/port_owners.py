@@ -1,7 +1,7 @@
 """The processes that listen on the rendezvous ports of a job: another job, or an orphan of one.
 
-Only the ports a job names count, and the tables of its own network namespace. Owners are looked for
-only if such a port is listened on at all.
+Only the ports that a job names are examined, in its own network namespace. Owners are searched for
+only if a process listens on such a port.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def port_owners(proc: str, pid: int) -> tuple[PortOwner, ...] | None:
     """The listeners on the ports a job names.
 
     Args:
-        proc: Where procfs is.
+        proc: Path of procfs.
         pid: A process of the job; its network namespace counts.
 
     Returns:
@@ -79,4 +79,4 @@ def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
                 for port in sorted(ports):
                     yield PortOwner(port, int(name), clean(words, COMMAND_CHARS), parent)
         except OSError:
-            continue  # it is gone, or another user's
+            continue  # it has exited, or belongs to another user

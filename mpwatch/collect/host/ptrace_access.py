@@ -46,19 +46,19 @@ _KUBERNETES_SECCOMP = "securityContext: {seccompProfile: {type: Unconfined}}"
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One thing that is missing."""
+    """One missing permission."""
 
     reason: str
     """One sentence."""
     fix: str
     """A command or a setting; empty if nothing helps."""
     passes: bool = False
-    """It may disappear by itself in a moment."""
+    """It may soon disappear by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Whether a process may be attached to, and if not, everything that is in the way."""
+    """Whether a process may be traced, and if not, all obstacles."""
 
     is_allowed: bool
     obstacles: tuple[Obstacle, ...] = ()
@@ -77,17 +77,17 @@ class Rights:
 
     @property
     def passes(self) -> bool:
-        """Whether nothing else is in the way than what may be over in a moment."""
+        """Whether all obstacles may soon disappear by themselves."""
         return bool(self.obstacles) and all(each.passes for each in self.obstacles)
 
 
 def check(pid: int, proc: str = "/proc") -> Rights:
-    """Whether we may attach to a process, and exactly what is missing otherwise."""
+    """Whether this process may trace another one, and if not, what is missing."""
     return judge(read_facts(pid, proc))
 
 
 def judge(facts: AccessFacts) -> Rights:
-    """The verdict over facts, most specific obstacle first."""
+    """The result for these facts, most specific obstacle first."""
     if facts.may_open is None:
         return Rights(False, (Obstacle("the process has exited", ""),))
     obstacles = tuple(_obstacles(facts))
@@ -96,7 +96,7 @@ def judge(facts: AccessFacts) -> Rights:
 
 
 def judge_in_general(facts: AccessFacts) -> Rights:
-    """The verdict over any other process of the same user, from facts about ourselves."""
+    """The result for any other process of the same user, from facts about this process."""
     is_able = bool(facts.capabilities & CAP_SYS_PTRACE)
     someone = replace(
         facts,
@@ -112,9 +112,9 @@ def judge_in_general(facts: AccessFacts) -> Rights:
 
 
 def why_hidden(pid: int, proc: str = "/proc") -> Obstacle:
-    """Why the kernel does not show us what is in a process: its executable, its descriptors.
+    """Why the kernel hides the executable and descriptors of a process.
 
-    Yama, tracers and filters forbid tracing only, so nothing is said of them.
+    Yama, tracers and filters forbid tracing only, so they are not examined.
     """
     facts = replace(
         read_facts(pid, proc, is_filtered=lambda: False),
@@ -124,7 +124,7 @@ def why_hidden(pid: int, proc: str = "/proc") -> Obstacle:
 
 
 def elsewhere(proc: str = "/proc") -> str:
-    """What shows the processes of other containers; empty if we are in none."""
+    """How to see the processes of other containers; empty outside of containers."""
     facts = read_facts(os.getpid(), proc, is_filtered=lambda: False)
     if facts.in_kubernetes:
         return _KUBERNETES_PROCESSES
@@ -132,7 +132,7 @@ def elsewhere(proc: str = "/proc") -> str:
 
 
 def _obstacles(facts: AccessFacts) -> list[Obstacle]:
-    """Everything that is in the way, in the order in which it should be removed."""
+    """All obstacles, in the order in which they should be removed."""
     found = []
     if facts.tracer_pid:
         name = f" ({facts.tracer_name})" if facts.tracer_name else ""
@@ -164,7 +164,7 @@ def _obstacles(facts: AccessFacts) -> list[Obstacle]:
 
 
 def _despite_capability(facts: AccessFacts) -> Obstacle:
-    """Refused although we have CAP_SYS_PTRACE."""
+    """Refused with CAP_SYS_PTRACE."""
     if facts.is_same_user_namespace is False:
         return _other_namespace(
             facts, "it is in a user namespace in which mpwatch has no capabilities"
@@ -173,7 +173,7 @@ def _despite_capability(facts: AccessFacts) -> Obstacle:
 
 
 def _without_capability(facts: AccessFacts) -> list[Obstacle]:
-    """Refused, and we have no CAP_SYS_PTRACE: which of the kernel's conditions fails."""
+    """Refused without CAP_SYS_PTRACE: the conditions of the kernel that fail."""
     if facts.is_same_user_namespace is False:
         return [_other_namespace(facts, "it is in another user namespace")]
     found = [
@@ -256,7 +256,7 @@ def _by_yama(facts: AccessFacts) -> Obstacle:
 
 
 def _by_module(facts: AccessFacts) -> Obstacle:
-    """Nothing else is left."""
+    """A security module, if no other obstacle was found."""
     label = f" ({facts.security_label})" if facts.security_label else ""
     reason = f"a security module forbids tracing it{label}"
     if facts.security_label.count(":") >= 2:  # SELinux: user:role:type:level
@@ -272,7 +272,7 @@ def _other_namespace(facts: AccessFacts, reason: str) -> Obstacle:
 
 
 def _as_root(facts: AccessFacts) -> str:
-    """How to get CAP_SYS_PTRACE from here."""
+    """How to get CAP_SYS_PTRACE."""
     command = f"mpwatch attach {facts.pid}"
     if facts.uid and facts.can_gain and facts.has_sudo:
         return f"sudo {command}"
@@ -324,13 +324,13 @@ _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
 @dataclass(frozen=True, slots=True)
 class AccessFacts:
-    """The facts that the verdict is derived from."""
+    """The facts that decide."""
 
     pid: int
     uid: int
-    """Our effective user id."""
+    """Effective user id of this process."""
     capabilities: int
-    """Our effective capabilities."""
+    """Effective capabilities of this process."""
     gid: int | None = None
     uids: tuple[int, ...] = ()
     """The target's real, effective, saved and file-system uid; empty if unknown."""
@@ -343,18 +343,18 @@ class AccessFacts:
     """`None` where Yama is not built in."""
     own_seccomp: int = 0
     is_ptrace_filtered: bool = False
-    """The system call itself is refused to us."""
+    """A filter refuses the system call itself."""
     is_same_user_namespace: bool | None = None
     is_confined: bool = False
-    """We are in a user namespace that does not know all users."""
+    """This process is in a user namespace that does not map all users."""
     is_dumpable: bool = True
     """Files of a process that is not dumpable belong to root (proc(5))."""
     may_open: bool | None = None
-    """The kernel's verdict; `None` if the process is gone."""
+    """The kernel's answer; `None` if the process has exited."""
     in_container: bool = False
     in_kubernetes: bool = False
     can_gain: bool = True
-    """sudo and file capabilities can give us CAP_SYS_PTRACE: it is in our bounding set and
+    """sudo and file capabilities can give CAP_SYS_PTRACE: it is in the bounding set, and
     no_new_privs is not set."""
     has_sudo: bool = True
     security_label: str = ""
@@ -366,14 +366,14 @@ def read_facts(
     is_filtered: Callable[[], bool] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AccessFacts:
-    """Read the facts that the verdict is derived from.
+    """Read the facts that decide.
 
     Args:
         pid: The process.
-        proc: Where procfs is.
-        is_filtered: Says whether the ptrace system call is refused to us; asked of the kernel if
-            not given.
-        environ: Our environment, if not that of this process.
+        proc: Path of procfs.
+        is_filtered: Tells whether a filter refuses the ptrace system call; by default, a call is
+            tried.
+        environ: Replaces the environment of this process in tests.
     """
     own, theirs = _status(f"{proc}/self/status"), _status(f"{proc}/{pid}/status")
     tracer = int(theirs.get("TracerPid", "0"))
@@ -406,14 +406,14 @@ def read_facts(
 
 
 def may_attach(pid: int, proc: str = "/proc") -> bool:
-    """The verdict from the three facts that decide; the others explain a refusal."""
+    """Whether tracing is allowed, by three facts; the others explain a refusal."""
     if not _may_open(f"{proc}/{pid}/mem") or _is_ptrace_filtered():
         return False
     return _status(f"{proc}/{pid}/status").get("TracerPid") == "0"
 
 
 def _is_ptrace_filtered() -> bool:
-    """Whether a filter refuses the call itself: for pid 0 the kernel would say ESRCH."""
+    """Whether a filter refuses the call: without one, the result for pid 0 is ESRCH."""
     libc = ctypes.CDLL(None, use_errno=True)
     ctypes.set_errno(0)
     libc.ptrace(_PTRACE_DETACH, 0, None, None)
@@ -488,7 +488,7 @@ def _number(path: str) -> int | None:
 
 _SIGSTOP_BIT = 1 << (signal.SIGSTOP - 1)
 _SETTLE_S = 0.05
-"""After its tracer's death a thread takes a moment to act on a stop that was on its way."""
+"""Time that a thread needs to act on a pending stop after its tracer was killed."""
 _PAUSE_S = 0.005
 
 
@@ -499,7 +499,7 @@ class Stops(NamedTuple):
     """Of its main thread, or `D` if any thread is in uninterruptible sleep."""
     tracer_pid: int
     is_stopping: bool
-    """A thread is stopped, or a stop signal is on its way to one."""
+    """A thread is stopped, or a stop signal is pending."""
 
 
 def stops_of(proc: str, pid: int) -> Stops:
@@ -522,11 +522,11 @@ def stops_of(proc: str, pid: int) -> Stops:
 
 
 def resume_if_stopped(proc: str, process: ProcessId, before: Stops) -> bool:
-    """Undo what a tracer that died in the middle of attaching left behind.
+    """Resume a process that was stopped by a tracer killed while it attached.
 
-    Attaching sends SIGSTOP, and the death of the tracer detaches: a SIGSTOP not yet taken by then
-    really stops the process. SIGCONT undoes that and cancels one that is still on its way. It is
-    sent only if such a stop is seen and there was none before.
+    Attaching sends SIGSTOP, and the exit of the tracer detaches: a SIGSTOP that is still pending
+    then stops the process. SIGCONT resumes it and cancels a pending stop. It is
+    sent only if there is such a stop that was not there before.
 
     Returns:
         Whether SIGCONT was sent.

@@ -35,12 +35,12 @@ class JobProcess:
     rank: int | None = None
     has_torch: bool = False
     has_hook: bool = False
-    """It left a socket in the runtime directory; whether it answers is another matter."""
+    """It has a socket in the runtime directory; it may still not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A root with everything below it."""
+    """A root with its descendants."""
 
     root: JobProcess
     processes: tuple[JobProcess, ...]
@@ -86,7 +86,7 @@ def _runs_torch(proc: str, pid: int) -> bool:
 
 
 def _hooked(proc: str, stats: dict[int, Stat]) -> set[int]:
-    """Who left a hook's socket in a runtime directory of this or its own user."""
+    """Processes with a hook's socket in a runtime directory of this or their own user."""
     stems = {wire.stem(stat.pid, stat.start_ticks): pid for pid, stat in stats.items()}
     uids = {os.geteuid()}
     for name in _listing("/tmp"):

@@ -48,7 +48,7 @@ class TreeCollector:
 
         Args:
             root: The root process of the job.
-            proc: Where procfs is.
+            proc: Path of procfs.
             clock: CLOCK_MONOTONIC in seconds.
             wall: CLOCK_REALTIME in seconds.
             gpu: Reads the GPUs.

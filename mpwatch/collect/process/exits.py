@@ -1,8 +1,8 @@
-"""How processes exit, also those that are not children of the observer.
+"""Exits of processes, also of those that are not children of the observer.
 
-A pidfd says at once that a process has ended, and stays with that process when its number is given
-to another. How it exited is read where the kernel still shows it: in the zombie's `stat` while its
-parent has not collected it, and from Linux 6.15 on by the pidfd afterwards.
+A pidfd becomes readable at once when a process exits, and refers to that process after its pid is
+reused. The exit status is read in the zombie's `stat` until its parent reaps it, and since Linux
+6.15 by the pidfd afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ExitWatch:
         self._epoll = select.epoll()
         self._ended: list[Ended] = []
         self._reported: set[ProcessId] = set()
-        """Their exit was reported; a zombie stays in the tree until its parent collects it."""
+        """Processes whose exit was reported; a zombie is in the tree until it is reaped."""
 
     def fileno(self) -> int:
         """A descriptor that is readable when a process has ended."""
@@ -90,7 +90,7 @@ class ExitWatch:
             self._pidfds[process] = _NO_PIDFD
             self._without_pidfd.add(process)
             return
-        # Only now is it certain that number and descriptor mean the same process.
+        # Only now is it certain that pid and descriptor refer to the same process.
         stat = procfs.read_stat(self._proc, process.pid)
         if stat is not None and stat.process != process:
             os.close(fd)
@@ -112,7 +112,7 @@ class ExitWatch:
         if status is None:
             status = self._zombie_status(process)
         if status is None and fd != _NO_PIDFD:
-            status = exit_status(fd)  # collected between the two readings
+            status = exit_status(fd)  # reaped between the two readings
         if fd != _NO_PIDFD:
             os.close(fd)
         self._ended.append(
@@ -131,7 +131,7 @@ class ExitWatch:
         return 0 if self._may_look_into(process.pid) else None
 
     def _may_look_into(self, pid: int) -> bool:
-        """Whether the kernel shows this observer the true exit code of a process."""
+        """Whether the kernel shows the true exit code of a process to this observer."""
         try:
             own = procfs.read(f"{self._proc}/self/status")
             owner = os.stat(f"{self._proc}/{pid}").st_uid
@@ -141,12 +141,12 @@ class ExitWatch:
         return owner == os.geteuid() or bool(int(capabilities, 16) & _CAP_SYS_PTRACE)
 
     def _unknown(self, process: ProcessId, problem: str) -> Ended:
-        """An exit of which no more is known."""
+        """An exit without a known status."""
         return Ended(process, self._clock(), problem=problem)
 
 
 def exit_status(pidfd: int) -> int | None:
-    """The wait status of a process that has ended and been collected; `None` if not to be had."""
+    """The wait status of a process that was reaped; `None` if the kernel does not have it."""
     try:
         answer = fcntl.ioctl(pidfd, _GET_INFO, _INFO.pack(_INFO_EXIT, 0))
     except OSError:

@@ -1,4 +1,4 @@
-"""What the descriptors of a process point to, and where its sockets lead."""
+"""The files behind the descriptors of a process, and the other ends of its sockets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mpwatch.model.samples import FdKind, FdLink, inode_of
 from mpwatch.model.sanitize import clean
 
 UNKNOWN_S = 2.0
-"""At most so often the kernel is queried for unknown sockets: each batch opens short-lived ones."""
+"""Shortest interval of queries for unknown sockets: each batch opens short-lived ones."""
 KNOWN_S = 10.0
-"""A known one may have been connected since."""
+"""Age from which a known socket is read again: it may have been connected since."""
 ANSWER_BYTES = 1 << 16
 WAIT_S = 0.5
 
@@ -50,12 +50,12 @@ Ask = Callable[[bytes], Iterator[bytes]]
 
 
 class SocketEnd(NamedTuple):
-    """What is known of one socket."""
+    """One socket and its other end."""
 
     address: str
     """`unix /run/a.sock`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`, `tcp listens on *:29500`."""
     peer: int | None = None
-    """The inode of the other end, where that is on this machine and in this namespace."""
+    """Inode of the other end, if that is on this machine and in this namespace."""
 
 
 class SocketTable:
@@ -70,7 +70,7 @@ class SocketTable:
         self._asked_at_s = float("-inf")
 
     def end(self, inode: int) -> SocketEnd | None:
-        """Where a socket leads; `None` if that is unknown, such as in another namespace."""
+        """A socket and its other end; `None` if unknown, for example in another namespace."""
         found = self._ends.get(inode)
         now_s = self._clock()
         if now_s - self._asked_at_s >= (UNKNOWN_S if found is None else KNOWN_S):
@@ -81,7 +81,7 @@ class SocketTable:
 
 
 def read_sockets(ask: Ask) -> dict[int, SocketEnd]:
-    """All sockets by inode; families of which the kernel does not tell are missing.
+    """All sockets by inode, without families that the kernel does not list.
 
     Args:
         ask: Sends a request and yields the body of each message of the answer.
@@ -96,7 +96,7 @@ def read_sockets(ask: Ask) -> dict[int, SocketEnd]:
             for body in ask(_INET_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _STATES)):
                 _take_tcp(body, found, connections)
     except (OSError, struct.error):
-        pass  # a sandbox without netlink: what is unknown stays so
+        pass  # a sandbox without netlink: sockets stay unknown
     inodes = {pair: inode for inode, pair in connections.items()}
     for inode, (here, there) in connections.items():
         words = f"tcp {_words(here)} > {_words(there)}"
@@ -112,7 +112,7 @@ def _take_unix(body: bytes, found: dict[int, SocketEnd]) -> None:
         if kind == _UNIX_PEER and len(value) >= 4:
             peer = int.from_bytes(value[:4], sys.byteorder) or None
         elif kind == _UNIX_NAME:
-            # A name that begins with a null byte lies in no file system; ss(8) writes it with an @.
+            # A name that begins with a null byte is abstract; ss(8) writes it with an @.
             shown = b"@" + value[1:] if value[:1] == b"\0" else value
             name = clean(shown.rstrip(b"\0"))
     if inode:
@@ -138,7 +138,7 @@ def _take_tcp(
 
 
 def _host(raw: bytes) -> str:
-    """An address in words; one of version 4 is the same whichever family its socket has."""
+    """An address as text; one of version 4 is the same for sockets of both families."""
     if len(raw) == 4:
         return socket.inet_ntop(socket.AF_INET, raw)
     address = IPv6Address(raw)
@@ -167,7 +167,7 @@ def _ask_kernel(request: bytes) -> Iterator[bytes]:
     """Send one request for a listing and yield the bodies of the answer.
 
     Raises:
-        OSError: There is no such facility here, or it does not answer.
+        OSError: The kernel has no such facility, or it does not answer.
     """
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
@@ -206,7 +206,7 @@ SocketEndOf = Callable[[int], SocketEnd | None]
 
 
 class HeldFile(NamedTuple):
-    """A shared-memory file behind a descriptor, examined through the descriptor itself."""
+    """A shared-memory file behind a descriptor, examined by the descriptor itself."""
 
     fd: int
     target: str
@@ -231,9 +231,9 @@ def count(proc: str, pid: int, size: Callable[[str], int] = _size) -> int:
     """How many descriptors are open.
 
     Args:
-        proc: Where procfs is.
+        proc: Path of procfs.
         pid: The process.
-        size: Tells the size of a folder.
+        size: Returns the size of a folder.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -258,10 +258,10 @@ def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
 
 @lru_cache(maxsize=8192)
 def kind_of(target: str) -> FdKind:
-    """The kind of file that the text of a descriptor's link names.
+    """The kind of file in the text of a descriptor's link.
 
     Forked workers hold the pipes of all that were started before them: thousands of descriptors
-    that lead to a few hundred things.
+    that refer to a few hundred files.
     """
     if target.startswith("pipe:"):
         return "pipe"
@@ -280,9 +280,9 @@ def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptor
     """List the descriptors of a process and resolve each.
 
     Args:
-        proc: Where procfs is.
+        proc: Path of procfs.
         pid: The process.
-        socket_end: Where a socket leads, by its inode.
+        socket_end: Finds the other end of a socket by its inode.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -297,7 +297,7 @@ def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptor
 
 
 def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -> Descriptors:
-    """What each of these descriptors points to."""
+    """The file behind each of these descriptors."""
     is_long = len(fds) > LINKS_LIMIT
     kinds: dict[FdKind, int] = {}
     links: list[FdLink] = []
@@ -328,7 +328,7 @@ def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -
 
 
 def _socket(fd: int, target: str, socket_end: SocketEndOf) -> FdLink:
-    """A socket with where it leads."""
+    """A socket with its other end."""
     inode = inode_of(target)
     end = socket_end(inode) if inode is not None else None
     if end is None:

@@ -16,14 +16,14 @@ _LINKED = re.compile(rb"libpython(\d\.\d+)|lib/python(\d\.\d+)/")
 
 
 def identify(pid: int, proc: str = "/proc", *, may_be_hidden: bool = False) -> ProcessId:
-    """Name a process for as long as it lives, once it is certain that it can be watched.
+    """The identity of a process, once it is certain that it can be watched.
 
     Args:
         pid: The process.
-        proc: Where procfs is.
-        may_be_hidden: Whether one that may not be looked into will do, if its command line is that
-            of Python: state, cpu and threads can be read of every process. Not for callers that
-            draw conclusions from finding nothing.
+        proc: Path of procfs.
+        may_be_hidden: Whether to accept a process that cannot be inspected, if its command line is
+            that of Python: state, cpu and threads can be read of every process. Not for callers
+            that conclude something from finding nothing.
 
     Raises:
         CannotWatch: One of `NoSuchProcess`, `IsThread`, `IsZombie`, `NotPermitted`, `NotPython`,
@@ -79,10 +79,10 @@ def is_called_like_python(proc: str, pid: int) -> bool:
 
 
 def python_version(proc: str, pid: int, exe: str) -> str | None:
-    """`3.11` of a process that runs Python, `?` where the version shows nowhere, else `None`.
+    """`3.11` for a process that runs Python, `?` if its version is unknown, else `None`.
 
-    An interpreter may be called anything or be embedded, so the name of the executable comes first
-    and mapped libpython or extension modules of the standard library second.
+    An interpreter may have any name or be embedded, so mapped libpython or extension modules of the
+    standard library are examined after the name of the executable.
     """
     match = _PYTHON.search(exe)
     if match is not None and match.group(2):
@@ -98,7 +98,7 @@ def python_version(proc: str, pid: int, exe: str) -> str | None:
 
 
 def _not_permitted(pid: int, proc: str, error: OSError) -> NotPermitted:
-    """Why reading failed, and the command that would be allowed."""
+    """The reason of a failed reading, and a command with the permission."""
     if not isinstance(error, PermissionError):
         return NotPermitted(pid, (error.strerror or "unreadable").lower(), "")
     found = ptrace_access.why_hidden(pid, proc)
@@ -106,7 +106,7 @@ def _not_permitted(pid: int, proc: str, error: OSError) -> NotPermitted:
 
 
 def uid_inside(uid: int, pid: int, proc: str = "/proc") -> int:
-    """What a process calls a user id, in its own user namespace; the same where that has no name.
+    """A user id in the user namespace of a process; unchanged if it is not mapped there.
 
     Lines of `uid_map` are the first id inside, the first outside as the reader counts, and how many
     (user_namespaces(7)).
@@ -149,14 +149,14 @@ class NoSuchProcess(CannotWatch):
     exit_code = 3
 
     def __init__(self, pid: int, elsewhere: str = "") -> None:
-        """Name what would show processes that are out of sight, where there may be some."""
+        """Create it; `elsewhere` is a way to see hidden processes, if there may be some."""
         fix = f"mpwatch ps; or {elsewhere}" if elsewhere else "mpwatch ps"
         super().__init__(f"There is no process {pid}.", fix)
         self.pid = pid
 
 
 class IsZombie(CannotWatch):
-    """The process has ended; its parent has not collected it yet."""
+    """The process has exited; its parent has not reaped it yet."""
 
     exit_code = 3
 
@@ -202,7 +202,7 @@ class NotPython(CannotWatch):
 
 
 class IsObserver(CannotWatch):
-    """The process is mpwatch itself: watching it would watch the watching."""
+    """The process is mpwatch itself."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""Python stacks from outside, by py-spy: with a time limit each, and never left stopped."""
+"""Python stacks by py-spy, with a time limit; no process stays stopped afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ERRORS_LIMIT = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a command went."""
+    """The result of a command."""
 
     status: int
     """Exit code; negative for a signal."""
@@ -44,8 +44,8 @@ Runner: TypeAlias = Callable[[Sequence[str], float], Finished]
 def run(command: Sequence[str], limit_s: float) -> Finished:
     """Run a command; at the limit it is killed.
 
-    It gets a session of its own: Ctrl-C in the terminal is meant for us, and a tracer that dies of
-    it in the wrong moment leaves its tracee stopped.
+    It gets a session of its own: Ctrl-C in the terminal is for mpwatch, and a tracer that it kills
+    at the wrong moment would leave its tracee stopped.
 
     Raises:
         OSError: It cannot be started.
@@ -137,7 +137,7 @@ class StackCollector:
         """Prepare.
 
         Args:
-            proc: Where procfs is.
+            proc: Path of procfs.
             clock: CLOCK_MONOTONIC in seconds.
             runner: Runs a command with a time limit.
             program: Path of py-spy; looked for beside this Python and on PATH by default.
@@ -158,7 +158,7 @@ class StackCollector:
     ) -> StacksTaken:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
 
-        The process stands still for a few milliseconds, unless it cannot or must not be stopped:
+        The process is stopped for a few milliseconds, unless it cannot or must not be stopped:
         then, or with `nonblocking`, py-spy reads while it runs, which fails on busy processes.
         """
         if self._program is None:
@@ -193,7 +193,7 @@ class StackCollector:
             )
 
     def _taken(self, process: ProcessId, finished: Finished) -> StacksTaken:
-        """What py-spy printed, as values."""
+        """The output of py-spy as values."""
         at_s = self._clock()
         try:
             stacks = parse_dump(process, at_s, finished.output)
@@ -218,7 +218,7 @@ class StackCollector:
         return f"py-spy failed on process {pid}: {words}."
 
     def _forbidden(self, pid: int) -> str:
-        """What is in the way of tracing, and what removes it."""
+        """The obstacle of tracing, and how to remove it."""
         found = ptrace_access.check(pid, self._proc)
         if found.is_allowed:
             return f"Process {pid} could not be traced for a moment."
@@ -231,7 +231,7 @@ class StackCollector:
 
 
 def find_py_spy() -> str | None:
-    """Where py-spy is: beside this Python, in its environment, or on PATH."""
+    """Path of py-spy: beside this Python, in its environment, or on PATH."""
     for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin")):
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):
@@ -240,7 +240,7 @@ def find_py_spy() -> str | None:
 
 
 def parse_dump(process: ProcessId, at_s: float, output: bytes) -> tuple[StackSample, ...]:
-    """The threads in what `py-spy dump --json` prints (0.4), main thread first.
+    """The threads in the output of `py-spy dump --json` (0.4), main thread first.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError, RecursionError: It is not such output.
@@ -265,7 +265,7 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
 
 
 def _frame(frame: dict[str, Any]) -> Frame:
-    """One frame; functions by their plain name, as every Python version and the hook give it."""
+    """One frame; a function has its plain name, as in the stacks of the hook."""
     name, file = frame["name"], frame["filename"]
     # From Python 3.11 on py-spy says `Queue.get`; native names may hold dots of their own.
     if file.endswith(".py") or file.startswith("<"):

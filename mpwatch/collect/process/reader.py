@@ -1,4 +1,4 @@
-"""One process: runs the probes that are due and puts their newest results together."""
+"""One process: runs the probes that are due and combines their newest results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NO_MEMORY = MemorySample()
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """What all processes share in one reading of the job."""
+    """Values that all processes share in one reading of the job."""
 
     proc: str
     at_s: float
@@ -60,7 +60,7 @@ class ProbeContext:
 
 
 class Signs(NamedTuple):
-    """What is read every time: while it is the same, the last reading of the threads holds."""
+    """Values read every time: while they are the same, the last reading of the threads holds."""
 
     state: str
     cpu_ticks: int
@@ -147,7 +147,7 @@ class ProcessReader:
         probes: Probes,
         outside_pid: CreatorOf,
     ) -> ProcSample:
-        """Run these probes and put the newest results together."""
+        """Run these probes and combine the newest results."""
         is_ended = stat.state in ("Z", "X")
         if is_ended:
             self._results, self._problems = ProbeResults(signs=self._results.signs), {}
@@ -242,7 +242,7 @@ class ProcessReader:
         self._results.mappings = found
 
     def _read_memory(self, context: ProbeContext, stat: Stat) -> None:
-        """`smaps_rollup`; what may not be read waits for its turn like all others."""
+        """`smaps_rollup`; a process that is not readable is tried at the same intervals."""
         self._runs.memory.done(context.at_s)
         if self._is_stuck(context, stat):
             return
@@ -288,7 +288,7 @@ class ProcessReader:
             self._runs.counters.done(context.at_s)
 
     def _is_stuck(self, context: ProbeContext, stat: Stat) -> bool:
-        """Whether any thread was last seen in uninterruptible sleep, or is if none was seen yet.
+        """Whether a thread was in uninterruptible sleep when last read, or is now if none was read.
 
         Reading the mappings of a process that is stuck in the kernel while it holds its own mmap
         lock would hang the reader as well.
@@ -316,7 +316,7 @@ class ProcessReader:
         return found
 
     def _note(self, part: str, error: OSError) -> None:
-        """Remember why a part is missing; that the process has exited is no problem of a part."""
+        """Remember why a part is missing, unless the process has exited."""
         if not isinstance(error, procfs.GONE):
             self._problems[part] = f"{part}: {error.strerror or 'unreadable'}"
 

@@ -16,7 +16,7 @@ from mpwatch.model.segments import SegmentKind, SegmentUse, torch_creator
 
 DELETED = " (deleted)"
 SEGMENTS_LIMIT = 20_000
-"""Of one process; a longer list would be of no use, and the counts are known without it."""
+"""Limit for one process; a longer list is not useful, and the counts are known without it."""
 REFRESH_S = 5.0
 SWEEP_S = 30.0
 """How often old entries are dropped: a DataLoader leaves thousands in a minute."""
@@ -26,7 +26,7 @@ CreatorOf = Callable[[int], "int | None"]
 
 
 class Extent(NamedTuple):
-    """What a file's inode says."""
+    """Size and link count of a file."""
 
     size_bytes: int
     allocated_bytes: int
@@ -72,7 +72,7 @@ class ExtentCache:
         return known
 
     def forget_before(self, at_s: float) -> None:
-        """Drop now and then what was not seen since a moment, so that memory stays bounded."""
+        """Drop entries that were not seen since a moment, at intervals."""
         if 0 <= at_s - self._swept_before_s < SWEEP_S:
             return
         self._swept_before_s = at_s

@@ -86,7 +86,7 @@ class WaitResolver:
         """Prepare for one process and one moment.
 
         Args:
-            proc: Where procfs is.
+            proc: Path of procfs.
             pid: The process.
             names: System calls by number.
             mappings: Gives the process's mappings, needed for a shared futex.

@@ -1,4 +1,4 @@
-"""The threads of a process: what each does or waits for, read again only if it has run since."""
+"""The threads of a process and their waits; a thread is read again only if it has run since."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FROM_CALL = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "
 
 
 class ThreadReading(NamedTuple):
-    """One thread, with what shows whether it has run since."""
+    """One thread, with counters that show whether it has run since."""
 
     counters: bytes
     """`schedstat`: time run, time waited, times scheduled."""
@@ -46,13 +46,13 @@ def read_threads(
     (40 us), and most threads of a job sleep.
 
     Args:
-        proc: Where procfs is.
+        proc: Path of procfs.
         pid: The process.
-        thread_count: How many threads it has: while that holds and all known ones exist, no other
-            ones are looked for.
-        known: What the last call returned.
-        resolver: Says what blocked calls wait for; `None` leaves `waits_on` open.
-        read: Reads the files that are read again and again.
+        thread_count: Number of its threads: while it is the same and all known ones exist, the
+            threads are not listed again.
+        known: The result of the last call.
+        resolver: Resolves the waits of blocked calls; `None` leaves `waits_on` empty.
+        read: Reads files that are read repeatedly.
     """
     if len(known) == thread_count:
         found = _read_these(proc, pid, list(known), known, resolver, read)
@@ -64,13 +64,13 @@ def read_threads(
 
 
 def forget(files: OpenFiles, proc: str, pid: int, tid: int) -> None:
-    """Let go of the files of a thread that has ended."""
+    """Close the files of a thread that has ended."""
     for name in ("schedstat", "syscall"):
         files.forget(f"{proc}/{pid}/task/{tid}/{name}")
 
 
 def without_unsure(known: dict[int, ThreadReading]) -> dict[int, ThreadReading]:
-    """The threads that wait for the same whatever is mapped by now.
+    """The threads whose waits do not depend on newer mappings.
 
     The mappings may have been read after a thread began to wait on a semaphore in them. Locks of
     one process are marked as such, and hundreds of feeder threads wait for one.

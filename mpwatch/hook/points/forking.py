@@ -43,7 +43,7 @@ def wrap_fork(original: Callable[[], Any], session: Context) -> Callable[[], Any
 def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """End the hook's thread for the time of one call."""
 
-    def alone(*args: Any, **kwargs: Any) -> Any:
+    def single_threaded(*args: Any, **kwargs: Any) -> Any:
         session.stop_thread()
         try:
             return original(*args, **kwargs)
@@ -54,7 +54,7 @@ def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Call
             if session.state == "on":
                 session.start_thread()
 
-    return alone
+    return single_threaded
 
 
 SINGLE_THREADED = tuple(name for name in ("unshare", "setns") if hasattr(os, name))

@@ -197,7 +197,7 @@ def _check_size(line: bytes) -> None:
 
 
 def _harmless(line: bytes) -> bytes:
-    """The line with its texts cleaned: a recording may come from a stranger.
+    """The line with its texts cleaned: a recording may come from another user.
 
     Plain ASCII without a backslash cannot hold anything harmful, and that is nearly every line.
     """

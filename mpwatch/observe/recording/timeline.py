@@ -200,7 +200,7 @@ class Timeline:
         """Do one step; an error becomes a problem, and the rest of the recording is played."""
         try:
             return step()
-        except Exception as error:  # noqa: BLE001 - a recording may come from anybody
+        except Exception as error:  # noqa: BLE001 - a recording may come from another user
             problem = f"A part of the recording was left out: {type(error).__name__}: {error}"
             if problem not in self.problems:
                 self.problems.append(problem)

@@ -1,4 +1,4 @@
-"""Into which processes the hook is injected, and when an injection is repeated."""
+"""Selects the processes for injection, and repeats injections that are pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 
 AGAIN_S = 10.0
-"""After this long a pending injection, or one refused for a passing reason, is repeated."""
+"""Interval after which a pending or temporarily refused injection is repeated."""
 UNDER_WAY_S = 2.0
 """Stacks of a process are not taken for this long after its injection began."""
 
@@ -41,9 +41,9 @@ class Inject(Protocol):
 class AttachSchedule:
     """Remembers into which processes the hook was injected.
 
-    Each process gets it once: one from which it was detached stays without it. A pending injection
-    is repeated after a while, since its call may have run in the middle of an import and then has
-    no effect. A process that was refused for a passing reason (a debugger, a slow disk) is tried
+    Each process gets it once: after a detach it is not injected again. A pending injection
+    is repeated after a while, since its call may have run during an import and then has
+    no effect. A process that was refused for a temporary reason (a debugger, a slow disk) is tried
     again.
     """
 

@@ -1,4 +1,4 @@
-"""What reads one job: the process tree, process exits, hooks, and what dead hooks left in files."""
+"""The collectors of one job: process tree, exits, hooks, and files of hooks of dead processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 from mpwatch.observe.state.event_log import ReceivedNotes
 
 HookUse: TypeAlias = Literal["use", "inject", "ignore"]
-"""`use` a hook that is there, `inject` one where there is none, `ignore` it."""
+"""`use` an attached hook, `inject` one if there is none, or `ignore` it."""
 READS_AFTER_EXIT = 3
 """Of a socket: the hello, what follows it, and its end, at which the ring is read."""
 
@@ -84,7 +84,7 @@ class Collectors:
         return self.hooks is not None and self.hooks.has_any
 
     def poll(self, timeout_s: float) -> list[Input]:
-        """What hooks have sent and which processes have exited; waits at most this long."""
+        """Inputs from hooks and exits of processes; waits at most this long."""
         inputs = self._poll_hooks(timeout_s)
         # Where hooks are ignored, it waits for exits instead.
         found = self.exits.poll(timeout_s) if self.hooks is None else []
@@ -137,9 +137,9 @@ class Collectors:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise our own soft limit to the hard one: each observed process costs two descriptors.
+    """Raise the soft limit of this process to the hard one: each process needs two descriptors.
 
-    Programs that mpwatch starts are started before, so they do not inherit this.
+    Programs that mpwatch runs are started before, so they do not inherit this.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -162,17 +162,17 @@ class _Received:
 
 
 class PostMortem:
-    """Completes what the hooks of exited processes sent, from the files that they left.
+    """Completes the events of exited processes from the files of their hooks.
 
-    A hook sends ten times a second, so what led to a SIGKILL is rarely among it; and a process that
-    lives shorter than that may never have been connected to.
+    A hook sends ten times a second, so the last events before a SIGKILL are rarely received; and a
+    process that runs for a shorter time may never have been connected to.
     """
 
     def __init__(self, folders: Callable[[], tuple[str, ...]] | None = None) -> None:
         """Prepare.
 
         Args:
-            folders: Where to look for files of processes whose hello was never received.
+            folders: Directories for files of processes whose hello was never received.
         """
         self._folders = folders or _own_folders
         self._received: dict[ProcessId, _Received] = {}
@@ -212,7 +212,7 @@ class PostMortem:
 
 
 def _missing(box: BlackBox, received: _Received, ended: Ended) -> Iterator[Input]:
-    """What the files hold beyond what was received, as the hook would have sent it."""
+    """The events in the files that were not received, as the hook would have sent them."""
     process = ended.process
     events = tuple(event for event in box.events if event.sequence > received.sequence)
     notes = [note for note in box.notes if not received.notes.has(replace(note, process=process))]
@@ -225,5 +225,5 @@ def _missing(box: BlackBox, received: _Received, ended: Ended) -> Iterator[Input
 
 
 def _own_folders() -> tuple[str, ...]:
-    """Where hooks of this user put their files."""
+    """Directories for files of the hooks of this user."""
     return folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))

@@ -105,7 +105,7 @@ class LiveSource:
             self._thread.join(timeout=5.0)
 
     def ask(self, command: Command) -> str | None:
-        """Do what the user asked for; see `Source.ask`."""
+        """Execute a command of the user; see `Source.ask`."""
         match command:
             case TakeStacks():
                 self._observer.stacks.request(command)
@@ -144,7 +144,7 @@ class LiveSource:
             self._observer.close()
 
     def _hand_out(self, snapshot: Snapshot) -> None:
-        """Deliver a snapshot with what only a live source knows."""
+        """Deliver a snapshot with the fields that only a live source has."""
         problems = (self._recorder.problem, self._failure)
         self._deliver(
             replace(
@@ -173,7 +173,7 @@ def _request(reading: int) -> ReadRequest:
 
 
 def _nowhere(_snapshot: Snapshot) -> None:
-    """Where snapshots go before `start`."""
+    """Drops snapshots before `start`."""
 
 
 class Recorder:
@@ -185,7 +185,7 @@ class Recorder:
 
     @property
     def problem(self) -> str | None:
-        """What is missing in the recording and why; `None` without one."""
+        """Why the recording is incomplete; `None` without a recording or a problem."""
         writer = self._writer
         return None if writer is None else writer.problem
 
@@ -214,7 +214,7 @@ class Recorder:
 
 
 class SelfCost:
-    """What observing costs this process and, by the hooks' own account, the job."""
+    """The cost of observing for this process and, as hooks report it, for the job."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

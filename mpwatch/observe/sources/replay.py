@@ -48,7 +48,7 @@ class ReplaySource:
 
         Raises:
             OSError: The file cannot be opened.
-            NotARecording: It is none, or it ends before the job was read once.
+            NotARecording: The file is not a recording, or ends before the first reading.
         """
         self._recording = Recording(path)
         try:
@@ -84,7 +84,7 @@ class ReplaySource:
         self._recording.close()
 
     def ask(self, command: Command) -> str | None:
-        """Do what the user asked for; see `Source.ask`."""
+        """Execute a command of the user; see `Source.ask`."""
         match command:
             case TakeStacks():
                 return "This is a recording: only the stacks taken then can be shown."
@@ -180,7 +180,7 @@ def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
 
     Raises:
         OSError: The file cannot be opened.
-        NotARecording: It is none, or it ends before the job was read once.
+        NotARecording: The file is not a recording, or ends before the first reading.
     """
     return replay_course(path, on_part)[0]
 
@@ -217,7 +217,7 @@ def replayed(
 
 @dataclass
 class _Wish:
-    """The position asked for, and how to get there; guarded by the condition of the source."""
+    """The requested position and speed; guarded by the condition of the source."""
 
     goal_s: float
     speed: float
@@ -274,4 +274,4 @@ class _Wish:
 
 
 def _nowhere(_snapshot: Snapshot) -> None:
-    """Where snapshots go before `start`."""
+    """Drops snapshots before `start`."""

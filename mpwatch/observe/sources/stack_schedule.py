@@ -1,13 +1,13 @@
-"""When stacks are taken, and of which processes: the one place that decides it.
+"""The schedule of stacks: when they are taken, and of which processes.
 
 Stacks cost a hundred times more than any other probe. A hook answers in microseconds; py-spy needs
-20 ms of cpu for each process and stops it for a moment. Whoever wants stacks asks `StackSchedule`:
-the user for one process or for all, the cursor of the dashboard, and the two automatic plans.
+20 ms of cpu for each process and stops it for a moment. All requests go through `StackSchedule`:
+those of the user for one or all processes, of the dashboard's cursor, and of two automatic plans.
 
 `SelectedStacks` serves the dashboard. It takes the stacks of a process when the process is new, and
-again when the whole job stops making progress: an idle worker of a job that makes progress is no
-news. A child made by spawn is taken a few more times while it is young, because at first it only
-imports. Processes with a hook take turns besides. Of the others only the root is taken while it
+again when the whole job stops making progress: an idle worker of a job that makes progress does
+not need one. A child started by spawn is taken a few more times while it is young, because at first
+it only imports. Processes with a hook take turns. Of the others only the root is taken while it
 works, at intervals that double as long as nothing about it changes.
 
 `StackRounds` serves diagnoses and recordings without a screen: every process, round after round.
@@ -44,7 +44,7 @@ ROOT_S = 10.0
 ROOT_LIMIT_S = 160.0
 """Shortest and longest interval between stacks of a root that works."""
 REPEATED_PER_READING = 2
-"""Of stopped processes without a hook."""
+"""Limit for stopped processes without a hook."""
 BUSY_PERCENT = 5.0
 YOUNG_S = 30.0
 YOUNG_AGAIN_S = 2.0
@@ -69,13 +69,13 @@ class StackRequest(NamedTuple):
 
     process: ProcessId
     native: bool = False
-    """With the frames of C code, which only py-spy can tell."""
+    """With the frames of C code, which only py-spy has."""
     locals: bool = False
-    """With local variables, which only py-spy can tell."""
+    """With local variables, which only py-spy has."""
 
 
 class AutomaticStacks(Protocol):
-    """Says which stacks are taken without anybody asking for them."""
+    """Selects the stacks that are taken without a request."""
 
     @property
     def is_pending(self) -> bool:
@@ -100,7 +100,7 @@ class AutomaticStacks(Protocol):
 
 
 class StackSchedule:
-    """Says which stacks to request now.
+    """Selects the stacks to request now.
 
     `request`, `follow` and `focus` may be called by any thread, the rest by the observing one.
     """
@@ -109,7 +109,7 @@ class StackSchedule:
         """Make an empty schedule.
 
         Args:
-            automatic: What to take without being asked; nothing if left out.
+            automatic: Selects stacks without a request; none by default.
         """
         self.followed: ProcessId | None = None
         self._automatic = automatic
@@ -206,7 +206,7 @@ class SelectedStacks:
 
     @property
     def is_pending(self) -> bool:
-        """Never: nobody waits for these stacks."""
+        """Never: no caller waits for these stacks."""
         return False
 
     def received(self, taken: StacksTaken) -> None:
@@ -269,8 +269,8 @@ class RootTurn:
 class Standstill:
     """Whether the root has used no cpu for longer than its usual pauses.
 
-    A main process that waits four seconds for each round of batches does so all day long, and each
-    stack of it and its workers would stop them for nothing.
+    A main process may regularly wait four seconds for each round of batches; taking stacks each
+    time would stop it and its workers without need.
     """
 
     def __init__(self) -> None:

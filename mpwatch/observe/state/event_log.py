@@ -234,7 +234,7 @@ UNNUMBERED_KEPT = 1024
 class ReceivedNotes:
     """The notes received from the hook of one process.
 
-    The same note can arrive by the hook's socket, in the file that a process leaves when it dies,
+    The same note can arrive by the hook's socket, in the file of a killed process,
     and once more from either. Its number identifies it. Notes of hooks and recordings without
     numbers are identified by time, kind and content.
     """

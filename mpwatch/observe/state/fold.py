@@ -1,4 +1,4 @@
-"""From inputs to snapshots: the one place where the layers meet.
+"""The fold: inputs of all collectors become snapshots.
 
 The fold reads no clock and no file, and it runs no rules: the same inputs in the same order give
 the same snapshots, however often they are asked for. `mpwatch.diagnose.engine` adds findings.
@@ -29,11 +29,11 @@ ENDED_KEPT = 256
 
 
 class NothingObserved(LookupError):
-    """A snapshot was asked for before the first reading of the job."""
+    """A snapshot was requested before the first reading of the job."""
 
 
 class Fold:
-    """Takes inputs in the order they were made and makes snapshots of them."""
+    """Applies inputs in order and makes snapshots of them."""
 
     def __init__(self) -> None:
         self._tree: TreeSample | None = None
@@ -54,7 +54,7 @@ class Fold:
         self._targets = TargetTable()
 
     def apply(self, input: Input) -> None:
-        """Take in one input; one about an unknown process is kept until it is known."""
+        """Apply one input; one about an unknown process is kept until it is known."""
         self._snapshot = None
         if not isinstance(input, HookNote):  # the time of a note is that of its event
             self._at_s = max(self._at_s, input.at_s)
@@ -80,7 +80,7 @@ class Fold:
         return self._snapshot
 
     def history(self) -> History:
-        """How numbers moved up to now, for rules."""
+        """The history of numbers up to now, for rules."""
         return self._history.history()
 
     # --- readings --------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Fold:
             self._processes.add(ProcessRecord(sample, parent))
             if self._history.has_begun:
                 words = f"{label(sample)} {sample.process.pid} was started"
-                self._log.add(tree.at_s, "born", sample.process, words)
+                self._log.add(tree.at_s, "started", sample.process, words)
             return
         if record.parent is not None and parent is None and sample.process != tree.root:
             words = f"{label(sample)} {sample.process.pid} lost its parent {record.parent.pid}"
@@ -121,7 +121,7 @@ class Fold:
         self._processes.changed(sample.process, self._at_s)
 
     def _add_short_lived(self, tree: TreeSample) -> None:
-        """Add children that only their parent's hook has seen, as processes that have exited."""
+        """Add children that only their parent's hook reported, as exited processes."""
         if not self._short_lived.has_any:
             return
         table = self._processes
@@ -146,7 +146,7 @@ class Fold:
         self._flows.settle(tree.at_s, creators)
 
     def _forget_oldest(self) -> None:
-        """Keep the memory of a job bounded whose processes start and exit for days."""
+        """Drop the oldest exited processes, so that memory is bounded."""
         unknown = self._hooks.without(self._processes.records)
         for process in unknown[: max(0, len(unknown) - ENDED_KEPT)]:
             self._forget(process)

@@ -1,4 +1,4 @@
-"""Keeps how numbers moved, bounded: dense for the last minutes, thinned before that."""
+"""The history of numbers, bounded: dense for the last minutes, thinned before that."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mpwatch.model.snapshot import Segment, Trends
 
 POINTS_KEPT = 240
 RATE_S = 0.4
-"""Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less, one tick looks like
-work. Readings that follow each other faster, around starts and exits, add no points either."""
+"""Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less time one tick appears
+as work. More frequent readings, around starts and exits, add no points either."""
 TREND_POINTS = 60
 FEW_THREADS = 8
 """So few threads of a process are no point: most workers have no more, and none of a series."""
@@ -59,7 +59,7 @@ def _thinned(numbers: array[float]) -> array[float]:
 
 
 class HistoryKeeper:
-    """Adds one reading of the job after another and hands out the series up to now."""
+    """Adds readings of the job and returns the series up to now."""
 
     def __init__(self) -> None:
         self._lines: dict[ProcessId, dict[ProcessMetric, _Line]] = {}
@@ -84,7 +84,7 @@ class HistoryKeeper:
         Args:
             tree: The reading.
             segments: The segments at that time.
-            numbers: Numbers of each process that the reading alone does not tell.
+            numbers: Numbers of each process that need more than this reading.
         """
         at_s = tree.at_s
         if self._started_at_s is None:
@@ -99,7 +99,7 @@ class HistoryKeeper:
                 values["answer_wait"] = is_reading
             self._add_all(process, at_s, values)
             memory = sample.memory
-            # A value that was carried over from an earlier reading is no new point.
+            # A value that was carried over from an earlier reading is not a new point.
             read_at_s = memory.read_at_s if memory is not None else None
             if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
                 self._add_all(process, at_s, _memory_values(memory))
@@ -122,7 +122,7 @@ class HistoryKeeper:
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
     ) -> None:
-        """Remember a number that does not come with the samples of the job."""
+        """Add a number that is not part of a reading of the job."""
         self._add_all(process, at_s, {metric: value})
 
     def forget(self, process: ProcessId) -> None:
@@ -181,7 +181,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
 
 
 def _memory_values(memory: MemorySample) -> dict[ProcessMetric, float | None]:
-    """What is read of one process at a time."""
+    """Numbers of one process from `smaps_rollup`."""
     return {
         "private_bytes": memory.private_bytes,
         "private_dirty_bytes": memory.private_dirty_bytes,

@@ -1,4 +1,4 @@
-"""What is remembered of each process between two readings, and the order of processes."""
+"""The state of each process between two readings, and the order of processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAST_LIMIT = 16
 
 
 class Wait(NamedTuple):
-    """What a thread waits for."""
+    """The wait of a thread."""
 
     what: tuple[object, ...]
     since_s: float
@@ -27,21 +27,21 @@ class Counters(NamedTuple):
     """The counters of an earlier sample."""
 
     at_s: float
-    """Until when they are known to have held."""
+    """The last time at which they were confirmed."""
     cpu_ticks: int | None
     threads: tuple[ThreadSample, ...] | None
 
 
 @dataclass(slots=True)
 class ProcessRecord:
-    """What is remembered of one process between two readings."""
+    """The state of one process between two readings."""
 
     sample: ProcSample
     """The last one; of a process that does nothing it may be older than the last reading."""
     parent: ProcessId | None = None
     original_parent: ProcessId | None = None
     confirmed_s: float = field(init=False)
-    """Until when the sample is known to hold."""
+    """The last time at which the sample was confirmed."""
     shm_bytes: int | None = field(init=False)
     """Shared memory that it maps."""
     earlier: Counters | None = None
@@ -51,14 +51,14 @@ class ProcessRecord:
     still_since: dict[int, float] = field(default_factory=dict)
     """By thread: since when it has used no cpu."""
     waits: dict[int, Wait] = field(init=False)
-    """By thread: what it was last found waiting for, and since when."""
+    """By thread: its last wait, and the beginning of that."""
     stacks: Mapping[int, StackSample] = field(default_factory=dict)
     """By kernel thread id; those without one are under negative numbers."""
     stacks_problem: str | None = None
     stacks_cost_s: float | None = None
     ended: Ended | None = None
     changed_s: float = 0.0
-    """When something new about it was last reported; an exited process is shown as of then."""
+    """Time of the last news about it; an exited process is shown as of then."""
 
     def __post_init__(self) -> None:
         self.original_parent = self.parent
@@ -75,11 +75,10 @@ class ProcessRecord:
     def add(self, sample: ProcSample, at_s: float) -> None:
         """Note the sample of a reading.
 
-        One that was there before, and is older than its reading, stands for a process that has done
-        nothing since.
+        A sample that is older than the reading means that the process has done nothing since.
 
         Args:
-            sample: Of this process.
+            sample: The sample of this process.
             at_s: The time of the reading.
         """
         if sample.at_s < at_s and sample.at_s == self.sample.at_s:
@@ -137,9 +136,9 @@ def _shm_bytes(sample: ProcSample) -> int | None:
 
 
 def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
-    """What each thread waits for and since when; where the sample does not tell, as before.
+    """The wait of each thread and its beginning; if the sample has none, the one before.
 
-    A thread waits on futexes of its own process on its way to anything else: they tell nothing.
+    Futexes of the own process are ignored: a thread waits on them on its way to anything else.
     """
     for thread in sample.threads or ():
         last, wait = before.get(thread.tid), thread.waits_on
@@ -178,7 +177,7 @@ class ProcessTable:
         self.by_pid: dict[int, ProcessId] = {}
         """The last process with each pid; creators of segments are known by their pid only."""
         self._ended: dict[ProcessId, Process] = {}
-        """Exited processes as they are shown. To build 256 of them anew takes 15 ms."""
+        """Exited processes as they are shown. Building 256 of them again takes 15 ms."""
 
     def get(self, process: ProcessId) -> ProcessRecord | None:
         """The record of a process."""
@@ -230,7 +229,7 @@ class ProcessTable:
             del self.by_pid[process.pid]
 
     def changed(self, process: ProcessId, at_s: float) -> None:
-        """Note that something about a process is new, also if it has exited."""
+        """Note that there is news about a process, also if it has exited."""
         self._ended.pop(process, None)
         if (record := self.records.get(process)) is not None:
             record.changed_s = at_s

@@ -22,7 +22,7 @@ COLUMNS = (
 )
 _TONES: Mapping[str, Tone] = MappingProxyType(
     {
-        "born": "good",
+        "started": "good",
         "ended": "warning",
         "exception": "critical",
         "finding": "warning",

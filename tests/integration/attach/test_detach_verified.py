@@ -53,7 +53,7 @@ def test_a_hook_is_found_and_detached_where_the_environment_lies(
 ) -> None:
     running = start_elsewhere(start, way, tmp_path)
     sample = read_target(running.process).sample()
-    found = presence.look(sample)
+    found = presence.find(sample)
     assert found.tids
     assert found.ring
     assert found.socket
@@ -62,7 +62,7 @@ def test_a_hook_is_found_and_detached_where_the_environment_lies(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{running.pid}: the hook is detached\n")
     assert hook_threads(running.pid) == 0
-    assert not presence.look(sample)
+    assert not presence.find(sample)
     assert presence.left_files(sample, found.folder) == []
 
 

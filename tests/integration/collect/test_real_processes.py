@@ -91,7 +91,7 @@ def test_this_process_and_other_programs_are_refused() -> None:
         identify(sleeper.pid)
 
 
-def test_deaths_of_strangers_are_reported_with_code_or_signal(talk: Talk) -> None:
+def test_exits_of_other_processes_are_reported_with_code_or_signal(talk: Talk) -> None:
     program = talk("deaths")
     children = list(map(int, program.words))
     tree = TreeCollector(identify(program.pid))
@@ -155,7 +155,7 @@ def test_many_processes_can_be_watched_without_pidfds(monkeypatch: pytest.Monkey
     assert ended.exit_code == 1
 
 
-def test_children_of_other_threads_are_born_once(talk: Talk) -> None:
+def test_children_of_other_threads_are_listed_once(talk: Talk) -> None:
     program = talk("births")
     tree = TreeCollector(identify(program.pid))
     read(tree)

@@ -73,7 +73,7 @@ def test_a_process_that_is_not_there_is_no_pass() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_a_process_of_somebody_else_is_no_pass(start: Start) -> None:
+def test_a_process_of_another_user_does_not_pass(start: Start) -> None:
     job = start(python(IDLE))
     job.wait_for("ready")
     # The first call imports everything: the interpreter may lie where nobody else can read.

@@ -45,7 +45,7 @@ MAPS = b"""\
         ("anon_inode:[pidfd]", "other"),
     ],
 )
-def test_descriptors_are_told_apart_by_what_they_point_to(target: str, kind: str) -> None:
+def test_descriptors_differ_by_their_targets(target: str, kind: str) -> None:
     assert fds.kind_of(target) == kind
 
 
@@ -97,7 +97,7 @@ def test_a_torch_descriptor_brings_the_size_and_identity_of_its_file() -> None:
     assert held.stat.st_size == 5000
 
 
-def test_the_ends_of_a_pipe_are_told_apart() -> None:
+def test_the_ends_of_a_pipe_differ() -> None:
     read_end, write_end = os.pipe()
     try:
         links = {

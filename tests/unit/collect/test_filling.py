@@ -39,7 +39,7 @@ def segment() -> Iterator[shared_memory.SharedMemory]:
     made.unlink()
 
 
-def test_what_a_segment_occupies_is_told_while_it_is_filled(
+def test_the_allocated_bytes_of_a_segment_are_read_while_it_is_filled(
     segment: shared_memory.SharedMemory,
 ) -> None:
     now_s = [1000.0]

@@ -14,7 +14,7 @@ from mpwatch.model.samples import StacksTaken
 from .hook_worlds import ME, NAME, FakeHook, World, records
 
 
-def test_a_hook_introduces_itself_and_is_ready(world: World) -> None:
+def test_a_hook_that_sends_its_hello_is_ready(world: World) -> None:
     hook = world.hook()
     world.clients.watch([world.sample])
     hook.accept()
@@ -123,7 +123,7 @@ def test_no_answer_in_time_is_silence_and_any_word_ends_it(world: World) -> None
     assert world.poll() == []
 
 
-def test_a_connection_without_introduction_is_silent(world: World) -> None:
+def test_a_connection_without_a_hello_is_silent(world: World) -> None:
     world.hook()
     world.clients.watch([world.sample])
     world.clock.now_s += 0.3
@@ -148,7 +148,7 @@ def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(world:
     assert world.clients.ask(ME, "ping") == f"There is no hook in process {ME.pid}."
 
 
-def test_after_a_broken_connection_nothing_is_told_twice(world: World) -> None:
+def test_after_a_failed_connection_no_event_is_reported_twice(world: World) -> None:
     hook = world.ready()
     hook.say(wire.RECORDS, records(1, 2))
     hook.say(wire.NOTE, {"kind": "x", "at_ns": 50})
@@ -227,7 +227,7 @@ def note(number: int, at_ns: int = 0) -> dict[str, Any]:
     return {"kind": "fork", "at_ns": at_ns or 1000 + number, "n": number}
 
 
-def test_notes_that_are_missing_between_those_that_came_are_counted(world: World) -> None:
+def test_notes_missing_between_received_ones_are_counted(world: World) -> None:
     hook = world.ready()
     for number in (0, 1, 5, 6, 9):
         hook.say(wire.NOTE, note(number))

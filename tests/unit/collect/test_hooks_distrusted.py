@@ -51,9 +51,7 @@ def test_a_hook_of_another_process_is_refused(world: World) -> None:
     ],
     ids=["noise", "no hello", "no JSON", "no object", "deep JSON"],
 )
-def test_garbage_before_the_introduction_ends_the_conversation(
-    world: World, garbage: bytes
-) -> None:
+def test_garbage_before_the_hello_ends_the_connection(world: World, garbage: bytes) -> None:
     hook = world.hook()
     world.clients.watch([world.sample])
     hook.accept()

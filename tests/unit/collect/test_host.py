@@ -216,7 +216,7 @@ def test_kills_for_memory_are_still_counted_when_the_job_has_died_of_one(
     assert host.oom_kills() == 3
 
 
-def test_what_dead_processes_left_is_looked_at_again_before_it_counts_as_left(
+def test_files_of_exited_processes_are_read_again_before_they_are_reported(
     proc: FakeProc,
 ) -> None:
     proc.process(10)

@@ -104,7 +104,7 @@ def test_files_of_a_copy_of_procfs_are_not_kept(tmp_path: Path) -> None:
     assert DescriptorBudget.of_this_process("/proc").left > 0
 
 
-def test_the_size_of_a_folder_is_told_by_one_that_was_opened_once(
+def test_the_size_of_a_folder_is_read_from_an_open_descriptor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, paths = OpenFiles(DescriptorBudget(1)), opened(monkeypatch)
@@ -114,7 +114,7 @@ def test_the_size_of_a_folder_is_told_by_one_that_was_opened_once(
     assert paths == [str(tmp_path)]
 
 
-def test_without_room_the_size_of_a_folder_is_told_all_the_same(tmp_path: Path) -> None:
+def test_without_a_free_descriptor_the_size_of_a_folder_is_read_by_path(tmp_path: Path) -> None:
     before = descriptors()
 
     assert OpenFiles(DescriptorBudget(0)).size(str(tmp_path)) == tmp_path.stat().st_size

@@ -53,7 +53,7 @@ def found(shm: Path, *folders: Path) -> list[str]:
     return [os.path.basename(each.path) for each in seen.files]
 
 
-def test_a_segment_of_a_dead_maker_that_nobody_holds_is_left_over(
+def test_a_segment_of_an_exited_creator_without_a_holder_is_orphaned(
     shm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = segment(shm, GONE)
@@ -74,9 +74,7 @@ def test_a_young_segment_and_one_of_a_living_maker_are_not(
     assert found(shm) == []
 
 
-def test_a_segment_somebody_has_open_is_not_left_over(
-    shm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_segment_is_not_orphaned(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = segment(shm, GONE)
     later(monkeypatch)
 
@@ -179,7 +177,7 @@ def test_a_segment_whose_maker_lives_in_a_nested_pid_namespace_is_not_left_over(
     assert found(shm) == []
 
 
-def test_a_socket_that_somebody_listens_on_is_not_left_over(tmp_path: Path, shm: Path) -> None:
+def test_a_socket_with_a_listener_is_not_orphaned(tmp_path: Path, shm: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:

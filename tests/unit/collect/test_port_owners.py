@@ -36,7 +36,7 @@ def test_the_process_that_listens_on_a_port_the_job_names_is_found(proc: Path) -
     assert port_owners(str(proc), 100) == (PortOwner(4000, 200, "python old.py", 1),)
 
 
-def test_connections_and_ports_nobody_names_do_not_count(proc: Path) -> None:
+def test_connections_and_other_ports_do_not_count(proc: Path) -> None:
     (proc / "100" / "net" / "tcp").write_text(f"{HEADER}\n{row(4000, 77, '01')}\n{row(80, 78)}")
 
     assert port_owners(str(proc), 100) == ()

@@ -17,7 +17,7 @@ def test_a_python_process_is_named_by_pid_and_start(proc: FakeProc) -> None:
     assert identify(42, str(proc)) == (42, 777)
 
 
-def test_a_number_nobody_has_is_said_to_be_nobody(proc: FakeProc) -> None:
+def test_an_unused_pid_is_reported_as_no_process(proc: FakeProc) -> None:
     with pytest.raises(errors.NoSuchProcess, match="There is no process 4242") as caught:
         identify(4242, str(proc))
 

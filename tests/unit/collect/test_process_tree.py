@@ -117,7 +117,7 @@ def test_a_new_thread_of_a_sibling_is_no_child(proc: FakeProc) -> None:
     assert members.started() == []
 
 
-def test_a_child_of_a_stranger_with_a_members_old_pid_stays_out(proc: FakeProc) -> None:
+def test_a_child_of_another_process_with_a_reused_pid_is_not_in_the_job(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
     members = ProcessTree(ProcessId(10, 10), str(proc))
@@ -130,7 +130,7 @@ def test_a_child_of_a_stranger_with_a_members_old_pid_stays_out(proc: FakeProc) 
 
 
 @pytest.mark.parametrize("last", [11 + NEW_PIDS_LIMIT, 5], ids=["far ahead", "wrapped around"])
-def test_a_child_is_found_whatever_pid_came_last(proc: FakeProc, last: int) -> None:
+def test_a_child_is_found_after_any_last_pid(proc: FakeProc, last: int) -> None:
     proc.process(10)
     members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()

@@ -79,7 +79,7 @@ def test_a_limit_that_was_changed_from_outside_is_noticed(proc: FakeProc) -> Non
     assert limit() == 77
 
 
-def test_newborn_processes_of_strangers_are_looked_at_once_each(
+def test_new_processes_outside_the_job_are_read_once_each(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc.process(10)
@@ -133,7 +133,7 @@ def test_libraries_are_found_wherever_the_kernel_begins_their_paths(inode: int) 
     assert parse_mappings(wide + narrow).libraries == ("libgomp.so.1", "libtbb.so.12")
 
 
-def test_of_who_belongs_to_a_stranger_nothing_but_its_parent_is_read_out() -> None:
+def test_of_a_process_outside_the_job_only_the_parent_is_parsed() -> None:
     line = b"77 (a) name (b) S 4211 77 1 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 900 1 2\n"
 
     assert procfs.parent_in(line) == 4211

@@ -66,7 +66,7 @@ def test_a_job_has_one_main_and_a_daemon_whose_parent_was_never_seen_is_none() -
     ) == ["launcher", "rank"]  # fmt: skip
 
 
-def test_fork_workers_are_told_from_other_fork_children_by_their_threads_name() -> None:
+def test_fork_workers_are_recognised_by_the_name_of_their_thread() -> None:
     parts = assign(
         job(
             (10, None, "python", TRAIN),
@@ -269,7 +269,7 @@ def test_the_workers_of_the_next_epoch_count_from_zero_however_soon_it_begins() 
     assert list(found.values()) == [0, 1]
 
 
-def test_workers_keep_their_numbers_when_one_dies_and_more_are_born() -> None:
+def test_workers_keep_their_numbers_when_one_exits_and_others_start() -> None:
     numbers = WorkerNumbers()
     first = numbered((10, 100), (11, 101), (12, 102))
     numbers.update(first, {worker for worker, _ in first})
@@ -312,7 +312,7 @@ def test_options_of_the_interpreter_do_not_hide_what_a_helper_is() -> None:
         ("bash", True, ("bash",), RoleAssignment("other")),
     ],
 )
-def test_one_that_was_dead_when_first_seen_is_told_by_its_name_and_birth(
+def test_a_process_first_seen_as_zombie_has_its_role_from_name_and_start(
     name: str, is_fork: bool, parent: tuple[str, ...], part: RoleAssignment
 ) -> None:
     main, above = job((10, None, "python", TRAIN), (11, 10, "python", parent))

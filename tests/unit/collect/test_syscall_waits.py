@@ -86,7 +86,7 @@ def test_a_read_of_a_pipe_names_the_pipe_and_what_is_in_it(proc: FakeProc) -> No
         (0, "/dev/pts/3", "unknown"),
     ],
 )
-def test_transfers_are_told_apart_by_direction_and_target(
+def test_transfers_differ_by_direction_and_target(
     proc: FakeProc, number: int, target: str, kind: str
 ) -> None:
     proc.process(10)
@@ -349,7 +349,7 @@ def test_threads_that_come_and_go_are_noticed(proc: FakeProc) -> None:
     assert second[12].sample.name == "evil"
 
 
-def test_only_futexes_that_processes_may_share_are_looked_at_again_with_new_mappings() -> None:
+def test_only_futexes_that_may_be_shared_are_resolved_again_with_new_mappings() -> None:
     def waiting(tid: int, operation: int, kind: WaitKind) -> ThreadReading:
         line = b"202 0x7f0000000010 %#x 0x0 0x0 0x0 0x0 0x1 0x2\n" % operation
         sample = ThreadSample(tid, "t", "S", 1, waits_on=WaitedOn(kind, "futex"))

@@ -94,7 +94,7 @@ def test_gpus_are_read_only_if_wanted(proc: FakeProc) -> None:
     assert problem.startswith("GPUs are not shown")
 
 
-def test_nobody_left_is_no_sample(proc: FakeProc) -> None:
+def test_a_job_without_processes_has_no_sample(proc: FakeProc) -> None:
     proc.process(10)
     tree = collector(proc)
     read(tree)
@@ -171,7 +171,9 @@ def test_links_are_kept_until_their_number_moves(proc: FakeProc) -> None:
     assert moved.fds.by_kind == {"pipe": 4, "socket": 16}
 
 
-def test_whoever_leaks_is_read_before_those_who_only_flutter(proc: FakeProc) -> None:
+def test_a_process_with_many_new_descriptors_is_read_before_fluctuating_ones(
+    proc: FakeProc,
+) -> None:
     clock = Clock()
     proc.process(10)
     for pid in range(11, 15):

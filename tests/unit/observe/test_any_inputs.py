@@ -121,7 +121,7 @@ def size_after(fold: Fold, seconds: range) -> int:
     return len(pickle.dumps(fold))
 
 
-def test_the_memory_of_a_job_that_goes_on_for_long_is_bounded() -> None:
+def test_the_memory_of_a_long_job_is_bounded() -> None:
     fold = Fold()
 
     early = size_after(fold, range(1, 800))

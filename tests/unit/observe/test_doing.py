@@ -9,7 +9,7 @@ from .worlds import MAIN
 TORCH = "/opt/x/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
 
 
-def test_a_stack_is_told_by_the_users_own_line_and_what_it_calls() -> None:
+def test_a_stack_is_described_by_the_users_line_and_the_call_in_it() -> None:
     frames = (
         Frame("convert", "/x/site-packages/PIL/Image.py", 804),
         Frame("decode", "/home/u/data.py", 31),
@@ -19,11 +19,11 @@ def test_a_stack_is_told_by_the_users_own_line_and_what_it_calls() -> None:
     assert stack_words(frames) == "data.py:31 decode -> Image.py:804 convert"
 
 
-def test_a_stack_without_a_line_of_the_user_is_told_by_its_top() -> None:
+def test_a_stack_without_a_line_of_the_user_is_described_by_its_top() -> None:
     assert stack_words((Frame("fetch", TORCH, 52),)) == "fetch.py:52 fetch"
 
 
-def test_a_system_call_is_told_by_what_it_waits_on() -> None:
+def test_a_system_call_is_described_by_its_target() -> None:
     waits_on = WaitedOn("pipe-read", "read", ("pipe:[18174]",))
 
     assert wait_words(waits_on) == "reads pipe:[18174]"
@@ -36,13 +36,13 @@ def test_the_hook_knows_better_than_the_stack() -> None:
     assert doing("loader-worker", "S", [thread], load, [], None) == "waits for work"
 
 
-def test_a_stopped_or_dead_process_is_told_by_that() -> None:
+def test_a_stopped_or_exited_process_is_described_by_its_state() -> None:
     assert doing("other", "T", [], None, [], None) == "stopped by a signal"
     assert doing("other", "Z", [], None, [], None).startswith("zombie")
     assert doing("other", "S", [], None, [], Ended(MAIN, 1.0, exit_code=3)) == "ended: exit code 3"
 
 
-def test_without_anything_better_the_state_is_told() -> None:
+def test_without_stack_and_call_the_state_is_shown() -> None:
     assert doing("other", "R", [], None, [], None) == "running"
 
 

@@ -97,7 +97,7 @@ def test_a_receipt_is_late_by_the_clock_also_when_nothing_follows_it() -> None:
     assert [flow.tensors for flow in table.flows()] == [1]
 
 
-def test_what_was_under_way_as_its_senders_hook_came_counts_for_that_sender() -> None:
+def test_a_tensor_in_flight_when_the_hook_is_injected_counts_for_its_sender() -> None:
     table = FlowTable()
     table.add(WORKER_0, event(wire.KNOWN, 2.0, key=7))
     table.add(MAIN, rebuilt(2.1, key=7, size=600))
@@ -109,7 +109,7 @@ def test_what_was_under_way_as_its_senders_hook_came_counts_for_that_sender() ->
     assert (flow.bytes, flow.copied_bytes) == (600, 600)
 
 
-def test_a_buffer_that_both_sides_knew_before_their_hooks_came_is_not_copied() -> None:
+def test_a_buffer_older_than_both_hooks_does_not_count_as_copied() -> None:
     table = FlowTable()
     for process in (MAIN, WORKER_0):
         table.add(process, event(wire.KNOWN, 2.0, key=7))
@@ -156,7 +156,7 @@ def test_rates_are_unknown_at_the_first_look_and_right_at_the_second() -> None:
     assert second.bytes_per_s == 5000.0
 
 
-def test_segments_remembered_are_bounded() -> None:
+def test_the_number_of_known_segments_is_bounded() -> None:
     table = FlowTable()
     for key in range(OPEN_LIMIT + 10):
         table.add(WORKER_0, shared(1.0, key=key))

@@ -127,7 +127,7 @@ def test_a_zombie_is_shown_with_what_it_had_while_it_lived() -> None:
     assert [thread.tid for thread in main.threads] == [MAIN.pid]
 
 
-def test_an_orphan_remembers_its_parent() -> None:
+def test_an_orphan_keeps_its_first_parent() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(tree(2.0, sample(WORKER_0, 2.0, parent=1)))
@@ -278,7 +278,7 @@ def test_what_a_worker_fetches_is_what_it_does() -> None:
     assert worker.doing.startswith("batch 417, 2.8 s")
 
 
-def test_who_fetches_batches_is_a_worker_whatever_its_threads_were_called() -> None:
+def test_a_process_that_fetches_batches_is_a_worker() -> None:
     fold = Fold()
     fold.apply(tree(10.0, sample(MAIN, 10.0), sample(WORKER_0, 10.0, parent=100, role="spawned")))
     fold.apply(part(WORKER_0, 10.1, event(wire.LOADER_FETCH_BEGIN, 10.1, key2=3)))

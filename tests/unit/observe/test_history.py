@@ -122,7 +122,7 @@ def test_what_was_not_read_leaves_no_point() -> None:
     assert keeper.history().of(MAIN, "children")[0].value == 2
 
 
-def test_trends_are_the_last_values_and_empty_for_a_stranger() -> None:
+def test_trends_are_the_last_values_and_empty_for_an_unknown_process() -> None:
     keeper = HistoryKeeper()
     for second in range(100):
         keeper.add(tree(float(second), sample(MAIN, float(second), fds=second)), (), {})

@@ -35,7 +35,7 @@ def test_a_hook_that_is_silent_for_a_moment_again_and_again_leaves_no_line() -> 
     assert log.told() == [(1.0, "ready")]
 
 
-def test_a_silence_that_lasts_is_told_with_the_moment_it_began() -> None:
+def test_a_lasting_silence_is_logged_with_its_beginning() -> None:
     log = Log()
     log.hear(1.0, "ready")
     log.hear(2.0, "silent", "no answer")
@@ -46,7 +46,7 @@ def test_a_silence_that_lasts_is_told_with_the_moment_it_began() -> None:
     assert log.told() == [(1.0, "ready"), (2.0, "silent: no answer"), (9.5, "ready")]
 
 
-def test_a_hook_whose_introduction_was_late_is_told_to_be_ready() -> None:
+def test_a_hook_with_a_late_hello_is_logged_as_ready() -> None:
     log = Log()
     log.hear(1.0, "silent", "no hello")
     log.hear(1.1, "ready")
@@ -54,7 +54,7 @@ def test_a_hook_whose_introduction_was_late_is_told_to_be_ready() -> None:
     assert log.told() == [(1.1, "ready")]
 
 
-def test_a_hook_that_goes_during_a_silence_is_told_to_be_gone() -> None:
+def test_a_hook_that_exits_during_a_silence_is_logged_as_gone() -> None:
     log = Log()
     log.hear(1.0, "ready")
     log.hear(2.0, "silent", "no answer")

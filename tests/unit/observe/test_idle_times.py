@@ -32,17 +32,17 @@ def test_a_wait_lasts_as_long_as_it_is_for_the_same() -> None:
     assert waited(SLEEP, SLEEP, SLEEP, SEMAPHORE, SEMAPHORE).waits_s == 1.0
 
 
-def test_a_wait_that_was_not_seen_for_a_moment_goes_on() -> None:
+def test_a_wait_missing_in_one_sample_continues() -> None:
     assert waited(PIPE, LOCK, None, PIPE).waits_s == 3.0
 
 
-def test_who_runs_or_waits_for_a_lock_of_its_own_waits_for_nothing_else() -> None:
+def test_a_thread_that_runs_or_waits_for_a_private_lock_has_no_other_wait() -> None:
     assert waited(PIPE, None).waits_s is None
     assert waited(PIPE, PIPE, state="R").waits_s is None
     assert waited(LOCK, LOCK).waits_s is None
 
 
-def test_looks_from_outside_are_remembered_and_those_of_a_hook_are_not() -> None:
+def test_stops_by_py_spy_are_in_the_history_and_stacks_of_a_hook_are_not() -> None:
     fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0)))
     fold.apply(StacksTaken(MAIN, 1.2, "hook"))
@@ -69,7 +69,7 @@ def test_cuda_tensors_that_are_not_released_are_remembered_as_the_hook_counts_th
     assert [(point.at_s, point.value) for point in line] == [(2.0, 3), (4.0, 9)]
 
 
-def test_the_quiet_time_goes_on_while_a_reading_is_carried_over() -> None:
+def test_the_idle_time_continues_while_a_sample_is_carried_over() -> None:
     fold = Fold()
     thread = ThreadSample(100, "python", "S", 9, waits_on=PIPE)
     quiet = []

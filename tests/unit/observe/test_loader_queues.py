@@ -89,7 +89,7 @@ def test_snapshots_say_it_of_each_worker_and_not_of_one_without_a_hook() -> None
     assert found[WORKER_1] is None
 
 
-def test_a_worker_whose_hook_came_late_is_known_by_the_list_of_its_loader() -> None:
+def test_a_worker_with_a_late_hook_is_known_by_the_list_of_its_loader() -> None:
     fold, other = Fold(), LOADER + 1
     fold.apply(job(1.0))
     given = handed(0, 0, 1.1), event(wire.LOADER_PUT_INDEX, 1.1, key=other, key2=0, aux=9)

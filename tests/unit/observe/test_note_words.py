@@ -13,7 +13,7 @@ def test_a_fork_names_the_threads_that_were_alive() -> None:
     assert note_words("fork", data) == "fork: 3 threads alive; pre, log; torch uses 2"
 
 
-def test_many_storages_are_told_with_the_way_to_them() -> None:
+def test_a_note_of_many_storages_has_their_path() -> None:
     data = {"storages": 300, "path": "._args[1].samples", "object": "SpawnProcess"}
 
     assert note_words("many-storages", data) == (
@@ -27,13 +27,13 @@ def test_a_birth_names_the_child_and_what_it_runs() -> None:
     assert note_words("birth", data).startswith("birth: Process-4; process 7; by fork; train.work")
 
 
-def test_generators_are_told_by_their_states() -> None:
+def test_a_note_of_generators_has_their_states() -> None:
     data = {"worker_id": 0, "dataset": "Images", "hashes": {"random": "1a2b", "numpy.random": "3c"}}
 
     assert note_words("generators", data) == "generators: of Images; random 1a2b, numpy.random 3c"
 
 
-def test_the_stack_that_initialised_cuda_is_told_from_the_innermost_call() -> None:
+def test_a_note_of_cuda_has_the_stack_innermost_call_first() -> None:
     frames = [["_lazy_init", "/x/torch/cuda/__init__.py", 9], ["main", "/home/a/train.py", 12]]
 
     assert note_words("cuda-init", {"frames": frames, "tid": 3}) == (
@@ -41,7 +41,7 @@ def test_the_stack_that_initialised_cuda_is_told_from_the_innermost_call() -> No
     )
 
 
-def test_any_other_note_is_told_by_the_fields_that_say_most() -> None:
+def test_another_note_has_its_general_fields() -> None:
     data = {"type": "ValueError", "text": "too [bold]many", "where": "main", "tid": 4}
 
     assert note_words("exception", data).startswith("exception: main; ValueError; too ")

@@ -35,7 +35,7 @@ def told(words: PostMortem) -> tuple[list[int], list[str]]:
     return records, [each.data["text"] for each in inputs if isinstance(each, HookNote)]
 
 
-def test_a_process_nobody_listened_to_tells_everything_after_its_death(folder: Path) -> None:
+def test_all_events_of_an_unconnected_process_are_read_after_its_exit(folder: Path) -> None:
     inputs: list[Input] = list(last_words(folder).of(END))
 
     assert [type(each) for each in inputs] == [HookSlice, HookNote, HookNote, HookStatus]
@@ -43,7 +43,7 @@ def test_a_process_nobody_listened_to_tells_everything_after_its_death(folder: P
     assert inputs[-1] == HookStatus(DEAD, END.at_s, "gone", inputs[-1].reason)  # type: ignore[union-attr]
 
 
-def test_only_what_was_not_heard_is_told(folder: Path) -> None:
+def test_only_events_not_received_before_are_reported(folder: Path) -> None:
     words = last_words(folder)
     (whole, *_) = last_words(folder).of(END)
     assert isinstance(whole, HookSlice)
@@ -92,7 +92,7 @@ def test_a_file_of_noise_says_nothing(tmp_path: Path) -> None:
     assert told(last_words(tmp_path)) == ([], [])
 
 
-def test_what_was_told_once_is_forgotten(folder: Path) -> None:
+def test_events_reported_after_an_exit_are_forgotten(folder: Path) -> None:
     words = last_words(folder)
     words.received(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
 

@@ -30,7 +30,7 @@ def test_a_numbered_note_is_new_once(numbers: list[int]) -> None:
     ]
 
 
-def test_notes_without_a_number_are_told_apart_by_time_and_content() -> None:
+def test_notes_without_a_number_differ_by_time_and_content() -> None:
     received = ReceivedNotes()
     assert [received.add(note(None, 5, text)) for text in "aba"] == [True, True, False]
     assert received.add(note(None, 6, "a"))

@@ -50,7 +50,7 @@ def test_a_process_at_rest_has_used_no_cpu_up_to_the_last_reading() -> None:
     assert still == [None, 1.0, 2.0, 3.0]
 
 
-def test_a_series_goes_on_while_a_process_rests() -> None:
+def test_a_series_continues_while_a_process_is_idle() -> None:
     fold = Watched()
     fold.at(1.0, worker(1.0))
     at_rest = worker(2.0)

@@ -37,7 +37,7 @@ def joined(table: SegmentTable, reading: Sequence[ProcSample]) -> tuple[Segment,
     return table.join(reading, {101: MAIN}, {})
 
 
-def test_of_two_that_hold_a_file_the_one_who_could_examine_it_tells_its_size() -> None:
+def test_the_size_of_a_segment_comes_from_a_process_that_could_read_it() -> None:
     held = {101: (segment_use(5),), 102: (segment_use(5, allocated=4096),)}
 
     (found,) = joined(SegmentTable(), samples(dict(held)))
@@ -113,7 +113,7 @@ def test_files_of_which_nothing_has_changed_are_the_same_objects_at_the_next_rea
     assert [segment in map(id, first) for segment in map(id, moved)] == [False, True]
 
 
-def test_a_line_of_code_that_is_told_later_is_shown() -> None:
+def test_a_call_site_reported_later_is_shown() -> None:
     table, held = SegmentTable(), samples({101: (segment_use(1),)})
     before = table.join(held, {}, {})
     site = {before[0].segment: "train.py:3"}

@@ -49,7 +49,7 @@ def standing(*seconds: float, ticks: int = 5) -> list[Snapshot]:
     return out
 
 
-def test_each_process_is_looked_at_once_when_it_is_new() -> None:
+def test_stacks_of_each_new_process_are_taken_once() -> None:
     first, second = standing(1.0, 2.0)
     plan = Plan()
 
@@ -65,7 +65,7 @@ def test_a_process_that_is_not_to_be_touched_has_its_first_look_later() -> None:
     assert plan.due(second) == [MAIN]
 
 
-def test_a_process_that_begins_to_stand_still_is_looked_at_once_more_and_then_rarely() -> None:
+def test_stacks_of_a_process_that_stops_are_taken_once_more_and_then_rarely() -> None:
     plan = Plan()
     times = [float(second) for second in range(1, 61)]
 
@@ -92,7 +92,7 @@ def pausing(*pauses: int) -> list[tuple[float, str]]:
     return [(when, "main" if each == MAIN else "worker") for when, each in looked]
 
 
-def test_a_main_that_pauses_as_it_always_does_stands_no_more_still_than_before() -> None:
+def test_a_root_with_its_usual_pauses_has_not_stopped() -> None:
     looked = pausing(*[5] * 20)
 
     assert looked[:2] == [(1.0, "main"), (1.0, "worker")]
@@ -100,7 +100,7 @@ def test_a_main_that_pauses_as_it_always_does_stands_no_more_still_than_before()
     assert looked[2:] == [(11.0, "main"), (31.0, "main"), (71.0, "main")]
 
 
-def test_a_main_that_pauses_for_longer_than_it_is_used_to_stands_still() -> None:
+def test_a_root_with_a_longer_pause_than_usual_has_stopped() -> None:
     looked = pausing(*[5] * 20, 40)
 
     late = [(when, who) for when, who in looked if when > 100.0]
@@ -149,7 +149,7 @@ def test_stacks_that_the_user_requests_are_due_at_once_and_count_for_the_plan() 
     assert plan.due(seen[1]) == []
 
 
-def test_many_new_processes_are_looked_at_over_several_ticks() -> None:
+def test_stacks_of_many_new_processes_are_taken_over_several_readings() -> None:
     fold = Fold()
     many = [
         replace(sample(ProcessId(200 + n, n), 1.0, parent=100), is_python=True) for n in range(20)
@@ -171,7 +171,7 @@ def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
     assert Plan().due(fold.snapshot()) == []
 
 
-def test_an_idle_worker_of_a_job_that_moves_is_not_looked_at_again() -> None:
+def test_stacks_of_an_idle_worker_are_not_taken_while_the_job_makes_progress() -> None:
     fold, plan, looked = Fold(), Plan(), []
     for second in range(1, 60):
         at_s = float(second)
@@ -200,17 +200,17 @@ def working(*courses: tuple[int, int], until_s: int = 400) -> list[float]:
     return looked
 
 
-def test_a_root_that_goes_on_as_it_did_is_looked_at_ever_more_rarely() -> None:
+def test_stacks_of_an_unchanged_root_are_taken_at_growing_intervals() -> None:
     assert working() == [1.0, 11.0, 31.0, 71.0, 151.0, 311.0]
     assert ROOT_S == 10.0
     assert ROOT_LIMIT_S == 160.0
 
 
-def test_a_root_that_has_begun_something_new_is_looked_at_soon() -> None:
+def test_stacks_of_a_root_that_has_changed_are_taken_soon() -> None:
     assert working((200, 3), until_s=250) == [1.0, 11.0, 31.0, 71.0, 151.0, 200.0, 220.0]
 
 
-def test_a_root_one_of_whose_threads_works_unseen_is_looked_at_soon() -> None:
+def test_stacks_of_a_root_with_a_busy_thread_without_stack_are_taken_soon() -> None:
     fold, plan, looked = Fold(), Plan(), []
     for second in range(1, 200):
         at_s = float(second)
@@ -226,7 +226,7 @@ def test_a_root_one_of_whose_threads_works_unseen_is_looked_at_soon() -> None:
     assert looked[:5] == [1.0, 11.0, 31.0, 71.0, 121.0]
 
 
-def test_a_root_that_rests_is_looked_at_though_its_reading_is_old() -> None:
+def test_stacks_of_an_idle_root_with_an_old_sample_are_taken() -> None:
     fold, plan, looked = Fold(), Plan(), []
     for second in range(1, 9):
         read_at_s = float(min(second, 4))
@@ -284,7 +284,7 @@ def looks_at(plan: Plan, snapshots: list[Snapshot]) -> list[float]:
     ]
 
 
-def test_a_spawned_child_is_looked_at_again_while_it_is_young() -> None:
+def test_stacks_of_a_young_spawned_child_are_taken_again() -> None:
     seconds = [float(second) for second in range(1, 61)]
 
     times = looks_at(Plan(), young("spawn", *seconds))

@@ -7,7 +7,7 @@ from mpwatch.observe.state.hook_state import HookRecord
 from .worlds import MAIN, WORKER_0
 
 
-def test_what_hooks_take_is_told_per_second_over_those_that_were_there_before() -> None:
+def test_the_cost_of_hooks_is_a_rate_over_hooks_known_before() -> None:
     rate = Rate()
     assert rate.of(1.0, {MAIN: 100}) is None
     assert rate.of(3.0, {MAIN: 500, WORKER_0: 9000}) == 200.0

@@ -73,7 +73,7 @@ def test_a_change_without_the_tree_before_it_is_left_out() -> None:
     assert decoder.not_understood == 0
 
 
-def test_a_process_born_between_two_trees_is_whole() -> None:
+def test_a_process_started_between_two_readings_is_complete() -> None:
     before, after = tree(1000.0, processes=(MAIN,)), tree(1001.0, processes=(MAIN, WORKER))
 
     assert there_and_back(before, after)[1] == after

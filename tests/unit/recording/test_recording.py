@@ -84,7 +84,7 @@ def test_what_was_recorded_is_read(path: Path, clock: Clock) -> None:
     assert list(read_recording(str(path))) == inputs
 
 
-def test_the_header_says_who_what_and_when(path: Path, clock: Clock) -> None:
+def test_the_header_has_process_command_and_time(path: Path, clock: Clock) -> None:
     record(path, clock, []).close()
 
     with Recording(str(path)) as recording:
@@ -288,7 +288,7 @@ def test_a_disk_that_is_full_at_the_end_costs_the_end(path: Path, clock: Clock) 
     assert len(read) + writer.lost == 41
 
 
-def test_an_input_json_cannot_hold_is_counted_and_the_rest_goes_on(
+def test_an_input_that_is_not_json_is_counted_and_the_rest_is_recorded(
     path: Path, clock: Clock
 ) -> None:
     writer = record(path, clock, [tree(START_S)])

@@ -93,7 +93,7 @@ def test_seeking_goes_there_and_back(paused: ReplaySource, screen: Screen) -> No
     assert screen.wait(lambda position: position.at_s == 0.0).at_s == START_S
 
 
-def test_seeking_beyond_the_end_stands_at_the_end(paused: ReplaySource, screen: Screen) -> None:
+def test_seeking_beyond_the_end_stops_at_the_end(paused: ReplaySource, screen: Screen) -> None:
     paused.ask(Seek(1e9))
 
     shown = screen.wait(lambda position: position.at_s >= position.length_s)
@@ -187,7 +187,7 @@ def test_a_source_that_never_started_can_be_stopped(recorded: Recorded) -> None:
     ReplaySource(recorded(job(2))).stop()
 
 
-def test_an_error_while_seeking_is_shown_and_seeking_goes_on(
+def test_an_error_while_seeking_is_shown_and_seeking_still_works(
     paused: ReplaySource, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = Timeline.approach

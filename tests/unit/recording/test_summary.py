@@ -75,7 +75,9 @@ def test_what_held_when_its_process_died_still_holds(
     assert (finding.rule, finding.resolved_s) == ("odd", None)
 
 
-def test_what_still_holds_is_told_once(recorded: Recorded, rule: Callable[[When], None]) -> None:
+def test_a_lasting_finding_is_reported_once(
+    recorded: Recorded, rule: Callable[[When], None]
+) -> None:
     rule(lambda _: MAIN)
 
     (finding,) = replay_to_end(recorded(seconds(10))).findings

@@ -136,7 +136,7 @@ def test_kept_folds_are_thinned_when_they_take_too_much(
             assert tight.snapshot() == roomy.snapshot()
 
 
-def test_it_stops_early_when_told_and_goes_on_from_there(recorded: Recorded) -> None:
+def test_it_stops_early_on_request_and_continues_from_there(recorded: Recorded) -> None:
     with tape_of(recorded(job(50))) as tape:
         assert not tape.advance(40.0, lambda: True)
         assert tape.at_s < 2.0

@@ -143,7 +143,7 @@ def test_what_the_hook_hears_is_named(rule: str, entry: LogEntry) -> None:
 @pytest.mark.parametrize("rule", sorted(CHECKS))
 def test_an_ordinary_log_says_nothing(rule: str) -> None:
     entries = (
-        log("born", 100, "worker 0 200 was born"),
+        log("started", 100, "worker 0 200 was started"),
         log("ended", 100, "main ended: too many fds"),
         log("exception", 100, "StopIteration"),
         log("fork", 100, "fork"),
