@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.names import full_name
-from mpwatch.diagnose.analysis.idle_time import stands
+from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, age_s
@@ -247,7 +247,7 @@ def _may_still_receive(index: Index, process: Process) -> bool:
         and other.sample.state != "Z"
         and (age := age_s(snapshot, other)) is not None
         and age < YOUNG_S
-        and not stands(other, index, YOUNG_QUIET_S)
+        and not is_stalled(other, index, YOUNG_QUIET_S)
         for other in snapshot.living()
     )
 
