@@ -6,6 +6,7 @@ The ways that are not faults: `cache` fills up and stays, `sawtooth` collects an
 import argparse
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -80,10 +81,12 @@ def threads(seconds: float) -> None:
 def children(seconds: float) -> None:
     """A helper process for each task, and none ends."""
     kept: list[subprocess.Popen[bytes]] = []
-    kept.extend(subprocess.Popen(["sleep", "300"]) for step in steps(seconds) if step % 6 == 0)
-    for each in kept:
-        each.kill()
-        each.wait()
+    try:
+        kept.extend(subprocess.Popen(["sleep", "300"]) for step in steps(seconds) if step % 6 == 0)
+    finally:
+        for each in kept:
+            each.kill()
+            each.wait()
 
 
 def consume(queue: "multiprocessing.Queue[bytes]") -> None:
@@ -160,5 +163,7 @@ if __name__ == "__main__":
     parser.add_argument("way", choices=WAYS)
     parser.add_argument("--seconds", type=float, default=120.0)
     options = parser.parse_args()
+    # So that children end with it: multiprocessing terminates its own when the interpreter exits.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     WAYS[options.way](options.seconds)
     sys.exit(0)

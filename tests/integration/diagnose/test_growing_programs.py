@@ -64,6 +64,7 @@ def test_what_grows_is_named_with_what_it_consists_of(
     row = rows[way].result()
 
     assert not row.problem
+    assert not row.left
     assert not row.missed
     assert not row.alarms, row.findings
     finding = row.findings[RULE]
@@ -79,4 +80,5 @@ def test_a_cache_that_fills_and_what_is_cleared_are_not_told(
     row = rows[way].result()
 
     assert not row.problem
+    assert not row.left
     assert row.findings == {}
