@@ -53,6 +53,8 @@ def check(index: Index) -> Iterator[Finding]:
     Where all ranks are in the same collective and none moves, that is told as well.
     """
     for ranks in rank_groups(index):
+        if not any(stands(rank, index) for rank in ranks):
+            continue
         places = {rank.process: place_of(rank, index) for rank in ranks}
         inside = [rank for rank in ranks if places[rank.process] is not None]
         late = [rank for rank in ranks if places[rank.process] is None]
