@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import family_head
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -86,7 +86,8 @@ def joining_for_s(ranks: Sequence[Process]) -> float:
     )
 
 
-def rank_groups(index: Index) -> Iterator[tuple[Process, ...]]:
+@derived
+def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
     """Living ranks with a common parent, by number, where any of them may be in a collective.
 
     Of a group there may be one left.
@@ -94,10 +95,12 @@ def rank_groups(index: Index) -> Iterator[tuple[Process, ...]]:
     Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
     being siblings, and by what they call.
     """
+    found = []
     for family in _families(index):
         members = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
         if any(in_collective(p) or is_in_backward(p) for p in members):
-            yield members
+            found.append(members)
+    return tuple(found)
 
 
 class Joining(NamedTuple):

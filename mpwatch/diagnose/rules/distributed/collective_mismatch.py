@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.collectives import ONE_SHAPE, Recorded, number_of, unfinished
-from mpwatch.diagnose.analysis.idle_time import STALLED_S, quiet_s
+from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.rank_exits import (
@@ -29,13 +29,12 @@ def check(index: Index) -> Iterator[Finding]:
     it where another rank is in no collective: those of several groups may all wait for that one.
     """
     for ranks in rank_groups(index):
-        waits = {rank.process: quiet_s(rank, index) for rank in ranks}
-        if any((wait or 0.0) < STALLED_S for wait in waits.values()):
+        if not are_stalled(ranks, index):
             continue
         places = [place_of(rank, index) for rank in ranks]
         if any(place is None for place in places):
             continue
-        since_s = min(wait or 0.0 for wait in waits.values())
+        since_s = min(quiet_s(rank, index) or 0.0 for rank in ranks)
         groups: defaultdict[str, list[Process]] = defaultdict(list)
         told_apart = _told_apart(ranks, [f"{place}" for place in places])
         for rank, place in zip(ranks, told_apart, strict=True):

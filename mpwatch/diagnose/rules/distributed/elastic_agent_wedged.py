@@ -16,7 +16,7 @@ WEDGED_S = 30.0
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each launcher that stands after a failure, with a rank in state D."""
+    """Yield a finding for each launcher that is stalled after a failure, with a rank in state D."""
     for launcher in of_role(index.snapshot, "launcher", "main"):
         ranks = [
             p

@@ -27,7 +27,7 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "rank-stuck-in-collective"
-ALL_STAND_S = 20.0
+ALL_STALLED_S = 20.0
 """Where most of them are elsewhere: so long none of those may have moved either."""
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
@@ -53,12 +53,14 @@ def check(index: Index) -> Iterator[Finding]:
     Where all ranks are in the same collective and none moves, that is told as well.
     """
     for ranks in rank_groups(index):
+        if not any(is_stalled(rank, index) for rank in ranks):
+            continue
         places = {rank.process: place_of(rank, index) for rank in ranks}
         inside = [rank for rank in ranks if places[rank.process] is not None]
         late = [rank for rank in ranks if places[rank.process] is None]
         if not all(map(has_stacks, late)):
             continue
-        if len(inside) < len(late) and not _all_stand(late, index):
+        if len(inside) < len(late) and not _are_all_stalled(late, index):
             continue
         waits = [quiet for rank in inside if (quiet := quiet_s(rank, index)) is not None]
         if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
@@ -86,9 +88,9 @@ def _joining(index: Index) -> Iterator[Finding]:
             yield replace(told, severity=severity)
 
 
-def _all_stand(late: Sequence[Process], index: Index) -> bool:
+def _are_all_stalled(late: Sequence[Process], index: Index) -> bool:
     """Whether those that are elsewhere have not moved for long either."""
-    return all(is_stalled(rank, index, ALL_STAND_S) for rank in late)
+    return all(is_stalled(rank, index, ALL_STALLED_S) for rank in late)
 
 
 def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
