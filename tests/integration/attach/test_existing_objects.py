@@ -51,7 +51,10 @@ class Observed:
 
 
 def role(process: Process | None) -> str:
-    return "gone" if process is None else process.label
+    if process is None:
+        return "gone"
+    # Its label has what it runs as well, once that is known.
+    return "spawned" if process.role == "spawned" else process.label
 
 
 Totals = dict[tuple[str, str], tuple[int, int, int]]
