@@ -14,11 +14,11 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.demo.catalogue import obstacle, scenarios
+from tests.integration import on_demand
 from tests.integration.demo.schedule import trials
 from tests.integration.demo.signals import SIGNALS
 from tests.integration.demo.trial import LONGEST_S, Case, Row, cases, run
 
-ON_DEMAND = "MPWATCH_ALL_DEMOS"
 SETTLE_S = 3.0
 """How long a program is watched on after it was named: what is said wrongly often comes later."""
 HEALTHY_S = 12.0
@@ -65,7 +65,7 @@ pytestmark = [
 def is_left_out(name: str) -> bool:
     """Whether a program runs on demand only."""
     is_rare = name.startswith("mended: ") and name not in NEIGHBOURS
-    return (name in LONG or is_rare) and not os.environ.get(ON_DEMAND)
+    return (name in LONG or is_rare) and not on_demand.IS_SET
 
 
 def seconds_for(case: Case) -> float:
@@ -74,7 +74,7 @@ def seconds_for(case: Case) -> float:
         return LONGEST_S  # a slow machine is given its time: what is named early is not waited for
     if not case.never:
         return HEALTHY_S
-    return case.watch_s if os.environ.get(ON_DEMAND) else NEIGHBOUR_S
+    return case.watch_s if on_demand.IS_SET else NEIGHBOUR_S
 
 
 def trial_in(env: dict[str, str]) -> Callable[[Case], Row]:
@@ -114,7 +114,7 @@ def test_a_program_shows_is_named_and_leaves_nothing(
     if name in CANNOT:
         pytest.skip(CANNOT[name])
     if is_left_out(name):
-        pytest.skip(f"takes its time, or the machine for itself: set {ON_DEMAND}=1")
+        pytest.skip("takes its time, or the machine for itself: set MPWATCH_ALL_DEMOS=1")
 
     row = rows[name].result()
 

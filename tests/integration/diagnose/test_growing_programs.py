@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import on_demand
 from tests.integration.demo.trial import Case, Row, run
 
 pytestmark = [
@@ -35,6 +36,7 @@ SAYS = {
 }
 """What the title and the evidence have to contain."""
 HEALTHY = ("cache", "sawtooth")
+USUAL = ("pipes", "memory", "shm")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,8 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
     with ThreadPoolExecutor(len(SAYS) + len(HEALTHY)) as pool:
-        yield {way: pool.submit(_watched, way, folder) for way in (*SAYS, *HEALTHY)}
+        ways = (*(SAYS if on_demand.IS_SET else USUAL), *HEALTHY)
+        yield {way: pool.submit(_watched, way, folder) for way in ways}
 
 
 def _watched(way: str, folder: Path) -> Row:
@@ -57,7 +60,7 @@ def _watched(way: str, folder: Path) -> Row:
     return run(case, settle_s=3.0 if expected else None, env=env)
 
 
-@pytest.mark.parametrize("way", SAYS)
+@pytest.mark.parametrize("way", on_demand.cases(SAYS, USUAL))
 def test_what_grows_is_named_with_what_it_consists_of(
     rows: dict[str, Future[Row]], way: str
 ) -> None:

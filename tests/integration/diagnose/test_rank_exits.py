@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import PROGRAMS, Program, Start
+from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -51,6 +52,7 @@ def test_the_rank_that_returned_first_is_named_and_not_its_victim(start: Start) 
     assert any("Connection closed by peer" in each for each in first["evidence"])
 
 
+@ON_DEMAND
 def test_the_rank_with_an_error_of_its_own_is_named(start: Start) -> None:
     first, *_ = ending(start, "raises", hook=True)
 
@@ -58,6 +60,7 @@ def test_the_rank_with_an_error_of_its_own_is_named(start: Start) -> None:
     assert any("a label out of range" in each for each in first["evidence"]), first["evidence"]
 
 
+@ON_DEMAND
 @pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
 def test_a_rank_that_is_aborted_for_the_size_of_a_tensor_is_no_crash(
     start: Start, hook: bool

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import PROGRAMS, Program, Start
+from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -40,7 +41,9 @@ def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Progra
     return job
 
 
-@pytest.mark.parametrize("launcher", ["", "--torchrun"], ids=["spawn", "torchrun"])
+@pytest.mark.parametrize(
+    "launcher", [pytest.param("", marks=ON_DEMAND), "--torchrun"], ids=["spawn", "torchrun"]
+)
 def test_a_collective_against_a_backward_pass_is_named_from_outside(
     start: Start, launcher: str
 ) -> None:
@@ -54,9 +57,19 @@ def test_a_collective_against_a_backward_pass_is_named_from_outside(
 @pytest.mark.parametrize(
     ("way", "words", "record"),
     [
-        ("backward", "1 in all_gather", "all_gather of Float [[1]], unfinished"),
+        pytest.param(
+            "backward",
+            "1 in all_gather",
+            "all_gather of Float [[1]], unfinished",
+            marks=ON_DEMAND,
+        ),
         ("operations", "1 in all_reduce", "all_reduce of Float [[7]], unfinished"),
-        ("groups", "1 in barrier of group 1", "of group 0 (default_pg): barrier, unfinished"),
+        pytest.param(
+            "groups",
+            "1 in barrier of group 1",
+            "of group 0 (default_pg): barrier, unfinished",
+            marks=ON_DEMAND,
+        ),
     ],
 )
 def test_the_hook_adds_what_torch_has_recorded(
@@ -78,7 +91,9 @@ def test_the_rank_that_writes_a_checkpoint_is_the_one_that_is_missing(start: Sta
     assert "checkpoint" in first["cause"]
 
 
-@pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
+@pytest.mark.parametrize(
+    "hook", [False, pytest.param(True, marks=ON_DEMAND)], ids=["outside", "hook"]
+)
 def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
     start: Start, hook: bool
 ) -> None:
@@ -87,6 +102,7 @@ def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
     assert [each for each in findings(job) if each["severity"] != "info"] == []
 
 
+@ON_DEMAND
 def test_ranks_of_two_groups_that_do_not_move_are_told_from_outside(start: Start) -> None:
     job = apart(start, "groups", "--torchrun")
 

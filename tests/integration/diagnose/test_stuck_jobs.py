@@ -16,6 +16,7 @@ import pytest
 
 from mpwatch.cli.failures import EXIT_INTERRUPTED
 from tests.conftest import Start
+from tests.integration import on_demand
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -35,6 +36,8 @@ STUCK = {
     "thread_lock_twice": ("no-progress", "a lock or condition of its own process", "update"),
 }
 """The rule, what it says, and a line that it names."""
+USUAL = ("crossed_locks", "exit_with_unread_queue", "flock_outside", "socket_outside")
+USUAL_HEALTHY = ("idle_pool", "served")
 HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "served")
 
 
@@ -49,7 +52,7 @@ def findings(pid: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("case", STUCK)
+@pytest.mark.parametrize("case", on_demand.cases(STUCK, USUAL))
 def test_a_job_that_stands_still_is_named(start: Start, case: str) -> None:
     rule, words, place = STUCK[case]
     job = start("stuck_jobs.py", case)
@@ -63,7 +66,7 @@ def test_a_job_that_stands_still_is_named(start: Start, case: str) -> None:
     assert place in f"{told} {found[0]['advice']}"
 
 
-@pytest.mark.parametrize("case", HEALTHY)
+@pytest.mark.parametrize("case", on_demand.cases(HEALTHY, USUAL_HEALTHY))
 def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.conftest import Program, Start
+from tests.integration.on_demand import ON_DEMAND
 from tests.programs.healthy_variants import command
 
 pytestmark = pytest.mark.slow
@@ -27,10 +28,6 @@ LOADED = (
     "dataloader spawn persistent",
     "buffers sent back",
     "pinned",
-)
-ON_DEMAND = "MPWATCH_ALL_DEMOS"
-NEEDS_THE_MACHINE = pytest.mark.skipif(
-    not os.environ.get(ON_DEMAND), reason=f"takes the machine for minutes: set {ON_DEMAND}=1"
 )
 WITH_GDB = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
 RANKS = ("ddp mp.spawn", "ddp torchrun", "hogwild", "pool")
@@ -78,7 +75,7 @@ def load() -> Iterator[None]:
         each.wait()
 
 
-@NEEDS_THE_MACHINE
+@ON_DEMAND
 @pytest.mark.usefixtures("load")
 @pytest.mark.parametrize("names", [LOADED, RANKS], ids=["loaders", "ranks"])
 @pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])

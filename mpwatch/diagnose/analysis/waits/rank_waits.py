@@ -100,8 +100,10 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
         )
     if what == STORE:
         return "Another rank has to set it, one on another machine or one that waits here as well."
-    if not what.startswith(OTHERS) or what.removeprefix(OTHERS) not in JOINS:
+    if not what.startswith(OTHERS):
         return None
+    if what.removeprefix(OTHERS) not in JOINS:
+        return "Every rank of its group has to take part; none of the others is seen here."
     here = sum(joining_call(rank) is not None for rank in ranks)
     total = world_size(process)
     if total is None:

@@ -112,11 +112,11 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "Ordinary waiting.")
-    if edge.kind == "futex":
-        return _end_of_futex(around.index, process, words)
     ranks = conclusion(process, edge.what, around.ranks)
     if ranks is not None:
         return WaitEnd("unknown", words, ranks)
+    if edge.kind == "futex":
+        return _end_of_futex(around.index, process, words)
     if edge.kind == "child":
         return WaitEnd("progress", words, "The child is no longer there.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
