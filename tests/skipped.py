@@ -38,7 +38,7 @@ REMEDIES = (
     ("pyproject.toml pins", "the pinned versions: pip install -e '.[test]'"),
     ("GPU", "an NVIDIA GPU"),
     ("state D", "a device that holds a process in state D"),
-    ("fixed in torch", "a torch that is no longer supported"),
+    ("fixed in ", "a torch that is no longer supported"),
     ("native threads of its own", "a library with native threads (OpenCV)"),
 )
 """Part of the reason that a test gives for being skipped, and what makes it run."""
