@@ -171,9 +171,13 @@ def weight(is_passed_on: bool = False) -> None:
     # Its thread has something to do first, once.
     while session.wrapper_ns is None or type(session).version is None:
         time.sleep(0.01)
+    # Until then it has copies of the notes that it writes to a disk.
+    size, path = -1, str(session.notes.path)
+    while size != (size := os.path.getsize(path)):
+        time.sleep(0.5)
     gc.collect()
     ring = wire.HEADER_BYTES + wire.DEFAULT_SLOTS * wire.RECORD_BYTES
-    # The least of a second: meanwhile its thread has copies of what it writes to a disk.
+    # The least of a second: meanwhile its thread has copies of the ring that it writes there.
     say("bytes", ring + min(_traced_bytes_soon() for _ in range(20)))
 
 
