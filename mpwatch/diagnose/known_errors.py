@@ -210,7 +210,9 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         summary="writes to a tensor that it has put on a queue: the receiver sees the change",
         cause=(
             "put() does not copy: sender and receiver use the same memory. A later write changes "
-            "what the receiver reads; a write during the transfer may arrive in part."
+            "what the receiver reads; a write during the transfer may arrive in part. If the "
+            "tensor was not in shared memory before, a write while the queue's feeder thread moves "
+            "it there goes to freed memory, and may crash the process."
         ),
         advice=(
             "Put a copy, queue.put(tensor.clone()), which costs that copy; or use a ring of "

@@ -27,7 +27,9 @@ def main():
     until_s = time.monotonic() + seconds
     queue = mp.Queue(maxsize=4)
     mp.Process(target=consume, args=(queue,), daemon=True).start()
-    values = torch.zeros(1000)
+    # In shared memory from the start: a write while the queue's feeder thread moves a tensor there
+    # goes to freed memory (torch 2.13), and may crash this program before it shows its failure.
+    values = torch.zeros(1000).share_memory_()
     step = 0
     while time.monotonic() < until_s:
         step += 1

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mpwatch.demo.catalogue import Scenario, command, obstacle, scenarios
+from mpwatch.diagnose.consequences import ONLY_ALONE
 from tests.integration.demo.program import READY_S, Program, started
 from tests.integration.demo.signals import Signal
 from tests.programs import healthy_variants
@@ -58,7 +59,8 @@ class Row:
     alarms: set[str] = field(default_factory=set)
     """Rules found, as a warning or worse, that are not true of it."""
     remarks: set[str] = field(default_factory=set)
-    """The same, but below a warning, or shown as an effect of what is true."""
+    """The same, but below a warning, shown as an effect of what is true, or general findings about
+    a program that does fail."""
     findings: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     is_shown: bool | None = None
@@ -223,7 +225,9 @@ def judge(row: Row, said: dict[str, Any]) -> None:
             row.told = (said["at_s"], finding["eta_s"])
     elif rule not in row.case.also:
         is_effect = finding["effect_of"] in (*row.case.expected, *row.case.also)
-        is_remark = is_effect or finding["severity"] == "info"
+        # What fails may be said to stand still before its cause is certain.
+        is_early = bool(row.case.expected) and rule in ONLY_ALONE
+        is_remark = is_effect or is_early or finding["severity"] == "info"
         is_remark = is_remark and rule not in row.case.never
         (row.remarks if is_remark else row.alarms).add(rule)
     row.remarks -= row.alarms
