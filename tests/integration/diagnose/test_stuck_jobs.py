@@ -74,6 +74,7 @@ def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     assert findings(job.pid) == []
 
 
+@on_demand.ON_DEMAND
 def test_ctrl_c_ends_the_watch_with_the_report_and_its_own_exit_code(start: Start) -> None:
     job = start("stuck_jobs.py", "sleeping_worker")
     job.wait_for("ready")
