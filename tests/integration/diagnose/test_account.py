@@ -57,7 +57,8 @@ def scheduled(pid: int) -> tuple[float, float, float]:
     return time.monotonic(), int(run_ns) / 1e9, int(ready_ns) / 1e9
 
 
-@pytest.mark.parametrize("hook", ["--no-hook", pytest.param("--hook", marks=ON_DEMAND)])
+@ON_DEMAND
+@pytest.mark.parametrize("hook", ["--no-hook", "--hook"])
 def test_main_of_a_slow_loader_waits_for_batches(start: Start, hook: str) -> None:
     job = start("account_of_time.py", "loader")
     job.wait_for("ready")
