@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 from mpwatch.attach import bootstrap_code
 from mpwatch.attach.results import Answer, Refused
-from mpwatch.attach.target import Target, read_stat
+from mpwatch.attach.target import Target
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -319,7 +320,7 @@ def _sweep(parent: int, proc: str) -> None:
         if not name.startswith(PREFIX) or not (pid.isdigit() and ticks.isdigit()):
             continue
         try:
-            _, _, start_ticks = read_stat(int(pid), proc)
+            start_ticks = stat_of(int(pid), proc).start_ticks
         except OSError:
             start_ticks = -1
         if start_ticks != int(ticks):

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from mpwatch.attach.results import Refused
-from mpwatch.attach.target import age_s, read_stat
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -74,7 +74,7 @@ def _age_s(pid: int, proc: str) -> float:
 
 def _subtree(pid: int, proc: str) -> tuple[ProcSample, ...]:
     with contextlib.suppress(OSError, Refused):
-        tree = TreeCollector(ProcessId(pid, read_stat(pid, proc)[2]), proc=proc).collect(_CHEAP)
+        tree = TreeCollector(stat_of(pid, proc).process, proc=proc).collect(_CHEAP)
         if tree is not None:
             return tree.processes
     return ()

@@ -95,7 +95,7 @@ def test_directories_of_dead_processes_are_swept_and_others_stay(proc: str, tmp_
         (runtime / name).mkdir()
         (runtime / name / "payload").touch()
     (tmp_path / PROC / "78").mkdir()
-    (tmp_path / PROC / "78" / "stat").write_text("78 (python) S" + " 0" * 18 + " 9 0")
+    (tmp_path / PROC / "78" / "stat").write_text("78 (python) S" + " 0" * 18 + " 9 0 0")
     create(proc, replace(TARGET, shares_pids=True))
     assert sorted(p.name for p in runtime.iterdir()) == ["attach-5-7", "attach-78-9"]
 
