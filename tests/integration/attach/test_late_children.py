@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.inject import inject
-from mpwatch.attach.inject_tree import detach_tree, inject_tree
-from mpwatch.attach.late_children import late_children
+from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId

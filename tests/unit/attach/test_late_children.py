@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpwatch.attach.late_children import MIN_AGE_S, late_children
+from mpwatch.attach.inject_tree import MIN_AGE_S, late_children
 from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.ids import ProcessId
 

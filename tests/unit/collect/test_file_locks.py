@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.process.file_locks import holder_for
+from mpwatch.collect.process.syscall_waits import holder_for
 from mpwatch.model.samples import LockHolder
 
 TABLE = b"""\

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from mpwatch.model.commands import TakeStacks
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import (
     FOCUS_HOOKED_S,
     FOCUS_LIMIT_S,

@@ -10,13 +10,13 @@ from itertools import pairwise
 import pytest
 
 from mpwatch.collect.job.reader import ReadRequest
-from mpwatch.model.commands import TakeStacks
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Injection
 from mpwatch.observe.sources.observer import Observer, Plan
+from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
 
 from .worlds import MAIN, WORKER_0, sample, tree

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId, SegmentUse
 from mpwatch.model.samples import ProcSample
-from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment
 from mpwatch.observe.state import segments
 from mpwatch.observe.state.segments import SegmentTable

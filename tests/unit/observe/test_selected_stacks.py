@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.model.commands import TakeStacks
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import (
     AGAIN_S,
     FIRST_PER_READING,

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mpwatch.model.events import HookNote, Input
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, FdSample, TreeSample
-from mpwatch.model.segments import SegmentUse
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder
 from tests.unit.recording.inputs import INPUTS
 from tests.unit.recording.trees import MAIN, WORKER, tree

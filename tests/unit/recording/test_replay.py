@@ -8,7 +8,11 @@ from threading import Condition
 
 import pytest
 
-from mpwatch.model.commands import (
+from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.observe.recording.file import NotARecording
+from mpwatch.observe.recording.timeline import Timeline
+from mpwatch.observe.sources.replay import ReplaySource
+from mpwatch.observe.sources.source import (
     Follow,
     Pause,
     Seek,
@@ -18,10 +22,6 @@ from mpwatch.model.commands import (
     Step,
     TakeStacks,
 )
-from mpwatch.model.snapshot import Playback, Snapshot
-from mpwatch.observe.recording.file import NotARecording
-from mpwatch.observe.recording.timeline import Timeline
-from mpwatch.observe.sources.replay import ReplaySource
 from tests.unit.recording.conftest import Recorded
 from tests.unit.recording.test_timeline import job
 from tests.unit.recording.trees import START_S

@@ -11,7 +11,7 @@ it is a program that the target's owner controls, and mpwatch runs no such progr
 
 The file is a marshalled dict, in a version of the format that every supported Python reads:
 
-- `text`, `code`: the program of `payload`, as source and marshalled;
+- `text`, `code`: the program of `program`, as source and marshalled;
 - `magic`: the interpreter that the code is compiled for; empty if it is not compiled;
 - `modules`: (path, whether it is a package, source or code) by dotted name within the package; the
   package itself has the empty name; marshalled if compiled;
@@ -31,6 +31,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
+import mpwatch
 from mpwatch.hook import strip_docs, wire
 
 _FORMAT = 2
@@ -42,7 +43,7 @@ NOT_IN_IT = ("run.py", "startup/__init__.py", "startup/sitecustomize.py")
 
 def installed() -> str:
     """The hook's package in this installation."""
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
+    return os.path.join(os.path.dirname(mpwatch.__file__), "hook")
 
 
 def payload_for(version: tuple[int, int] | None, action: str, directory: str, name: str) -> bytes:
@@ -86,8 +87,8 @@ def _compiled_program() -> bytes:
 
 @functools.lru_cache(maxsize=1)
 def _text() -> str:
-    """The source of `payload`."""
-    with open(os.path.join(os.path.dirname(__file__), "payload.py"), encoding="utf-8") as file:
+    """The source of `program`."""
+    with open(os.path.join(os.path.dirname(__file__), "program.py"), encoding="utf-8") as file:
         return file.read()
 
 

@@ -7,10 +7,15 @@ from signal import Signals
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
+    has_group,
+    in_collective,
+    is_in_backward,
+)
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
-from mpwatch.diagnose.analysis.ranks import BACKWARD, has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.stack_patterns import collective_of
 from mpwatch.diagnose.known_errors import contains
 from mpwatch.model.ids import ProcessId

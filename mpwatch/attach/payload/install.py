@@ -15,8 +15,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from mpwatch.attach import compiled_payload, exchange_dir
-from mpwatch.attach.compiled_payload import installed
+from mpwatch.attach.payload import compiled_payload, exchange_dir
+from mpwatch.attach.payload.compiled_payload import installed
 from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mpwatch.attach import bootstrap_code
+from mpwatch.attach.payload import bootstrap_code
 from mpwatch.attach.results import Answer, Refused
 from mpwatch.attach.target import Target
 from mpwatch.collect.process.procfs import stat_of
