@@ -21,7 +21,7 @@ from mpwatch.observe.state.fold import Fold
 from mpwatch.report.json import snapshot_json
 from tests.conftest import Start
 from tests.tui.scripted import ScriptedSource
-from tests.unit.recording.trees import MAIN, START_S, tree
+from tests.unit.observe.recording.trees import MAIN, START_S, tree
 
 DEADLINE_S = 30.0
 SLEEPER = "import signal; print('ready'); signal.pause()"
