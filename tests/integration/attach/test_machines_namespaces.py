@@ -12,8 +12,9 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.target import read_stat, read_target
+from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Start
 
@@ -74,7 +75,7 @@ def inner(start: Start, tmp_path: Path) -> ProcessId:
         del os.environ["INNER"]
     (unshared,) = children(running.pid)
     (pid,) = children(unshared)
-    return ProcessId(pid, read_stat(pid)[2])
+    return stat_of(pid).process
 
 
 def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: ProcessId) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
@@ -18,7 +19,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
-from mpwatch.diagnose.analysis.waits.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread

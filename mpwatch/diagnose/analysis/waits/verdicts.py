@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.names import full_name
+from mpwatch.diagnose.analysis.distributed.rank_waits import conclusion
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -26,7 +27,6 @@ from mpwatch.diagnose.analysis.waits.edges import (
     is_busy,
     semaphore_users,
 )
-from mpwatch.diagnose.analysis.waits.rank_waits import conclusion
 from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from mpwatch.diagnose.analysis.collectives import ONE_SHAPE, Recorded, number_of, unfinished
-from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.rank_exits import (
+from mpwatch.diagnose.analysis.distributed.collectives import (
+    ONE_SHAPE,
+    Recorded,
+    number_of,
+    unfinished,
+)
+from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     last_place,
     ranks_beside,
 )
-from mpwatch.diagnose.analysis.ranks import (
+from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     NEW_GROUP,
     called_at,
@@ -22,6 +24,9 @@ from mpwatch.diagnose.analysis.ranks import (
     place_of,
     rank_groups,
 )
+from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text

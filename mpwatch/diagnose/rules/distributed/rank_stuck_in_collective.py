@@ -6,12 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.collectives import recorded
-from mpwatch.diagnose.analysis.exits import death_of
-from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
-from mpwatch.diagnose.analysis.ranks import (
+from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
+from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     called_from,
     has_joined,
@@ -20,9 +17,12 @@ from mpwatch.diagnose.analysis.ranks import (
     place_of,
     rank_groups,
 )
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.rank_waits import world_size
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text

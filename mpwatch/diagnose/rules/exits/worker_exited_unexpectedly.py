@@ -10,6 +10,12 @@ from typing import Any
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis import signals
+from mpwatch.diagnose.analysis.distributed.rank_exits import (
+    Left,
+    exception_of,
+    failed_for_a_peer,
+    left_before,
+)
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
     ParentFate,
@@ -27,12 +33,6 @@ from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
     family_head,
-)
-from mpwatch.diagnose.analysis.rank_exits import (
-    Left,
-    exception_of,
-    failed_for_a_peer,
-    left_before,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.known_errors import contains, evidence_of

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
 
+from mpwatch.diagnose.analysis.distributed.rank_exits import aborted_in_collective
 from mpwatch.diagnose.analysis.exits import CRASH_SIGNALS, ended_python, last_seen
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
-from mpwatch.diagnose.analysis.rank_exits import aborted_in_collective
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended

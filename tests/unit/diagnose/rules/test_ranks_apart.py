@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process
