@@ -122,12 +122,9 @@ def parent_waiting(index: Index, process: Process) -> tuple[str, ...]:
     if head is None or head.is_gone:
         return ()
     for chain in wait_graph(index).chains:
-        first = chain.links[0]
-        if first.process == head.process and chain.verdict == "dead-end":
-            thread = main_thread(head)
-            frame = user_frame(thread.stack) if thread is not None else None
-            at = "" if frame is None else f" at {frame_words(frame)}"
-            return (f"{called(head)} {first.words}{at}, and no living process can end that wait",)
+        if chain.links[-1].process == head.process and chain.verdict == "dead-end":
+            # Its last link names the line as well.
+            return (f"{called(head)} {chain.links[-1].words}: no living process can end that wait",)
     return ()
 
 
