@@ -62,8 +62,14 @@ def rank_wait(
     # The rank that hosts the store polls until all ranks have joined.
     has_port = "MASTER_PORT" in process.sample.environment
     if call is not None and (is_at_store or wait.kind == "timer" or not has_port):
-        # A rank past the call may be waited for by other ranks of its group, or by none.
-        late = [r for r in others if joining_call(r) != call and _collective(r) is None]
+        # A rank past init_process_group may be waited for by other ranks of its group, or by none.
+        # new_group ends for all at once: a rank in another collective has not called it.
+        is_first = call == JOINS[0]
+        late = [
+            rank
+            for rank in others
+            if joining_call(rank) != call and not (is_first and _collective(rank))
+        ]
         return f"{OTHERS}{call}", _ids(late)
     if not is_at_store:
         return None

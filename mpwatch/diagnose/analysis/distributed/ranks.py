@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import family_head
@@ -44,10 +44,16 @@ def is_in_backward(process: Process) -> bool:
 
 
 BACKWARD = "the backward pass"
+NEW_GROUP = "new_group"
+"""Makes a process group; all ranks of the default group have to call it."""
+_CALLERS = 3
 
 
 def place_of(rank: Process, index: Index) -> str | None:
     """The collective a rank is in; the backward pass, if it has been stalled in it."""
+    thread = main_thread(rank)
+    if thread is not None and calls(own_frames(thread.stack), f"distributed_c10d.py:{NEW_GROUP}"):
+        return NEW_GROUP
     name = in_collective(rank)
     if name is None and is_in_backward(rank) and is_stalled(rank, index):
         return BACKWARD
@@ -59,6 +65,15 @@ def called_at(rank: Process) -> str:
     thread = main_thread(rank)
     frame = user_frame(thread.stack) if thread is not None else None
     return "" if frame is None else frame_words(frame)
+
+
+def called_from(rank: Process) -> str:
+    """`called_at` and its callers in the user's code: what calls a collective may be a wrapper."""
+    thread = main_thread(rank)
+    if thread is None:
+        return ""
+    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
 def is_joining(process: Process) -> bool:
