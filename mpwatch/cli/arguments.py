@@ -49,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_recording(commands)
     _add_detach(commands)
     _add_clean(commands)
+    _add_nodes(commands)
     return parser
 
 
@@ -207,6 +208,57 @@ def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--yes", action="store_true", help="remove them; without this they are only listed"
     )
     clean.set_defaults(command=("mpwatch.cli.maintain", "clean"))
+
+
+def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    node = commands.add_parser(
+        "node",
+        help="the agent on a node, which `--job` starts",
+        description="Send the state of the jobs of this machine to standard output, in frames, and "
+        "answer requests from standard input; ends with it. Started by `--job SPEC`.",
+    )
+    node.add_argument("--stdio", action="store_true", required=True, help="the only way to connect")
+    node.add_argument(
+        "--job-pids", type=_pids, default=(), metavar="PID,PID", help="the roots of the job here"
+    )
+    _add_match(node)
+    node.add_argument(
+        "--part",
+        type=_part,
+        default=(0, 1),
+        metavar="I/N",
+        help="only part I (from 0) of N parts of the jobs here",
+    )
+    node.set_defaults(command=("mpwatch.cli.nodes", "node"))
+
+
+def _add_match(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--match",
+        type=_variable,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only processes with this variable in their environment, and the job around them",
+    )
+
+
+def _pids(text: str) -> tuple[int, ...]:
+    return tuple(_pid(part) for part in text.split(","))
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign or not name.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _part(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with I from 0 to N - 1")
+    return int(index), int(count)
 
 
 def _add_json(parser: argparse.ArgumentParser, words: str = "print JSON only") -> None:
