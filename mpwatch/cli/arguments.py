@@ -122,7 +122,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     ps.set_defaults(command=("mpwatch.cli.inspect", "ps"))
 
     dump = commands.add_parser("dump", help="print the whole process tree once")
-    dump.add_argument("pid", type=_pid, metavar="PID")
+    dump.add_argument("pid", type=_pid, nargs="?", metavar="PID")
+    _add_job(dump)
     dump.add_argument("--no-stacks", action="store_true", help="without stacks")
     dump.add_argument("--native", action="store_true", help="with native frames (slower)")
     dump.add_argument("--locals", action="store_true", help="with local variables")
@@ -131,7 +132,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     dump.set_defaults(command=("mpwatch.cli.inspect", "dump"))
 
     diagnose = commands.add_parser("diagnose", help="print findings: evidence, cause and fix")
-    diagnose.add_argument("subject", metavar="PID|FILE")
+    diagnose.add_argument("subject", nargs="?", metavar="PID|FILE")
+    _add_job(diagnose)
     diagnose.add_argument(
         "--for",
         dest="seconds",
@@ -230,6 +232,26 @@ def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="only part I (from 0) of N parts of the jobs here",
     )
     node.set_defaults(command=("mpwatch.cli.nodes", "node"))
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--job",
+        metavar="SPEC",
+        help="a job on several machines: local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, "
+        "k8s:[NAMESPACE/]POD,POD",
+    )
+    _add_agent(parser)
+
+
+def _add_agent(parser: argparse.ArgumentParser) -> None:
+    _add_match(parser)
+    parser.add_argument(
+        "--agent",
+        default="",
+        metavar="COMMAND",
+        help="the command of mpwatch on the nodes: 'python3 /shared/mpwatch.pyz'",
+    )
 
 
 def _add_match(parser: argparse.ArgumentParser) -> None:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from mpwatch.cli.failures import Failure
+from mpwatch.cli.failures import (
+    EXIT_FINDINGS,
+    EXIT_INTERRUPTED,
+    EXIT_NO_SUCH_PROCESS,
+    Failure,
+)
+from mpwatch.cli.inspect import MOVED_S, STALLED_S, WATCHED_S
+from mpwatch.cli.targets import exiting_on_signals
+from mpwatch.cli.terminal import Progress, text_style
+from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
+    from mpwatch.nodes.across import PlacedRank
+    from mpwatch.nodes.head import Head, NodeView
+    from mpwatch.nodes.launchers.launch import Launch
     from mpwatch.nodes.messages import Ask
 
 
@@ -61,3 +76,199 @@ def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
         each if each.mode == "ended" else look_once(each.root, options) or each
         for each in snapshots
     ]
+
+
+# --- reports of a whole job ----------------------------------------------------------------------
+
+ANSWER_S = 120.0
+"""How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
+for each process."""
+STEP_S = 0.1
+UNCERTAIN_S = 12.0
+"""So long is watched at least while a rank does not use the cpu: on a loaded machine it takes some
+seconds until it is known since when."""
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """Print all nodes of a job once."""
+    with _connected(arguments) as (head, progress):
+        views = _watch(head, progress, lambda _seconds: head.is_settled, None)
+        options = {
+            "stacks": not arguments.no_stacks,
+            "native": arguments.native,
+            "locals": arguments.locals,
+        }
+        documents, problems = _ask_all(head, progress, "dump", options)
+    _print(views, arguments, documents, problems)
+    return 0
+
+
+def diagnose(arguments: argparse.Namespace) -> int:
+    """Watch all nodes of a job for a while and print the findings."""
+    from mpwatch.nodes.across import job_findings
+
+    watch = _JobWatch(arguments.seconds)
+    is_interrupted = False
+    with _connected(arguments) as (head, progress):
+        try:
+            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.limit_s)
+        except KeyboardInterrupt:
+            is_interrupted, views = True, head.views()
+        documents, problems = _ask_all(head, progress, "diagnose", {})
+    _print(views, arguments, documents, problems)
+    if is_interrupted:
+        return EXIT_INTERRUPTED
+    if arguments.fail_on == "never":
+        return 0
+    found = [each.severity for each in job_findings(views)]
+    for view in views:
+        rows = view.summary.findings if view.summary is not None else ()
+        found += [Severity[row.severity.upper()] for row in rows if row.severity in _WORDS]
+    threshold = Severity[arguments.fail_on.upper()]
+    return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
+
+
+_WORDS = frozenset(severity.word for severity in Severity)
+
+
+class _JobWatch:
+    """Says how long to watch: as for one machine, see `mpwatch.cli.inspect.DiagnosisWatch`."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.limit_s = STALLED_S if seconds is None else seconds
+        self._is_fixed = seconds is not None
+        self._settled_s: float | None = None
+
+    def is_enough(self, head: Head, seconds: float) -> bool:
+        """Whether the watch ends; `seconds` is its length so far."""
+        from mpwatch.nodes.across import STANDSTILLS, PlacedRank, job_findings
+
+        if not head.is_settled:
+            return False
+        if self._settled_s is None:
+            self._settled_s = seconds
+        watched_s = seconds - self._settled_s
+        if watched_s >= self.limit_s:
+            return True
+        if self._is_fixed or watched_s < WATCHED_S:
+            return False
+        views = head.views()
+        found = job_findings(views)
+        if any(each.rule in STANDSTILLS and each.severity > Severity.INFO for each in found):
+            return True
+        ranks = [
+            PlacedRank(view, row)
+            for view in views
+            for row in (view.summary.ranks if view.summary is not None else ())
+        ]
+        if watched_s < UNCERTAIN_S and not all(map(_is_moving, ranks)):
+            return False
+        return not any(each.quiet_s >= MOVED_S for each in ranks)
+
+
+def _is_moving(rank: PlacedRank) -> bool:
+    """Whether a rank computes or has ended: of one that sleeps, some seconds tell nothing."""
+    return rank.row.is_ended or rank.row.state == "running" or rank.is_working
+
+
+@contextlib.contextmanager
+def _connected(arguments: argparse.Namespace) -> Iterator[tuple[Head, Progress]]:
+    """The head of the job, with its agents being started; ended when the command ends."""
+    from mpwatch.nodes.head import Head
+
+    head = Head(job_launches(arguments.job, arguments))
+    with exiting_on_signals(), Progress(f"reading {arguments.job}") as progress:
+        try:
+            yield head, progress
+        finally:
+            head.close()
+
+
+def job_launches(spec: str, arguments: argparse.Namespace) -> list[Launch]:
+    """The nodes of a job.
+
+    Raises:
+        Failure: SPEC names no job, or its engine is absent or does not know the job.
+    """
+    from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
+    from mpwatch.nodes.launchers.spec import launches
+
+    try:
+        return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
+    except CannotLaunch as error:
+        raise Failure(str(error), error.fix) from None
+
+
+def _watch(
+    head: Head, progress: Progress, is_enough: Callable[[float], bool], limit_s: float | None
+) -> tuple[NodeView, ...]:
+    """Receive until it is enough, for at most the time that a node may take to start and more.
+
+    Returns:
+        The nodes as they were then.
+
+    Raises:
+        Failure: No node can be read.
+    """
+    from mpwatch.nodes.head import START_S
+
+    began_s = time.monotonic()
+    end_s = began_s + START_S + (limit_s or 0.0)
+    while not is_enough(time.monotonic() - began_s) and time.monotonic() < end_s:
+        head.step(STEP_S)
+        views = head.views()
+        states = Counter(view.state for view in views)
+        progress.show(", ".join(f"{count} {state}" for state, count in states.items()))
+        if len(views) == states["failed"]:
+            first = views[0]
+            sentence = f"No node of the job can be read; {first.name}: {first.problem}"
+            raise Failure(sentence, "", EXIT_NO_SUCH_PROCESS)
+    return head.views()
+
+
+def _ask_all(
+    head: Head, progress: Progress, what: str, options: Mapping[str, bool]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The answers of all live nodes by name, and why others have not answered."""
+    requests = {
+        view.name: head.ask(view.name, what, **options)
+        for view in head.views()
+        if view.state in ("live", "silent")
+    }
+    documents: dict[str, dict[str, Any]] = {}
+    problems: dict[str, str] = {}
+    end_s = time.monotonic() + ANSWER_S
+    while len(documents) + len(problems) < len(requests):
+        head.step(STEP_S)
+        progress.show(f"{len(documents)} of {len(requests)} nodes have answered")
+        for name, request in requests.items():
+            answer = head.answer(request)
+            if answer is not None and answer.document is not None:
+                documents[name] = answer.document
+            elif answer is not None:
+                problems[name] = answer.problem
+            elif time.monotonic() > end_s and name not in documents:
+                problems[name] = f"It did not answer within {ANSWER_S:.0f} s."
+    return documents, problems
+
+
+def _print(
+    views: Sequence[NodeView],
+    arguments: argparse.Namespace,
+    documents: Mapping[str, dict[str, Any]],
+    problems: Mapping[str, str],
+) -> None:
+    from mpwatch.nodes.across import job_findings
+    from mpwatch.nodes.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
+    from mpwatch.nodes.report import job_json, job_text
+    from mpwatch.report.json import text_of
+
+    findings = job_findings(views)
+    if arguments.json:
+        empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
+        document = job_json(
+            views, documents, findings, wall_s=time.time(), problems=problems, empty=empty
+        )
+        print(text_of(document))
+    else:
+        print(job_text(views, findings, style=text_style()))

@@ -15,6 +15,32 @@ from mpwatch.report.json import diagnose_json, finding_json, process_json, snaps
 
 Document: TypeAlias = dict[str, Any]
 
+_EMPTY: Document = {
+    "roots": [],
+    "host": None,
+    "processes": [],
+    "findings": [],
+    "waits": {"chains": [], "edges": []},
+    "problems": [],
+}
+EMPTY_DUMP: Document = {
+    **_EMPTY,
+    "segments": [],
+    "gpus": [],
+    "flows": [],
+    "loaders": [],
+    "mode": None,
+}
+"""The dump of a node of which nothing is known."""
+EMPTY_DIAGNOSIS: Document = {
+    **_EMPTY,
+    "ended": [],
+    "last_words": [],
+    "together": [],
+    "account": None,
+}
+"""The diagnosis of a node of which nothing is known."""
+
 IDENTITIES: Mapping[str, str] = {"segments": "id", "gpus": "index"}
 """Lists of which two jobs of one node may have the same entry, with the key that identifies it."""
 LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
@@ -26,12 +52,13 @@ LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
 
 def node_dump(snapshots: Sequence[Snapshot], *, with_stacks: bool) -> Document:
     """All jobs of a node; see `mpwatch.report.json.snapshot_json`."""
-    return _merged([snapshot_json(each, with_stacks=with_stacks) for each in snapshots])
+    documents = [snapshot_json(each, with_stacks=with_stacks) for each in snapshots]
+    return {**EMPTY_DUMP, **_merged(documents)}
 
 
 def node_diagnosis(snapshots: Sequence[Snapshot]) -> Document:
     """The findings of a node; see `mpwatch.report.json.diagnose_json`."""
-    return _merged([diagnose_json(each) for each in snapshots])
+    return {**EMPTY_DIAGNOSIS, **_merged([diagnose_json(each) for each in snapshots])}
 
 
 def process_document(snapshots: Sequence[Snapshot], pid: int) -> Document | None:

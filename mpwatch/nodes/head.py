@@ -82,12 +82,6 @@ class NodeView:
     """Half of the shortest round trip: the offset is known to that much."""
     received_bytes: int = 0
 
-    def age_s(self, at_s: float | None) -> float | None:
-        """Seconds since a time of the node's monotonic clock."""
-        if at_s is None or self.summary is None:
-            return None
-        return max(0.0, self.summary.at_s - at_s) + (self.last_seen_s or 0.0)
-
 
 class Head:
     """The agents of a job."""
