@@ -21,6 +21,19 @@ hook = "ask", "always" or "never" in the section [attach] of ~/.config/mpwatch/c
 the question for every session. Nothing is injected with --readonly or --inline unless
 --hook is given, and never into processes that have MPWATCH_DISABLE=1 in their environment."""
 
+_JOB = """\
+Open the dashboard on a job that runs on several machines: nodes, ranks, processes.
+An agent, `mpwatch node --stdio`, runs on each node while the dashboard is open. It opens
+no port and injects nothing, and ends with the dashboard.
+
+SPEC names the job:
+  ssh:HOST,HOST            hosts, by your own ssh and without questions
+  ssh:@HOSTFILE            the first word of each line
+  slurm:JOBID              one srun step in the job's allocation for each node;
+                           slurm: alone inside an allocation
+  k8s:[NAMESPACE/]POD,POD  kubectl exec; LABEL=VALUE in place of pods
+  local:N                  N agents that share the jobs of this machine"""
+
 _EPILOG = """\
 exit codes: 0 fine, 1 findings at or above --fail-on, 2 usage, 3 no such process,
             4 not permitted, 5 not a Python process, 130 interrupted"""
@@ -213,6 +226,16 @@ def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    job = commands.add_parser(
+        "job",
+        help="open the dashboard on a job on several machines",
+        description=_JOB,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    job.add_argument("job", metavar="SPEC")
+    _add_agent(job)
+    job.set_defaults(command=("mpwatch.cli.nodes", "job"))
+
     node = commands.add_parser(
         "node",
         help="the agent on a node, which `--job` starts",

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mpwatch.cli.dashboards import need_terminal
 from mpwatch.cli.failures import (
     EXIT_FINDINGS,
     EXIT_INTERRUPTED,
@@ -76,6 +77,20 @@ def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
         each if each.mode == "ended" else look_once(each.root, options) or each
         for each in snapshots
     ]
+
+
+def job(arguments: argparse.Namespace) -> int:
+    """Open the dashboard on a job on several machines."""
+    launches = job_launches(arguments.job, arguments)
+    need_terminal(f"mpwatch dump --job {arguments.job}")
+    from mpwatch.nodes.job_source import LiveJobSource
+    from mpwatch.tui.job_app import run_job
+
+    source = LiveJobSource(arguments.job, launches)
+    try:
+        return run_job(source, arguments.job)
+    finally:
+        source.stop()
 
 
 # --- reports of a whole job ----------------------------------------------------------------------
