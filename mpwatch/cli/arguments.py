@@ -152,7 +152,7 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
         dest="seconds",
         type=_seconds,
         metavar="SECONDS",
-        help="observe for this long first (default 5; up to 35 while a process makes no progress)",
+        help="observe for this long first (default: until a critical finding is known, 5 to 35)",
     )
     diagnose.add_argument(
         "--fail-on",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, Failure, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.describe.findings import unresolved
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
@@ -152,18 +152,19 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
         yield Check("attach log", "ok", f"{number} of {len(lines)}", line)
 
 
-WATCHED_S = 5.0
-"""How long a job is watched that makes progress."""
-STALLED_S = 35.0
-"""How long a job is watched at most while something stands still: a little longer than the pause
-that is usual for a job of which nothing else is known (`rules.hangs.no_progress`)."""
+LEAST_S = 5.0
+"""How long a job is watched whose failure is known at once."""
+LONGEST_S = 35.0
+"""How long a job is watched at most: a little longer than the pause after which a job of which
+nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
+differ from a warm-up (`diagnose.analysis.growing`)."""
 
 
 class DiagnosisWatch:
     """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
 
-    With a time given by the user, that time. Otherwise `WATCHED_S`, and longer while a process
-    makes no progress that others wait for, until a critical finding says why or `STALLED_S` passed.
+    With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
+    at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
     """
 
     def __init__(
@@ -179,12 +180,11 @@ class DiagnosisWatch:
             show: Shows what is waited for.
             clock: Monotonic seconds.
         """
-        self.limit_s = STALLED_S if seconds is None else seconds
+        self.limit_s = LONGEST_S if seconds is None else seconds
         self._is_fixed = seconds is not None
         self._show = show
         self._clock = clock
         self._started_s = clock()
-        self._stalled: str | None = None
         self._is_certain = False
         self.last: Snapshot | None = None
         """The job at its last reading."""
@@ -192,20 +192,25 @@ class DiagnosisWatch:
     def has_read(self, snapshot: Snapshot) -> None:
         """Take note of a reading of the job."""
         self.last = snapshot
-        self._stalled = stalled_words(snapshot)
-        self._is_certain = any(
-            finding.severity is Severity.CRITICAL for finding in unresolved(snapshot)
-        )
+        findings = unresolved(snapshot)
+        self._is_certain = any(finding.severity is Severity.CRITICAL for finding in findings)
         words = f"{len(snapshot.living())} processes"
-        if self._stalled is not None and not self._is_fixed:
-            words = f"{self._stalled}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
+        if not self._is_fixed:
+            known = stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
+            words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
         self._show(words)
 
     def is_enough(self) -> bool:
         """Whether the watch ends now, before its limit."""
-        if self._is_fixed or self._clock() - self._started_s < WATCHED_S:
+        if self._is_fixed or self._clock() - self._started_s < LEAST_S:
             return False
-        return self._stalled is None or self._is_certain
+        return self._is_certain
+
+
+def _count_of(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "no finding yet"
+    return "1 finding so far" if len(findings) == 1 else f"{len(findings)} findings so far"
 
 
 MOVED_S = 3.0

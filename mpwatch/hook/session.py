@@ -451,7 +451,9 @@ class Session:
 
     def work(self) -> None:
         """Do the jobs of the thread."""
-        while self.jobs:
+        count = len(self.jobs)  # what a job adds is for the next turn
+        while self.jobs and count:
+            count -= 1
             job = self.jobs.pop(0)
             try:
                 job()
@@ -509,7 +511,15 @@ class Session:
     def _measure_overhead(self, wrapper_ns: Callable[[System], int]) -> None:
         self.wrapper_ns = wrapper_ns(self.system)
         checks.unload("overhead")
-        # The class in this check is freed by a garbage collection only. It was loaded while that
-        # was disabled, so this is decided here; otherwise each attach would leave a class behind.
+        self.jobs.append(self._unload_scan)
+
+    def _unload_scan(self) -> None:
+        """Unload the scan of existing objects, which runs once.
+
+        Its class is freed by a garbage collection only. While collections are disabled, as they are
+        until the injection is over, each attach would leave a class behind: this waits for them.
+        """
         if gc.isenabled():
             checks.unload("late_attach_scan")
+        else:
+            self.jobs.append(self._unload_scan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -169,16 +170,23 @@ def weight(is_passed_on: bool = False) -> None:
         session.record(wire.QUEUE_PUT, 0)
         session.note("exception", text="x" * 200)
     # Its thread has something to do first, once.
-    while session.wrapper_ns is None or type(session).version is None:
+    while session.jobs or session.wrapper_ns is None or type(session).version is None:
         time.sleep(0.01)
     # Until then it has copies of the notes that it writes to a disk.
-    size, path = -1, str(session.notes.path)
-    while size != (size := os.path.getsize(path)):
+    size = -1
+    while size != (size := _written_bytes(session.notes.path)):
         time.sleep(0.5)
     gc.collect()
     ring = wire.HEADER_BYTES + wire.DEFAULT_SLOTS * wire.RECORD_BYTES
-    # The least of a second: meanwhile its thread has copies of the ring that it writes there.
-    say("bytes", ring + min(_traced_bytes_soon() for _ in range(20)))
+    # The least of five seconds: at times its thread has copies of the ring that it writes there.
+    say("bytes", ring + min(_traced_bytes_soon() for _ in range(100)))
+
+
+def _written_bytes(path: Any) -> int:
+    """The size of a file that another thread replaces now and then."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.getsize(path)
 
 
 def _traced_bytes_soon() -> int:

@@ -37,8 +37,8 @@ NAMES = (
     "shared_parameters",
     "unpicklable",
 )
-_code: dict[str, bytes] = {}
-"""Compressed bytecode of each check."""
+_code = b""
+"""Bytecode of all checks, compressed together: 21 KB, one by one they were 27."""
 _modules: dict[str, ModuleType] = {}
 
 
@@ -67,7 +67,7 @@ def unload(name: str) -> None:
 
 
 def _execute(name: str) -> ModuleType:
-    code = marshal.loads(zlib.decompress(_code[name]))
+    code = marshal.loads(marshal.loads(zlib.decompress(_code))[name])
     module = ModuleType(f"{__name__}.{name}")
     vars(module).update(__package__=__name__, __file__=code.co_filename)
     exec(code, vars(module))
@@ -81,6 +81,8 @@ def _read_all() -> None:
     Raises:
         OSError: A file could not be read.
     """
+    global _code
+    codes: dict[str, bytes] = {}
     for name in NAMES:
         full_name = f"{__name__}.{name}"
         spec = importlib.util.find_spec(full_name)
@@ -89,7 +91,8 @@ def _read_all() -> None:
             raise ImportError(full_name)
         code = strip_docs.without_docstrings(loader.get_code(full_name))
         code = code.replace(co_consts=(None, *code.co_consts[1:]))  # the module's docstring
-        _code[name] = zlib.compress(marshal.dumps(code), 6)
+        codes[name] = marshal.dumps(code)
+    _code = zlib.compress(marshal.dumps(codes), 6)
 
 
 _read_all()

@@ -1,4 +1,4 @@
-"""The collectives that torch's flight recorder holds, without entries as long as they progress.
+"""Process groups, and the collectives of them that torch's flight recorder holds.
 
 torch records each collective of gloo in a ring of 2000 entries, without any variable set
 (`FlightRecorder.hpp`, torch 2.8 to 2.13). Its state of each process group is a few numbers: it is
@@ -16,7 +16,7 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from ..safe.unpatched import System
@@ -33,6 +33,41 @@ TAIL_BYTES = 64 << 10
 _ENTRY = b'{"collective_seq_id":'
 """How each entry begins: the members of an object are sorted by name (nlohmann::json)."""
 _TEXT = 64
+_RANKS_TEXT = 200
+
+
+class ProcessGroups:
+    """The newest process groups of this process, as plain values, and the recorder to read.
+
+    No group is kept: its last reference has to be dropped by the program.
+
+    Args:
+        recorder: `None` if this torch has none.
+    """
+
+    __slots__ = ("_facts", "_recorder")
+
+    def __init__(self, recorder: FlightRecorder | None) -> None:
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._recorder = recorder
+
+    def add(self, name: str, size: int, rank: int, ranks: Iterable[int], backend: str) -> None:
+        """Note a group, on a thread of the program."""
+        self._facts[name[:_TEXT]] = {
+            "size": size,
+            "rank": rank,
+            "ranks": ", ".join(map(str, ranks))[:_RANKS_TEXT],
+            "backend": backend[:_TEXT],
+        }
+        while len(self._facts) > GROUPS:
+            del self._facts[next(iter(self._facts))]
+
+    def show(self) -> dict[str, Any]:
+        """The gauge `collectives`; see `wire`."""
+        groups = dict(self._facts)
+        if self._recorder is None:
+            return {"groups": groups, "error": "this torch has no flight recorder to read"}
+        return {"groups": groups, "states": self._recorder.show()}
 
 
 class FlightRecorder:

@@ -21,58 +21,34 @@ MAKE = "_new_process_group_helper"
 """What `init_process_group` and `new_group` make every group with, torch 2.1 to 2.13."""
 DUMP = "_dump_fr_trace_json"
 """The flight recorder of gloo, torch 2.8 to 2.13."""
-_GROUPS = 16
-_RANKS_TEXT = 200
 
 
-class Groups:
-    """The newest process groups of this process, as plain values, and the recorder to read.
+class _Groups:
+    """Passes the process groups that this process is part of to `checks.flight_recorder`."""
 
-    No group is kept: its last reference has to be dropped by the program.
-    """
+    __slots__ = ("_check", "_session")
 
-    __slots__ = ("_facts", "_reason", "_recorder")
+    def __init__(self, session: Context) -> None:
+        self._session = session
+        self._check: Any = None
 
-    def __init__(self) -> None:
-        self._facts: dict[str, dict[str, Any]] = {}
-        self._recorder: Any = None
-        self._reason = ""
-
-    def add(self, session: Context, name: Any, size: Any, rank: Any, ranks: Any, of: Any) -> None:
-        """Note a group that this process is part of, on a thread of the program."""
+    def add(self, name: Any, size: Any, rank: Any, ranks: Any, of: Any) -> None:
+        """Note a group, on a thread of the program."""
         if type(size) is not int or type(rank) is not int or min(size, rank) < 0:
             return  # of other ranks
+        if self._check is None:
+            dump = getattr(sys.modules.get("torch._C._distributed_c10d"), DUMP, None)
+            check = checks.load("flight_recorder")
+            recorder = None if dump is None else check.FlightRecorder(self._session.system, dump)
+            self._check = check.ProcessGroups(recorder)
         # An empty list stands for all ranks.
-        known = ranks or range(size)
-        self._facts[str(name)[:64]] = {
-            "size": size,
-            "rank": rank,
-            "ranks": ", ".join(map(str, known))[:_RANKS_TEXT],
-            "backend": str(of)[:64],
-        }
-        while len(self._facts) > _GROUPS:
-            del self._facts[next(iter(self._facts))]
-        if self._recorder is None and not self._reason:
-            self._load(session)
-        session.gauges["collectives"] = self.show
-
-    def show(self) -> dict[str, Any]:
-        """The gauge `collectives`; see `wire`."""
-        if self._recorder is None:
-            return {"groups": dict(self._facts), "error": self._reason}
-        return {"groups": dict(self._facts), "states": self._recorder.show()}
-
-    def _load(self, session: Context) -> None:
-        dump = getattr(sys.modules.get("torch._C._distributed_c10d"), DUMP, None)
-        if dump is None:
-            self._reason = f"this torch has no {DUMP}: its flight recorder cannot be read"
-            return
-        self._recorder = checks.load("flight_recorder").FlightRecorder(session.system, dump)
+        self._check.add(str(name), size, rank, ranks or range(size), str(of))
+        self._session.gauges["collectives"] = self._check.show
 
 
 def install(module: ModuleType, session: Context) -> Undo:
     """Follow the process groups that are made, and those that exist."""
-    groups = Groups()
+    groups = _Groups(session)
 
     def wrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
         def _new_process_group_helper(*args: Any, **kwargs: Any) -> Any:
@@ -84,7 +60,7 @@ def install(module: ModuleType, session: Context) -> Undo:
             try:
                 size, rank, ranks, backend, _, *more = args
                 name = more[0] if more else kwargs.get("group_name")
-                groups.add(session, name, size, rank, ranks, backend)
+                groups.add(name, size, rank, ranks, backend)
             except Exception as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
@@ -103,14 +79,14 @@ def install(module: ModuleType, session: Context) -> Undo:
     return undo_both
 
 
-def _add_existing(module: Any, session: Context, groups: Groups) -> None:
+def _add_existing(module: Any, session: Context, groups: _Groups) -> None:
     """Add the groups that were made before the hook was attached."""
     try:
         world = module._world
         for group, (backend, _) in tuple(world.pg_map.items()):
             ranks = world.pg_group_ranks[group]
             name = world.pg_names[group]
-            groups.add(session, name, len(ranks), group.rank(), tuple(ranks), backend)
+            groups.add(name, len(ranks), group.rank(), tuple(ranks), backend)
     except Exception as error:
         if not foreign_exceptions.is_ours(error):
             raise

@@ -38,6 +38,9 @@ class Known(NamedTuple):
     role: Role | None = None
 
 
+_ENDING = ("/multiprocessing/util.py", "/threading.py", "/traceback.py")
+"""Files of functions that `BaseProcess._bootstrap` calls after the target has returned or raised,
+Python 3.10 to 3.15."""
 _KNOWN: Mapping[tuple[str, str], Known] = {
     ("spawn", "_wrap"): Known("rank"),  # torch.multiprocessing.spawn
     ("pool", "worker"): Known("pool worker", "pool-worker"),
@@ -82,7 +85,7 @@ def target_of_stack(frames: Sequence[Frame], script: str) -> Target | None:
     own = [frame for frame in outer[1:] if "/mpwatch/hook/" not in frame.file]
     if own and own[0].function == "run" and own[0].file == library:
         del own[0]
-    if not own or own[0].file == library:
+    if not own or own[0].file == library or own[0].file.endswith(_ENDING):
         return None  # it starts or ends
     frame = own[0]
     file = frame.file.rpartition("/")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.cli.inspect import STALLED_S, WATCHED_S, DiagnosisWatch, stalled_words
+from mpwatch.cli.inspect import LEAST_S, LONGEST_S, DiagnosisWatch, stalled_words
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -51,19 +51,25 @@ class Watched:
         return self.watch.is_enough()
 
 
-def test_a_job_that_makes_progress_is_watched_for_the_default_time() -> None:
+def test_a_job_without_a_finding_is_watched_for_the_longest_time() -> None:
     watched, working = Watched(), job(READS, worker_state="R")
 
-    assert not watched.is_enough(working, WATCHED_S - 1)
-    assert watched.is_enough(working, WATCHED_S)
-    assert watched.shown[-1] == "2 processes"
+    assert not watched.is_enough(working, LONGEST_S - 1)
+    assert watched.watch.limit_s == LONGEST_S
+    assert watched.shown[-1] == ("2 processes, no finding yet; watching up to 35 s, ctrl-c to stop")
 
 
-def test_a_job_that_stands_still_is_watched_for_longer_and_the_user_is_told() -> None:
+def test_a_warning_does_not_end_the_watch() -> None:
+    watched, told = Watched(), Finding("cpu-oversubscription", Severity.WARNING, "s", (), "c", "a")
+
+    assert not watched.is_enough(replace(job(READS, still_s=1.0), findings=(told,)), LEAST_S + 1)
+    assert watched.shown[-1].startswith("2 processes, 1 finding so far; ")
+
+
+def test_the_user_is_told_which_process_makes_no_progress() -> None:
     watched = Watched()
 
-    assert not watched.is_enough(job(READS), WATCHED_S + 1)
-    assert watched.watch.limit_s == STALLED_S
+    assert not watched.is_enough(job(READS), LEAST_S + 1)
     assert watched.shown[-1] == (
         "main has not moved for 4.0 s; watching up to 35 s, ctrl-c to stop"
     )
@@ -72,7 +78,9 @@ def test_a_job_that_stands_still_is_watched_for_longer_and_the_user_is_told() ->
 def test_the_watch_ends_once_the_answer_is_critical() -> None:
     told = Finding("standing-still", Severity.CRITICAL, "s", ("e",), "c", "a")
 
-    assert Watched().is_enough(replace(job(READS), findings=(told,)), WATCHED_S + 1)
+    critical = replace(job(READS), findings=(told,))
+    assert not Watched().is_enough(critical, LEAST_S - 1)
+    assert Watched().is_enough(critical, LEAST_S + 1)
 
 
 def test_a_time_that_the_user_gave_is_kept() -> None:

@@ -9,6 +9,7 @@ from mpwatch.observe.state.targets import target_of_birth, target_of_stack
 
 LIB = "/usr/lib/python3.12/multiprocessing/process.py"
 SITE = "/venv/lib/python3.12/site-packages/"
+UTIL = "/py/multiprocessing/util.py"
 BOOT = [("run", LIB), ("_bootstrap", LIB)]
 
 
@@ -54,6 +55,7 @@ def test_a_report_without_a_target_says_nothing(birth: object) -> None:
         ([("act", "x.py"), *BOOT, ("start", LIB), ("main", "train.py")], "x.act 1"),
         ([("start", LIB), ("act", "x.py"), *BOOT], "x.act 1"),
         ([("start", "/x/mpwatch/hook/points/process_exit.py"), *BOOT], None),
+        ([("wait", "/py/threading.py"), ("_exit_function", UTIL), BOOT[-1]], None),
         (BOOT, None),
         ([("main", "train.py")], None),
         ([("_worker_loop", SITE + "torch/utils/data/_utils/worker.py"), *BOOT], None),
