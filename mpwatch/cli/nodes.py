@@ -18,14 +18,13 @@ from mpwatch.cli.failures import (
     EXIT_NO_SUCH_PROCESS,
     Failure,
 )
-from mpwatch.cli.inspect import MOVED_S, STALLED_S, WATCHED_S
+from mpwatch.cli.inspect import LEAST_S, LONGEST_S
 from mpwatch.cli.targets import exiting_on_signals
 from mpwatch.cli.terminal import Progress, text_style
 from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
-    from mpwatch.nodes.across import PlacedRank
     from mpwatch.nodes.head import Head, NodeView
     from mpwatch.nodes.launchers.launch import Launch
     from mpwatch.nodes.messages import Ask
@@ -99,9 +98,6 @@ ANSWER_S = 120.0
 """How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
 for each process."""
 STEP_S = 0.1
-UNCERTAIN_S = 12.0
-"""So long is watched at least while a rank does not use the cpu: on a loaded machine it takes some
-seconds until it is known since when."""
 
 
 def dump(arguments: argparse.Namespace) -> int:
@@ -135,10 +131,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     if arguments.fail_on == "never":
         return 0
-    found = [each.severity for each in job_findings(views)]
-    for view in views:
-        rows = view.summary.findings if view.summary is not None else ()
-        found += [Severity[row.severity.upper()] for row in rows if row.severity in _WORDS]
+    found = [*(each.severity for each in job_findings(views)), *_severities(views)]
     threshold = Severity[arguments.fail_on.upper()]
     return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
 
@@ -147,17 +140,19 @@ _WORDS = frozenset(severity.word for severity in Severity)
 
 
 class _JobWatch:
-    """Says how long to watch: as for one machine, see `mpwatch.cli.inspect.DiagnosisWatch`."""
+    """Says how long to watch: with a time given by the user, that time.
+
+    Otherwise as for one machine (`mpwatch.cli.inspect.DiagnosisWatch`), from the time on at which
+    all nodes have read their jobs: until a finding says what is wrong, within the same bounds.
+    """
 
     def __init__(self, seconds: float | None) -> None:
-        self.limit_s = STALLED_S if seconds is None else seconds
+        self.limit_s = LONGEST_S if seconds is None else seconds
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
 
     def is_enough(self, head: Head, seconds: float) -> bool:
         """Whether the watch ends; `seconds` is its length so far."""
-        from mpwatch.nodes.across import STANDSTILLS, PlacedRank, job_findings
-
         if not head.is_settled:
             return False
         if self._settled_s is None:
@@ -165,25 +160,29 @@ class _JobWatch:
         watched_s = seconds - self._settled_s
         if watched_s >= self.limit_s:
             return True
-        if self._is_fixed or watched_s < WATCHED_S:
-            return False
-        views = head.views()
-        found = job_findings(views)
-        if any(each.rule in STANDSTILLS and each.severity > Severity.INFO for each in found):
-            return True
-        ranks = [
-            PlacedRank(view, row)
-            for view in views
-            for row in (view.summary.ranks if view.summary is not None else ())
-        ]
-        if watched_s < UNCERTAIN_S and not all(map(_is_moving, ranks)):
-            return False
-        return not any(each.quiet_s >= MOVED_S for each in ranks)
+        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(head.views())
 
 
-def _is_moving(rank: PlacedRank) -> bool:
-    """Whether a rank computes or has ended: of one that sleeps, some seconds tell nothing."""
-    return rank.row.is_ended or rank.row.state == "running" or rank.is_working
+def _is_certain(views: Sequence[NodeView]) -> bool:
+    """Whether it is known why the job makes no progress, or a node has a critical finding."""
+    from mpwatch.nodes.across import STANDSTILLS, job_findings
+
+    if any(
+        each.rule in STANDSTILLS and each.severity > Severity.INFO for each in job_findings(views)
+    ):
+        return True
+    return Severity.CRITICAL in _severities(views)
+
+
+def _severities(views: Sequence[NodeView]) -> list[Severity]:
+    """The severities of the findings of the nodes themselves."""
+    return [
+        Severity[row.severity.upper()]
+        for view in views
+        if view.summary is not None
+        for row in view.summary.findings
+        if row.severity in _WORDS
+    ]
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ class JobApp(App[None]):
         Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
         Binding("2", "page('ranks')", "Ranks", id="job.ranks"),
         Binding("f", "findings", "Findings in full", id="job.findings"),
-        Binding("escape", "back", "Back", id="back"),
+        Binding("escape", "show_nodes", "Back", id="back"),
         Binding("q", "quit", "Quit", id="quit"),
     ]
 
@@ -173,7 +173,7 @@ class JobApp(App[None]):
         self._only = None
         self._open(page)
 
-    def action_back(self) -> None:
+    def action_show_nodes(self) -> None:
         """Go back from the ranks to the nodes."""
         self.action_page("nodes")
 

@@ -88,8 +88,13 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
 
 
 def test_the_number_of_the_collective_is_told_where_torch_has_recorded_it() -> None:
-    record = {"group": "0", "number": 48121, "operation": "all_reduce", "is_unfinished": True}
-    behind = {"group": "0", "number": 48120, "operation": "all_reduce"}
+    record: dict[str, Any] = {
+        "group": "0",
+        "number": 48121,
+        "operation": "all_reduce",
+        "is_unfinished": True,
+    }
+    behind: dict[str, Any] = {"group": "0", "number": 48120, "operation": "all_reduce"}
     found = only(
         node("a", *(row(n, **record) for n in range(3))), node("b", elsewhere(3, **behind))
     )
@@ -186,7 +191,12 @@ def test_different_collectives_on_two_nodes() -> None:
 
 
 def test_different_shapes_of_one_collective() -> None:
-    record = {"group": "0", "number": 7, "operation": "all_reduce", "is_unfinished": True}
+    record: dict[str, Any] = {
+        "group": "0",
+        "number": 7,
+        "operation": "all_reduce",
+        "is_unfinished": True,
+    }
     found = only(
         node("a", *(row(n, shape="Float [[8, 4]]", **record) for n in range(3))),
         node("b", row(3, shape="Float [[7, 4]]", **record)),
@@ -220,7 +230,7 @@ def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:
 
 def test_nodes_of_one_job_that_differ() -> None:
     same = {"python": "3.11", "open files limit": "1024"}
-    moving = {"quiet_s": None, "place": None}
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
     found = only(
         node("a", row(0, **moving), facts={**same, "torch": "2.9.1"}),
         node("b", row(1, **moving), facts={**same, "torch": "2.9.1"}),
@@ -232,7 +242,7 @@ def test_nodes_of_one_job_that_differ() -> None:
 
 
 def test_nodes_of_different_jobs_may_differ() -> None:
-    moving = {"quiet_s": None, "place": None}
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
     views = [
         node("a", row(0, **moving), facts={"torch": "2.9.1"}),
         node("b", row(0, job="", **moving), facts={"torch": "2.6.0"}),
