@@ -19,6 +19,7 @@ REMEDIES = (
     ("setpriv", "apt install util-linux"),
     ("util-linux", "apt install util-linux"),
     ("gdb", "apt install gdb"),
+    ("sshd", "apt install openssh-server, or MPWATCH_SSHD=PATH"),
     ("gcc", "apt install gcc"),
     ("strip", "apt install binutils"),
     ("is not installed", "a compiler: apt install gcc clang"),

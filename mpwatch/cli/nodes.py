@@ -98,6 +98,8 @@ ANSWER_S = 120.0
 """How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
 for each process."""
 STEP_S = 0.1
+JUDGE_S = 1.0
+"""Interval at which the findings of the job are looked at while it is watched."""
 
 
 def dump(arguments: argparse.Namespace) -> int:
@@ -150,6 +152,7 @@ class _JobWatch:
         self.limit_s = LONGEST_S if seconds is None else seconds
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
+        self._judged_s = 0.0
 
     def is_enough(self, head: Head, seconds: float) -> bool:
         """Whether the watch ends; `seconds` is its length so far."""
@@ -160,7 +163,10 @@ class _JobWatch:
         watched_s = seconds - self._settled_s
         if watched_s >= self.limit_s:
             return True
-        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(head.views())
+        if self._is_fixed or watched_s < LEAST_S or seconds - self._judged_s < JUDGE_S:
+            return False
+        self._judged_s = seconds
+        return _is_certain(head.views())
 
 
 def _is_certain(views: Sequence[NodeView]) -> bool:

@@ -229,6 +229,7 @@ class SummaryReader:
         self._at_s = 0.0
         self._rows: dict[str, dict[str, Row]] = {section: {} for section in _ROWS}
         self._typed: dict[str, dict[str, Any]] = {section: {} for section in _ROWS}
+        self._summary: NodeSummary | None = None
 
     def apply(self, message: Summary) -> bool:
         """Add a message.
@@ -244,7 +245,7 @@ class SummaryReader:
             self._typed = {section: {} for section in _ROWS}
         elif self._sequence is None or message.sequence != self._sequence + 1:
             return False
-        self._sequence, self._at_s = message.sequence, message.at_s
+        self._sequence, self._at_s, self._summary = message.sequence, message.at_s, None
         for section, kind in _ROWS.items():
             rows, typed = self._rows[section], self._typed[section]
             for key in message.removed.get(section, ()):
@@ -261,7 +262,12 @@ class SummaryReader:
         return True
 
     def summary(self) -> NodeSummary:
-        """The state of the node by the last message."""
+        """The state of the node by the last message; the same object until the next one."""
+        if self._summary is None:
+            self._summary = self._new_summary()
+        return self._summary
+
+    def _new_summary(self) -> NodeSummary:
         ranks: list[RankRow] = list(self._typed["ranks"].values())
         findings: list[FindingRow] = list(self._typed["findings"].values())
         node = next(iter(self._typed["node"].values()), NodeRow())
