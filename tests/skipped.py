@@ -19,6 +19,7 @@ REMEDIES = (
     ("setpriv", "apt install util-linux"),
     ("util-linux", "apt install util-linux"),
     ("gdb", "apt install gdb"),
+    ("MPWATCH_SLURM", "MPWATCH_SLURM=DIR, see tests/integration/nodes/test_slurm.py"),
     ("sshd", "apt install openssh-server, or MPWATCH_SSHD=PATH"),
     ("gcc", "apt install gcc"),
     ("strip", "apt install binutils"),

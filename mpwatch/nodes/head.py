@@ -41,8 +41,9 @@ STARTING_LIMIT = 16
 connections of one address at random (MaxStartups in sshd_config(5)), a login node dislikes more."""
 START_S = 45.0
 """How long a node may take from the start of its launcher to its first message."""
-SILENT_S = 5.0
-"""A node that has sent nothing for so long is silent; it sends something each second."""
+SILENT_S = 10.0
+"""A node that has sent nothing for so long is silent; it sends something each second, but where ten
+processes ran for each cpu there were once more than five seconds between two."""
 PING_S = 5.0
 GRACE_S = 3.0
 """How long agents may take to end once their input is closed."""
