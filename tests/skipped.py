@@ -20,6 +20,7 @@ REMEDIES = (
     ("util-linux", "apt install util-linux"),
     ("gdb", "apt install gdb"),
     ("MPWATCH_SLURM", "MPWATCH_SLURM=DIR, see tests/integration/nodes/test_slurm.py"),
+    ("MPWATCH_PYZ", "MPWATCH_PYZ=PATH of a single file, built as in README"),
     ("sshd", "apt install openssh-server, or MPWATCH_SSHD=PATH"),
     ("gcc", "apt install gcc"),
     ("strip", "apt install binutils"),
