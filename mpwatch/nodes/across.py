@@ -27,6 +27,8 @@ WORKING_S = 300.0
 knowing, and no more."""
 WORKING_PERCENT = 10
 CRITICAL_S = 60.0
+RANKS_LIMIT = 1_000_000
+"""A job of more ranks is not believed: WORLD_SIZE comes from an environment."""
 NAMES_SHOWN = 6
 EVIDENCE_SHOWN = 8
 
@@ -208,10 +210,9 @@ def _is_told_by_its_node(ranks: Sequence[PlacedRank]) -> bool:
 def _missing(ranks: Sequence[PlacedRank], alive: Sequence[PlacedRank]) -> list[int]:
     """Numbers of ranks that the job has and that are on no node that answers."""
     sizes = {each.row.world_size for each in ranks} - {None}
-    if len(sizes) != 1:
-        return []
+    size = sizes.pop() or 0 if len(sizes) == 1 else 0
     seen = {each.row.rank for each in alive}
-    return [number for number in range(sizes.pop() or 0) if number not in seen]
+    return [number for number in range(size) if number not in seen] if size <= RANKS_LIMIT else []
 
 
 def _stuck(inside: Sequence[PlacedRank], late: Sequence[PlacedRank]) -> JobFinding:

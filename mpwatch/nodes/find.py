@@ -112,6 +112,12 @@ def _has(proc: str, pid: int, wanted: Mapping[str, str]) -> bool:
         return False
 
 
+def is_there(process: ProcessId, proc: str = "/proc") -> bool:
+    """Whether a process has not ended."""
+    stat = procfs.read_stat(proc, process.pid)
+    return stat is not None and stat.process == process and stat.state not in "ZX"
+
+
 def torch_version(pid: int, proc: str = "/proc") -> str | None:
     """The version of torch that a process has loaded, by the file beside the loaded library.
 

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.find import torch_version
+from mpwatch.nodes.find import is_there, torch_version
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.source import Source
 
-FIND_S = 5.0
-"""Interval at which new jobs are looked for; costs a few milliseconds."""
+FIRST_S = 3.0
+"""Interval at which jobs are looked for while there is none."""
+FIND_S = 20.0
+"""Interval after that: the mappings of every Python process of the machine are read each time, and
+that takes the kernel about a millisecond for each."""
+VERSION_TRIES = 5
+"""How often the version of torch is looked for in a job that has not loaded it."""
 ROOTS_LIMIT = 64
 """Most jobs observed at the same time: a node with that many has no launcher above its ranks."""
 ENDED_KEPT = 64
@@ -27,7 +32,7 @@ class _Observed:
     source: Source
     newest: Snapshot | None = None
     torch: str | None = None
-    has_version: bool = False
+    tries_left: int = VERSION_TRIES
 
     def deliver(self, snapshot: Snapshot) -> None:
         """Keep the newest snapshot; called on the thread of the source."""
@@ -40,6 +45,8 @@ class JobsOfNode:
 
     find: Callable[[], Sequence[ProcessId]]
     """Finds the roots."""
+    exists: Callable[[ProcessId], bool] = is_there
+    """Whether a process has not ended."""
     new_source: Callable[[ProcessId], Source] = field(
         default=lambda root: LiveSource(root, LiveOptions())
     )
@@ -53,7 +60,7 @@ class JobsOfNode:
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Look for jobs now and every `FIND_S`, on a thread of its own."""
+        """Look for jobs now and at intervals, on a thread of its own."""
         threading.Thread(target=self._run, name="mpwatch-jobs", daemon=True).start()
 
     def refresh(self) -> None:
@@ -94,10 +101,10 @@ class JobsOfNode:
         with self._lock:
             observed = list(self._observed.values())
         for each in observed:
-            if not each.has_version and each.newest is not None:
+            if each.torch is None and each.tries_left and each.newest is not None:
+                each.tries_left -= 1
                 versions = (torch_version(p.pid) for p in each.newest.living() if p.role != "other")
                 each.torch = next((version for version in versions if version), None)
-                each.has_version = each.torch is not None
         found = {each.torch for each in observed if each.torch is not None}
         return {"torch": found.pop()} if len(found) == 1 else {}
 
@@ -113,11 +120,13 @@ class JobsOfNode:
             thread.join(limit_s / len(threads))
 
     def _put_ended_aside(self) -> None:
-        """Keep the last snapshot of each job that has ended, and stop its source."""
+        """Keep the last snapshot of each job that has ended, if there was one; stop its source."""
         for root, each in list(self._observed.items()):
-            if each.newest is not None and each.newest.mode == "ended":
+            newest = each.newest
+            if newest.mode == "ended" if newest is not None else not self.exists(root):
                 del self._observed[root]
-                self._ended[root] = each.newest
+                if newest is not None:
+                    self._ended[root] = newest
                 threading.Thread(target=each.source.stop, daemon=True).start()
         for root in list(self._ended)[:-ENDED_KEPT]:
             del self._ended[root]
@@ -125,4 +134,4 @@ class JobsOfNode:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self.refresh()
-            self._stopping.wait(FIND_S)
+            self._stopping.wait(FIND_S if self.snapshots() else FIRST_S)

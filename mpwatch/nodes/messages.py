@@ -6,12 +6,16 @@ decoded here is checked against a type and its text is sanitized; nothing else i
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import msgspec
 
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.nodes.frames import HEAD_LIMIT_BYTES, NODE_LIMIT_BYTES, encode
+
+DEPTH_LIMIT = 20
+"""The deepest document is a dump: processes, threads, frames, local variables."""
 
 Row: TypeAlias = dict[str, Any]
 """Fields of a row of a summary, or those of them that have changed."""
@@ -143,12 +147,24 @@ def message_of_head(body: bytes) -> FromHead:
     return message
 
 
-def _cleaned(value: Any) -> Any:
-    """A decoded value with all text sanitized, keys included."""
+def _cleaned(value: Any, depth: int = 0) -> Any:
+    """A decoded value as JSON can have it, with all text sanitized, keys included.
+
+    Raises:
+        NotAMessage: It is nested more deeply than any document of mpwatch.
+    """
+    if depth > DEPTH_LIMIT:
+        raise NotAMessage(f"nested more than {DEPTH_LIMIT} deep")
     if isinstance(value, str):
         return clean(value, MESSAGE_LIMIT)
     if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(each) for key, each in value.items()}
+        return {
+            clean(str(key), MESSAGE_LIMIT): _cleaned(each, depth + 1) for key, each in value.items()
+        }
     if isinstance(value, list):
-        return [_cleaned(each) for each in value]
-    return value
+        return [_cleaned(each, depth + 1) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    return clean(str(value), MESSAGE_LIMIT)

@@ -38,7 +38,7 @@ def job_json(
         "schema": SCHEMA,
         "at": utc_text(wall_s),
         "nodes": [
-            node_json(view, documents.get(view.name, empty), problems.get(view.name, ""))
+            node_json(view, {**empty, **documents.get(view.name, {})}, problems.get(view.name, ""))
             for view in views
         ],
         "findings": [job_finding_json(each) for each in findings],
@@ -51,7 +51,7 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
     `last_seen_s` is seconds before the time of the document. `clock_offset_s` is the clock of the
     node minus the clock here, known to `clock_error_s`.
     """
-    return {
+    own: Document = {
         "name": view.name,
         "state": view.state,
         "last_seen_s": _rounded(view.last_seen_s),
@@ -63,12 +63,8 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
         "version": view.version or None,
         "clock_offset_s": _rounded(view.clock_offset_s),
         "clock_error_s": _rounded(view.clock_error_s),
-        **{
-            key: value
-            for key, value in document.items()
-            if key not in ("host", "processes", "findings")
-        },
     }
+    return own | {key: value for key, value in document.items() if key not in own}
 
 
 def job_finding_json(finding: JobFinding) -> Document:

@@ -17,7 +17,7 @@ import time
 from mpwatch.nodes.across import job_findings
 from mpwatch.nodes.frames import NODE_LIMIT_BYTES, FrameReader
 from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.messages import message_of_node, node_frame
+from mpwatch.nodes.messages import Summary, message_of_node, node_frame
 from mpwatch.nodes.summary import NodeRow, RankRow, SummaryReader, SummaryWriter, row_of
 
 RANKS = 64
@@ -58,7 +58,9 @@ def measure(nodes):
         began_s = time.process_time()
         for reader, frame_reader, data in zip(readers, frames, sent, strict=True):
             for frame in frame_reader.feed(data):
-                reader.apply(message_of_node(frame.body))
+                message = message_of_node(frame.body)
+                assert isinstance(message, Summary)
+                reader.apply(message)
         decoded_s = time.process_time()
         job_findings(
             [NodeView(f"n{n}", "live", 0.1, summary=r.summary()) for n, r in enumerate(readers)]

@@ -126,3 +126,11 @@ def test_a_segment_that_two_jobs_of_a_node_share_is_one() -> None:
 
     identities = [segment["id"] for segment in node["segments"]]
     assert len(identities) == len(set(identities)) == len(job().segments)
+
+
+def test_a_node_cannot_change_what_is_said_about_it() -> None:
+    hostile = {"name": "node-2", "state": "live", "problem": "none", "processes": [1]}
+    (node, _) = document(hostile, EMPTY_DUMP)["nodes"]
+
+    assert (node["name"], node["state"], node["problem"]) == ("node-1", "live", None)
+    assert node["findings"] == []

@@ -128,15 +128,6 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
     assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
 
 
-def test_a_dump_is_text_for_people(sleepers: list[int], mark: str) -> None:
-    done = run("dump", "--job", "local:2", mark=mark)
-
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert "local-0  live  rank 0, 1 process" in lines
-    assert any(line.startswith(f"    rank 1 ({sleepers[1]})") for line in lines)
-
-
 def test_a_killed_head_leaves_no_agent(sleepers: list[int], mark: str) -> None:
     head = subprocess.Popen(
         command("diagnose", "--job", "local:2", "--for", "600", mark=mark),
@@ -215,6 +206,28 @@ def test_ssh_reaches_the_node_through_banners(
     assert (open_node["name"], open_node["state"]) == ("node7", "live")
     assert sorted(p["pid"] for p in open_node["processes"]) == sorted(sleepers)
     assert closed["problem"] == "ssh ended with status 255: closed: Permission denied (publickey)."
+
+
+def test_kubectl_reaches_the_pods_that_have_a_label(
+    sleepers: list[int], mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A stand-in for kubectl: lists one pod, and runs here what it is asked to run there.
+    client = tmp_path / "kubectl"
+    client.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = get ]; then echo pod/train-0; exit; fi\n'
+        'echo "Defaulted container \\"train\\" out of: train, sidecar" >&2\n'
+        'while [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = run("dump", "--job", "k8s:ml/app=train", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    (node,) = json.loads(done.stdout)["nodes"]
+    assert (node["name"], node["state"]) == ("train-0", "live")
+    assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,8 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
         (node("a", row(0), elsewhere(1), findings=(FindingRow(STUCK, "critical", "s"),)),),
         # Several groups: what is known of one job says nothing about another.
         (node("a", row(0, world=1, quiet_s=9.0)), node("b", elsewhere(0, job="other", world=1))),
+        # A world size that nobody can have started.
+        (node("a", row(0, world=10**12, quiet_s=20.0)),),
         (),
         (node("a"), node("b", state="starting")),
     ],

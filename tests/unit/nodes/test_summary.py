@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 
 import pytest
@@ -12,6 +14,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended
 from mpwatch.nodes.frames import FrameReader
 from mpwatch.nodes.messages import (
+    Answer,
     Ask,
     Hello,
     NotAMessage,
@@ -162,6 +165,28 @@ def test_text_of_a_node_is_sanitized() -> None:
     message = Summary(0, 1.0, True, {"ranks": {"a": {"pid": 1, "label": "\x1b[31mred"}}})
     decoded = sent(message)
     assert decoded.changed["ranks"]["a"]["label"] == "red"
+
+
+def test_an_answer_becomes_what_json_can_have() -> None:
+    hostile = {"nan": math.nan, "raw": b"\x1b[2J", "deep": [{"text": "a\x1b[31mb"}], "\x1bckey": 1}
+    decoded = message_of_node(FrameReader(9999).feed(node_frame(Answer(1, hostile)))[0].body)
+
+    assert isinstance(decoded, Answer)
+    assert decoded.document is not None
+    assert json.loads(json.dumps(decoded.document, allow_nan=False)) == decoded.document
+    assert all(text.isprintable() for text in (*decoded.document, decoded.document["raw"]))
+    assert decoded.document["nan"] is None
+    assert decoded.document["deep"] == [{"text": "ab"}]
+
+
+def test_an_answer_that_is_nested_without_end_is_refused() -> None:
+    nested: list[object] = []
+    for _ in range(100):
+        nested = [nested]
+    frame = node_frame(Answer(1, {"a": nested}))
+
+    with pytest.raises(NotAMessage):
+        message_of_node(FrameReader(9999).feed(frame)[0].body)
 
 
 def test_a_request_survives_its_way() -> None:
