@@ -10,12 +10,12 @@ import msgspec
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.names import unique_names
 from mpwatch.describe.states import process_state
-from mpwatch.diagnose.analysis.collectives import Recorded, number_of, recorded
+from mpwatch.diagnose.analysis.distributed.collectives import Recorded, number_of, recorded
+from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank
+from mpwatch.diagnose.analysis.distributed.ranks import called_at, is_joining, place_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.ranks import called_at, is_joining, place_of
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
-from mpwatch.diagnose.analysis.waits.rank_waits import is_rank
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import ProcessId

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.model.commands import Command
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes import jobs_of_node
 from mpwatch.nodes.jobs_of_node import JobsOfNode
-from mpwatch.observe.sources.source import Deliver
+from mpwatch.observe.sources.source import Command, Deliver
 from tests.unit.nodes.jobs import rank, snapshot
 
 FIRST, SECOND = ProcessId(1000, 50), ProcessId(1001, 50)
