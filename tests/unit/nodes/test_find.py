@@ -12,6 +12,8 @@ import pytest
 from mpwatch.nodes.find import Selection, find_roots, torch_version
 
 WAIT = "input()"
+MARK = f"of-{os.getpid()}"
+"""Other test processes start such ranks at the same time."""
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def ranks(request: pytest.FixtureRequest) -> Iterator[list[int]]:
     """Three processes with the environment of ranks; none of them loads torch."""
     started = []
     for number in range(3):
-        environment = {**os.environ, "RANK": str(number), "WORLD_SIZE": "3", "MPWATCH_T": "yes"}
+        environment = {**os.environ, "RANK": str(number), "WORLD_SIZE": "3", "MPWATCH_T": MARK}
         started.append(
             subprocess.Popen([sys.executable, "-c", WAIT], stdin=subprocess.PIPE, env=environment)
         )
@@ -40,7 +42,7 @@ def test_ranks_that_have_not_loaded_torch_are_not_children_of_the_searcher(
     # This process has started them: only what another process has started is found.
     code = (
         "from mpwatch.nodes.find import Selection, find_roots; "
-        "print([p.pid for p in find_roots(Selection(environment={'MPWATCH_T': 'yes'}))])"
+        f"print([p.pid for p in find_roots(Selection(environment={{'MPWATCH_T': {MARK!r}}}))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -53,5 +55,5 @@ def test_the_roots_are_divided_into_parts() -> None:
     assert [n for n in range(7) if Selection(part=(1, 3)).is_in_part(n)] == [1, 4]
 
 
-def test_a_process_without_torch_has_no_version() -> None:
-    assert torch_version(os.getpid()) is None
+def test_a_process_without_torch_has_no_version(ranks: list[int]) -> None:
+    assert torch_version(ranks[0]) is None
