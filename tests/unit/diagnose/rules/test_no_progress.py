@@ -89,6 +89,23 @@ def test_a_pause_as_long_as_usual_is_quiet() -> None:
     assert found(no_progress.check, sleeping(34.0), usual) == []
 
 
+def test_a_pipe_that_its_reader_leaves_full_is_told_as_that() -> None:
+    """A child writes its output to a pipe that main, which sleeps, does not read."""
+    main_sleeps = main(
+        fds=fds(5, links=[pipe(3, 500, False)]),
+        segments=(),
+        threads=[thread(MAIN, "train.py:main:7", waits=SLEEPS, still_s=40.0)],
+    )
+    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",))
+
+    finding = only(no_progress.check, world(main_sleeps, child(waits=writes, still_s=40.0)))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.cause.startswith("pipe 500 is full, and main (100), which has its reading end")
+    assert "wake up" not in finding.cause
+    assert "in a thread of its own" in finding.advice
+
+
 def test_a_parent_that_joins_a_child_waits_by_design() -> None:
     assert found(no_progress.check, world(waiting(200.0, JOINS), child())) == []
 
