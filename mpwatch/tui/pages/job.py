@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
@@ -54,13 +55,10 @@ RANK_COLUMNS = (
     ScreenColumn("BATCH", 6, align="right", keep=2),
     ScreenColumn("DOING", 24, keep=9, grows=True),
 )
-NODE_TONES: dict[str, Tone] = {
-    "live": "good",
-    "silent": "warning",
-    "ended": "critical",
-    "failed": "critical",
-}
-_BY_WORD = {severity.word: severity for severity in Severity}
+NODE_TONES: Mapping[str, Tone] = MappingProxyType(
+    {"live": "good", "silent": "warning", "ended": "critical", "failed": "critical"}
+)
+_BY_WORD = MappingProxyType({severity.word: severity for severity in Severity})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mpwatch.tui.elements.styled_text import (
     line,
     wrapped,
 )
-from mpwatch.tui.pages.threads import stack_lines
+from mpwatch.tui.pages.stacks.threads import stack_lines
 
 COLUMNS = (
     ScreenColumn("COUNT", 5, align="right", keep=9),
