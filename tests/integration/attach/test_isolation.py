@@ -15,18 +15,12 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
+from tests import interpreters
 from tests.integration.attach.conftest import eventually
 
 pytestmark = pytest.mark.slow
 
-PYTHONS = [
-    sys.executable,
-    *sorted(
-        str(path)
-        for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
-        if f"python{sys.version_info[0]}.{sys.version_info[1]}" != path.name
-    ),
-]
+PYTHONS = [sys.executable, *interpreters.other_versions()]
 each_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
 Program = Callable[..., subprocess.Popen[str]]
 
