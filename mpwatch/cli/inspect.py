@@ -130,7 +130,8 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
 
 
 LEAST_S = 5.0
-"""How long a job is watched whose failure is known at once."""
+"""How long a job is watched whose failure is known at once, and how long after it was found: what
+the failure does to other processes shows a little later."""
 LONGEST_S = 35.0
 """How long a job is watched at most: a little longer than the pause after which a job of which
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
@@ -161,8 +162,7 @@ class DiagnosisWatch:
         self._is_fixed = seconds is not None
         self._show = show
         self._clock = clock
-        self._started_s = clock()
-        self._is_certain = False
+        self._certain_since_s: float | None = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
 
@@ -170,7 +170,10 @@ class DiagnosisWatch:
         """Take note of a reading of the job."""
         self.last = snapshot
         findings = unresolved(snapshot)
-        self._is_certain = any(finding.severity is Severity.CRITICAL for finding in findings)
+        if not any(finding.severity is Severity.CRITICAL for finding in findings):
+            self._certain_since_s = None
+        elif self._certain_since_s is None:
+            self._certain_since_s = self._clock()
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
             known = stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
@@ -179,9 +182,9 @@ class DiagnosisWatch:
 
     def is_enough(self) -> bool:
         """Whether the watch ends now, before its limit."""
-        if self._is_fixed or self._clock() - self._started_s < LEAST_S:
+        if self._is_fixed or self._certain_since_s is None:
             return False
-        return self._is_certain
+        return self._clock() - self._certain_since_s >= LEAST_S
 
 
 def _count_of(findings: Sequence[Finding]) -> str:

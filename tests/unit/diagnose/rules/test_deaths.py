@@ -16,6 +16,7 @@ from mpwatch.diagnose.rules.exits import (
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from tests.unit.diagnose.worlds import (
     MAIN,
@@ -26,6 +27,7 @@ from tests.unit.diagnose.worlds import (
     cgroup,
     dead_main,
     dead_worker,
+    fds,
     found,
     gone,
     history,
@@ -34,6 +36,7 @@ from tests.unit.diagnose.worlds import (
     main,
     only,
     pid,
+    pipe,
     process,
     thread,
     world,
@@ -457,6 +460,22 @@ def test_the_cause_is_that_of_the_signal(number: int, words: str) -> None:
 
     assert words in finding.cause
     assert ("out-of-memory" in finding.cause) is ("SIGKILL" in finding.cause) is (number == 9)
+
+
+def test_a_parent_that_waits_for_the_dead_is_evidence() -> None:
+    """Main reads from a pipe of which it alone holds the writing end since."""
+    ends = [pipe(3, 500, False), pipe(4, 500, True)]
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    waiting = main(
+        fds=fds(9, links=ends), segments=(), threads=[thread(MAIN, "train.py:recv:7", waits=reads)]
+    )
+    for check, signal in ((worker_segfault.check, 11), (worker_exited_unexpectedly.check, 9)):
+        finding = only(check, world(waiting, dead_worker(role="spawned", signal=signal)))
+
+        assert any(
+            "waits for pipe 500, train.py:7 recv: no living process can end" in each
+            for each in finding.evidence
+        )
 
 
 def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() -> None:
