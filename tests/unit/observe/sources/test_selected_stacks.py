@@ -22,7 +22,7 @@ from mpwatch.observe.sources.stack_schedule import (
     StackSchedule,
 )
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
 class Plan:

@@ -14,7 +14,7 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Segment
 from mpwatch.observe.state import segments
 from mpwatch.observe.state.segments import SegmentTable
-from tests.unit.observe.worlds import MAIN, sample, segment_use
+from tests.builders.samples import MAIN, sample, segment_use
 
 USE = st.builds(
     segment_use,
