@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, reading
+from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, Failure, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.describe.findings import unresolved
@@ -37,6 +37,10 @@ def ps(arguments: argparse.Namespace) -> int:
 
 def dump(arguments: argparse.Namespace) -> int:
     """Print the process tree once."""
+    if of_job(arguments, arguments.pid, "dump"):
+        from mpwatch.cli import nodes
+
+        return nodes.dump(arguments)
     from mpwatch.observe.sources.oneshot import LookOptions, look_once
 
     options = LookOptions(
@@ -62,6 +66,10 @@ def dump(arguments: argparse.Namespace) -> int:
 
 def diagnose(arguments: argparse.Namespace) -> int:
     """Watch a job, or read a recording, and print the findings."""
+    if of_job(arguments, arguments.subject, "diagnose"):
+        from mpwatch.cli import nodes
+
+        return nodes.diagnose(arguments)
     if arguments.subject.isascii() and arguments.subject.isdigit():
         snapshot, is_interrupted = _watched(int(arguments.subject), arguments)
     else:
@@ -75,6 +83,21 @@ def diagnose(arguments: argparse.Namespace) -> int:
     if is_interrupted:
         return EXIT_INTERRUPTED
     return exit_code(snapshot, arguments.fail_on)
+
+
+def of_job(arguments: argparse.Namespace, subject: object, command: str) -> bool:
+    """Whether a command is about a job on several machines.
+
+    Raises:
+        Failure: Both or neither of `--job` and a subject are given.
+    """
+    if (arguments.job is None) == (subject is None):
+        sentence = f"mpwatch {command} needs one of PID and --job SPEC."
+        raise Failure(sentence, f"mpwatch {command} --help")
+    if arguments.job is not None and arguments.hook:
+        sentence = "Nothing is injected on other machines."
+        raise Failure(sentence, f"mpwatch {command} --job {arguments.job}")
+    return arguments.job is not None
 
 
 def recorded(path: str) -> Snapshot:

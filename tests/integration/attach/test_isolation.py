@@ -211,8 +211,6 @@ def test_an_audit_hook_that_refuses_fails_the_injection_and_nothing_else(
     attached = inject_into(popen, 60.0 if is_fatal else 1.0)
     # One second may be too short on a busy machine.
     assert attached.state in ("absent", "ready", *(() if is_fatal else ("pending",))), attached
-    if is_fatal:
-        assert attached.took_s < 60.0  # the failure ends the wait for an answer
     if event in ("compile", "exec"):
         assert attached.state == "absent"
         assert attached.reason
