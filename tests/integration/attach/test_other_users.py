@@ -136,7 +136,7 @@ def test_a_program_that_changes_the_variable_at_run_time_loads_the_observers_pay
     detach(ProcessId(victim.pid, ticks))
 
 
-def test_a_process_of_root_with_the_runtime_directory_of_a_user_loads_nothing_of_the_user(
+def test_a_root_process_loads_nothing_from_a_runtime_directory_of_a_user(
     shared: Path, start_as: Start
 ) -> None:
     """As under `sudo -E`."""

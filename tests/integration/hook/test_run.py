@@ -75,7 +75,7 @@ def test_a_program_is_found_shown_and_ends_as_the_interpreter_alone_would_have_i
         assert (*with_hook[:2], errors) == alone
 
 
-def test_where_the_working_directory_was_removed_a_program_is_found_or_not_as_by_the_interpreter(
+def test_in_a_removed_working_directory_programs_are_found_as_by_the_interpreter(
     place: Path,
 ) -> None:
     alone, with_hook = place / "empty", place / "folder" / "empty"

@@ -89,7 +89,7 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
 
 
 @pytest.mark.parametrize("case", TORCH_CASES)
-def test_a_program_of_torch_prints_raises_and_ends_the_same_with_the_hook_and_without(
+def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     case: str,
 ) -> None:
     assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""

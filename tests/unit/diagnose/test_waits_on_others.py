@@ -165,7 +165,7 @@ def sentences(*processes: Process) -> dict[str, str]:
     return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 
 
-def test_a_rank_at_the_store_waits_for_the_one_that_has_not_joined_not_for_the_launcher() -> None:
+def test_a_rank_at_the_store_waits_for_the_missing_rank_not_for_the_launcher() -> None:
     late = joiner(1, "train.py:download:9", waits=SLEEPS)
 
     found = sentences(launcher(f"{AGENT}:_invoke_run"), joiner(0, JOINS, "train.py:main:3"), late)
@@ -215,7 +215,7 @@ def test_a_key_of_the_store_is_set_by_another_rank() -> None:
     assert "rank 0 waits for a key in the ranks' store <- rank 1 sleeps" in found["rank 0"]
 
 
-def test_a_circle_of_ranks_is_one_for_the_launcher_too_that_looks_at_them_each_second() -> None:
+def test_a_cycle_of_ranks_is_a_cycle_for_a_launcher_that_polls_them() -> None:
     meets = joiner(0, f"{C10D}:broadcast", waits=WaitedOn("futex", "futex"))
 
     found = sentences(launcher(f"{AGENT}:_invoke_run"), meets, joiner(1, "train.py:wait:4"))

@@ -237,7 +237,7 @@ def in_a_row(count: int, *, first: int = 0) -> list[Process]:
     ]
 
 
-def test_a_parent_that_starts_them_again_and_again_is_told_once_and_stays_the_one_named() -> None:
+def test_a_parent_that_restarts_its_children_is_reported_once_and_stays_named() -> None:
     early = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(12)))
     late = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(12, first=8)))
 
@@ -374,7 +374,7 @@ def test_a_ctrl_c_that_nothing_speaks_for_is_no_reason() -> None:
     assert "standard error" in finding.cause
 
 
-def test_children_that_said_what_they_raised_have_failed_whatever_their_parent_made_of_it() -> None:
+def test_children_that_raised_have_failed_whatever_exit_code_their_parent_reports() -> None:
     raised = log("exit", 200, code=1, how="RuntimeError", frames=[["work", "train.py", 5]])
 
     finding = only(worker_exited_unexpectedly.check, snapshot_of(SAVED, *TWINS, log=(raised,)))

@@ -79,7 +79,7 @@ def test_a_lock_that_somebody_may_hold_is_quiet(others: tuple[Process, ...]) -> 
     assert found(queue_lock_held_by_dead.check, job) == []
 
 
-def test_a_parent_that_collects_results_meanwhile_does_not_hold_the_lock_of_the_tasks() -> None:
+def test_a_parent_that_collects_results_does_not_hold_the_lock_of_the_tasks() -> None:
     get = "multiprocessing/queues.py:get"
     collecting = main(
         threads=[thread(MAIN, get, "train.py:collect", waits=WaitedOn("pipe-read", "read"))]
@@ -97,9 +97,7 @@ JOINS = WaitedOn("child", "wait4", ("pid 300",))
 JOINING = main(threads=[thread(MAIN, "multiprocessing/process.py:join", waits=JOINS)])
 
 
-def test_a_lock_taken_along_by_a_terminated_process_is_named_where_nobody_else_can_hold_it() -> (
-    None
-):
+def test_a_lock_held_by_a_terminated_process_is_named_if_no_other_can_hold_it() -> None:
     job = snapshot_of(JOINING, at_lock(300, *ENTERS), TERMINATED, segments=(lock(MAIN, 300),))
 
     finding = only(queue_lock_held_by_dead.check, job)

@@ -259,7 +259,7 @@ def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None
     assert "together with it: private memory +5.0M/s" in told.evidence
 
 
-def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_makes_some() -> None:
+def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
     past = history(
         {(300, "read_bytes"): line(90_000, 75, 60)}, host={"psm_files": line(150, 2, 60)}
     )

@@ -92,7 +92,7 @@ def test_an_ended_process_stays_with_how_it_ended() -> None:
     assert [p.pid for p in snapshot.living()] == [100, 102]
 
 
-def test_a_process_gone_between_looks_has_ended_for_an_unknown_reason_until_it_is_learnt() -> None:
+def test_a_process_missing_from_a_sample_has_an_unknown_exit_until_it_is_known() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(tree(2.0, sample(MAIN, 2.0, role="main"), sample(WORKER_1, 2.0, parent=100)))
