@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -76,21 +76,25 @@ def all_cases() -> list[Case]:
     return list(cases())
 
 
-def test_the_cases_make_most_rules_find_something(all_cases: Iterable[Case]) -> None:
-    found = {
-        rule
-        for case in all_cases
-        for rule, findings in findings_of(case, RULES).items()
-        if findings
-    }
+@pytest.fixture(scope="module")
+def all_findings(all_cases: list[Case]) -> list[dict[str, list[Finding]]]:
+    """Those of each case, rules in the order of the registry."""
+    return [findings_of(case, RULES) for case in all_cases]
+
+
+def test_the_cases_make_most_rules_find_something(
+    all_findings: list[dict[str, list[Finding]]],
+) -> None:
+    found = {rule for each in all_findings for rule, findings in each.items() if findings}
 
     # Rows of the table of known errors have tests with parameters, which are left out here.
     assert len(found) > 0.7 * len(RULES), sorted({rule.id for rule in RULES} - found)
 
 
-def test_rules_find_the_same_in_any_order_and_again(all_cases: Iterable[Case]) -> None:
-    for case in all_cases:
-        findings = findings_of(case, RULES)
+def test_rules_find_the_same_in_any_order_and_again(
+    all_cases: list[Case], all_findings: list[dict[str, list[Finding]]]
+) -> None:
+    for case, findings in zip(all_cases, all_findings, strict=True):
         assert findings_of(case, RULES[::-1]) == findings
         assert findings_of(case, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
 
@@ -113,7 +117,7 @@ def test_rules_find_the_same_in_another_process(all_cases: list[Case], tmp_path:
     assert others == [findings_of(each, RULES) for each in all_cases]
 
 
-def test_a_snapshot_diagnosed_again_changes_nothing(all_cases: Iterable[Case]) -> None:
+def test_a_snapshot_diagnosed_again_changes_nothing(all_cases: list[Case]) -> None:
     for case in all_cases:
         engine = Engine()
         first = engine.diagnosed(*case)

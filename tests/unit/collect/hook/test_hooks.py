@@ -314,7 +314,7 @@ class AnswersAtOnce(socket.socket):
     def send(self, data: Any, flags: int = 0) -> int:
         sent = super().send(data, flags)
         self.hook.say(wire.REPLY, {"id": self.hook.asked()["id"], "cache": {}})
-        self.heard.extend(self.world.poll())
+        self.heard.extend(self.observed.poll())
         return sent
 
 
@@ -324,7 +324,7 @@ def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(
     hook = observed.ready()
     (link,) = observed.clients._links.values()
     quick = AnswersAtOnce(fileno=link.sock.detach())
-    quick.world, quick.hook, quick.heard = observed, hook, []
+    quick.observed, quick.hook, quick.heard = observed, hook, []
     quick.setblocking(False)
     link.sock = quick
 
