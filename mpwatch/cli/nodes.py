@@ -242,7 +242,7 @@ def _watch(
         if len(views) == states["failed"]:
             first = views[0]
             sentence = f"No node of the job can be read; {first.name}: {first.problem}"
-            raise Failure(sentence, "", EXIT_NO_SUCH_PROCESS)
+            raise Failure(sentence, first.check, EXIT_NO_SUCH_PROCESS)
     return head.views()
 
 

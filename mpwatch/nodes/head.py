@@ -82,6 +82,8 @@ class NodeView:
     clock_error_s: float | None = None
     """Half of the shortest round trip: the offset is known to that much."""
     received_bytes: int = 0
+    check: str = ""
+    """A command that shows whether mpwatch runs there."""
 
 
 class Head:
@@ -191,6 +193,7 @@ class _Node:
         self.name = launch.name
         self.problem = ""
         self._command = launch.command
+        self._check = launch.check
         self._selector = selector
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
@@ -255,6 +258,7 @@ class _Node:
             clock_offset_s=offset[0] if offset else None,
             clock_error_s=offset[1] if offset else None,
             received_bytes=self._received_bytes,
+            check=self._check,
         )
 
     # --- start and end ---------------------------------------------------------------------------

@@ -38,7 +38,11 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
     if wrong is not None or not names:
         raise CannotLaunch(f"k8s:{rest} names no pod.", "kubectl get pods")
     return [
-        Launch(name, (kubectl, "exec", "-i", *where, name, "--", "sh", "-c", agent.shell_line()))
+        Launch(
+            name,
+            (kubectl, "exec", "-i", *where, name, "--", "sh", "-c", agent.shell_line()),
+            " ".join(["kubectl exec", *where, name, "--", agent.check]),
+        )
         for name in names
     ]
 

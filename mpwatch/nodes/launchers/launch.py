@@ -23,6 +23,8 @@ class Launch(NamedTuple):
 
     name: str
     command: tuple[str, ...]
+    check: str = "mpwatch --version"
+    """A command that shows whether mpwatch runs there."""
 
 
 class CannotLaunch(Exception):
@@ -46,6 +48,11 @@ class AgentCommand:
     program: str = ""
     """The command of mpwatch on the nodes, for a shell: `python3 /shared/mpwatch.pyz`. If empty,
     this Python where it exists on the node, else `mpwatch` from PATH."""
+
+    @property
+    def check(self) -> str:
+        """A command on a node that shows whether mpwatch runs there."""
+        return f"{self.program or 'mpwatch'} --version"
 
     def arguments(self, *more: str) -> list[str]:
         """The arguments of the agent."""

@@ -48,5 +48,10 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
     own = replace(agent, environment={"SLURM_JOB_ID": number, **agent.environment})
     options = ("--overlap", f"--jobid={job}", "-N1", "-n1", "--gres=none", "--mem=0", "--quiet")
     return [
-        Launch(name, (srun, *options, "-w", name, "sh", "-c", own.shell_line())) for name in names
+        Launch(
+            name,
+            (srun, *options, "-w", name, "sh", "-c", own.shell_line()),
+            f"srun --overlap --jobid={job} -w {name} {own.check}",
+        )
+        for name in names
     ]

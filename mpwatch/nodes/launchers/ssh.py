@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch, engine
 
@@ -38,7 +39,14 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
         f"-oServerAliveInterval={ALIVE_S}",
         "-oServerAliveCountMax=8",
     ]
-    return [Launch(host, (program, *options, "--", host, agent.shell_line())) for host in hosts]
+    return [
+        Launch(
+            host,
+            (program, *options, "--", host, agent.shell_line()),
+            f"ssh {host} {shlex.quote(agent.check)}",
+        )
+        for host in hosts
+    ]
 
 
 def _hosts_of_file(path: str) -> list[str]:

@@ -262,4 +262,5 @@ def test_a_job_of_which_no_node_can_be_read_fails_in_one_sentence(
     assert done.returncode == 3
     assert done.stderr == (
         "mpwatch: No node of the job can be read; a: ssh ended with status 255: no route to host.\n"
+        "  try: ssh a 'mpwatch --version'\n"
     )
